@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from kproto.pipeline.stages import Piece
+    from kproto.pipeline.stages import StagedPart
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def _to_frames(spark: SparkSession, capture: str) -> None:
     each.mapInArrow(read, spark_schema(tables.SCAN)).write.format("noop").mode("overwrite").save()
 
 
-def _staged(spark: SparkSession, capture: str, directory: Path, *, shared: bool = True) -> list[Piece]:
+def _staged(spark: SparkSession, capture: str, directory: Path, *, shared: bool = True) -> list[StagedPart]:
     """pcap -> frames and bodies on disk."""
     (point,) = capture_points([capture])
 
@@ -149,7 +149,7 @@ def _copies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.set_column(_BODY_ID, tables.SCAN.field(_BODY_ID), own)
 
 
-def _tables(spark: SparkSession, pieces: list[Piece], directory: Path) -> int:
+def _tables(spark: SparkSession, pieces: list[StagedPart], directory: Path) -> int:
     """Staged frames and bodies -> all tables in Parquet; the number of partition states."""
     filters = Filters()
     made = make_tables(spark, pieces, directory, learn(pieces, filters), filters)

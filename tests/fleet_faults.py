@@ -23,7 +23,7 @@ from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 
 if TYPE_CHECKING:
-    from kproto.generate.plants import Finding as Wanted
+    from kproto.generate.plants import PlantedFinding as Wanted
     from kproto.verdicts.rules import Finding
 
 WAYS: dict[str, dict[str, Any]] = {

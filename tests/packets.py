@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kproto.capture.cuts import Cut
+    from kproto.capture.cuts import StreamItem
     from kproto.capture.cutter import FrameCutter
 
 ETHERNET, NULL, COOKED, LOOP, RAW, COOKED_2 = 1, 0, 113, 108, 101, 276
@@ -193,7 +193,7 @@ def response(api_key: int, version: int, correlation_id: int, body: bytes) -> by
     return sized(headers.encode_response_header(header, response_header_version(api_key, version)) + body)
 
 
-def cuts(cutter: FrameCutter, offset: int, data: bytes, begin: int, end: int, time_ns: int) -> Iterator[Cut]:
+def cuts(cutter: FrameCutter, offset: int, data: bytes, begin: int, end: int, time_ns: int) -> Iterator[StreamItem]:
     """Feed a piece of a stream to a cutter; yields its cuts, each before the cutter goes on."""
     todo = [(offset, data, begin, end, time_ns)]
     while todo:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .summary import CaptureSummary
     from .tcp import Stream, StreamEvent, TcpConnection
 
-__all__ = ["MOST_HELD", "Collector", "Rest"]
+__all__ = ["MOST_HELD", "Collector", "IdlePoint"]
 
 MOST_HELD: Final = 256 << 20
 """The most bytes kept in all conversations together; beyond it those kept for longest are given up."""
 
 
-class Rest(NamedTuple):
+class IdlePoint(NamedTuple):
     """A moment at which a connection is between two exchanges, without a byte or request that waits for another.
 
     Attributes:
@@ -135,7 +135,7 @@ class Collector:
         self._stream_events(self._reassembler.segment(time_ns, found), events)
         return events
 
-    def rest(self, flow: bytes) -> Rest | None:
+    def idle_point(self, flow: bytes) -> IdlePoint | None:
         """Where the connection of a flow rests, None if it does not."""
         stream = self._reassembler.stream(flow)
         conversation = self._conversations.get(stream.connection) if stream is not None else None
@@ -147,7 +147,7 @@ class Collector:
         if not (client.is_even and server.is_even) or boundaries != (client.offset, server.offset):
             return None
         requests_ns, responses_ns = conversation.last_ns
-        return Rest(
+        return IdlePoint(
             stream.connection.flow_of(client),
             client.next,
             client.offset,
@@ -158,7 +158,7 @@ class Collector:
             conversation.faults,
         )
 
-    def go_to(self, begin: Rest, end: Rest, *, has_wanted: bool) -> None:
+    def go_to(self, begin: IdlePoint, end: IdlePoint, *, has_wanted: bool) -> None:
         """Let a resting connection rest at a later place: the exchanges between the two are read elsewhere.
 
         Args:

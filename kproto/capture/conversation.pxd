@@ -1,8 +1,8 @@
 cimport cython
 
-from .cuts cimport RequestCut, ResponseCut
+from .cuts cimport RequestInStream, ResponseInStream
 from .cutter cimport FrameCutter
-from .detection cimport Header
+from .detection cimport FrameHeader
 from .matcher cimport Matcher, PendingRequest
 from .model cimport Frame
 
@@ -23,11 +23,11 @@ cdef class Conversation:
     cpdef _cut(self, int side, FrameCutter cutter, list todo, list events)
     cpdef _handle(self, int side, cut, list events)
 
-    @cython.locals(header=Header, frame=Frame)
-    cpdef _request(self, int side, RequestCut cut, list events)
+    @cython.locals(header=FrameHeader, frame=Frame)
+    cpdef _request(self, int side, RequestInStream cut, list events)
 
     @cython.locals(frame=Frame, request=PendingRequest, passed_by=PendingRequest)
-    cpdef _response(self, ResponseCut cut, list events)
+    cpdef _response(self, ResponseInStream cut, list events)
 
     @cython.locals(oldest=PendingRequest)
     cpdef _add(self, PendingRequest request, list events)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from .cuts import BadFrame, Foreign, Gap, PartialStart, RequestCut, ResponseCut, ResponsesLost, Token
+from .cuts import (
+    AuthenticationToken,
+    BadFrame,
+    Gap,
+    OtherProtocol,
+    PartialStart,
+    RequestInStream,
+    ResponseInStream,
+    ResponsesLost,
+)
 from .detection import response_body_at
 from .matcher import Matcher, PendingRequest
 from .model import Connection, Exchange, Frame
@@ -13,8 +22,8 @@ from .response_cutter import ResponseCutter
 from .summary import StreamLoss
 
 if TYPE_CHECKING:
-    from .cuts import Cut
-    from .cutter import FrameCutter, Piece
+    from .cuts import StreamItem
+    from .cutter import Chunk, FrameCutter
     from .model import Direction, Endpoint
     from .payloads import PayloadStore
     from .summary import CaptureSummary, LossKind
@@ -248,18 +257,18 @@ class Conversation:
 
     # ---- cuts ----
 
-    def _cut(self, side: Side, cutter: FrameCutter, todo: list[Piece], events: list[Event]) -> None:
+    def _cut(self, side: Side, cutter: FrameCutter, todo: list[Chunk], events: list[Event]) -> None:
         while todo:
             for cut in cutter.feed(todo):
                 self._handle(side, cut, events)
 
-    def _handle(self, side: Side, cut: Cut, events: list[Event]) -> None:
+    def _handle(self, side: Side, cut: StreamItem, events: list[Event]) -> None:
         kind = type(cut)
-        if kind is RequestCut:
+        if kind is RequestInStream:
             self._request(side, cut, events)  # type: ignore[arg-type]  # its type was looked at
-        elif kind is ResponseCut:
+        elif kind is ResponseInStream:
             self._response(cut, events)  # type: ignore[arg-type]
-        elif isinstance(cut, Token):
+        elif isinstance(cut, AuthenticationToken):
             if side == self.client:
                 self._add(PendingRequest(0, None, 0), events)
             else:
@@ -268,7 +277,7 @@ class Conversation:
             self._matcher.responses_lost()
         elif isinstance(cut, PartialStart):
             self._partial_starts.append((side, cut.length))
-        elif isinstance(cut, Foreign):
+        elif isinstance(cut, OtherProtocol):
             self.protocol = cut.protocol
             for cutter in self._cutters:
                 cutter.stop()
@@ -325,7 +334,7 @@ class Conversation:
             self._senders[client], self._senders[1 - client], self._opened_ns, self._capture, saw_open=self._handshake
         )
 
-    def _request(self, side: Side, cut: RequestCut, events: list[Event]) -> None:
+    def _request(self, side: Side, cut: RequestInStream, events: list[Event]) -> None:
         if self.protocol is None:
             self.protocol = "kafka"
             if self.client is None:
@@ -362,7 +371,7 @@ class Conversation:
         if oldest is not None:
             self._unanswered(oldest, _PASSED_BY, events)
 
-    def _response(self, cut: ResponseCut, events: list[Event]) -> None:
+    def _response(self, cut: ResponseInStream, events: list[Event]) -> None:
         self._summary.responses += self.protocol == "kafka" or cut.payload is not None
         request = cut.request
         if request is not None and request.pending:

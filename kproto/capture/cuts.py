@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from .detection import Header
+    from .detection import FrameHeader
     from .matcher import PendingRequest
     from .payloads import Payload
 
 __all__ = [
+    "AuthenticationToken",
     "BadFrame",
-    "Cut",
-    "Foreign",
     "Gap",
+    "OtherProtocol",
     "PartialStart",
-    "RequestCut",
-    "ResponseCut",
+    "RequestInStream",
+    "ResponseInStream",
     "ResponsesLost",
-    "Token",
+    "StreamItem",
 ]
 
 
-class RequestCut:
+class RequestInStream:
     """A request in a stream.
 
     Attributes:
@@ -38,7 +38,7 @@ class RequestCut:
     __slots__ = ("first_ns", "header", "last_ns", "offset", "payload", "status")
 
     def __init__(
-        self, header: Header, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
+        self, header: FrameHeader, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
     ) -> None:
         self.header = header
         self.offset = offset
@@ -48,14 +48,14 @@ class RequestCut:
         self.payload = payload
 
 
-class ResponseCut:
+class ResponseInStream:
     """A response in a stream.
 
     Attributes:
         request: The pending request that it answers, None if there is none.
         correlation_id: Its correlation id.
         size: Bytes of header and body.
-        offset, first_ns, last_ns, status, payload: As of ``RequestCut``.
+        offset, first_ns, last_ns, status, payload: As of ``RequestInStream``.
     """
 
     __slots__ = ("correlation_id", "first_ns", "last_ns", "offset", "payload", "request", "size", "status")
@@ -81,7 +81,7 @@ class ResponseCut:
         self.payload = payload
 
 
-class Token(NamedTuple):
+class AuthenticationToken(NamedTuple):
     """An authentication token without a header, in place of a request or a response."""
 
 
@@ -105,7 +105,7 @@ class BadFrame(NamedTuple):
     skipped: int = 0
 
 
-class Foreign(NamedTuple):
+class OtherProtocol(NamedTuple):
     """The stream is not Kafka's."""
 
     protocol: Literal["TLS", "HTTP", "unknown"]
@@ -115,5 +115,14 @@ class ResponsesLost(NamedTuple):
     """Responses may be lost: any pending request may have been answered."""
 
 
-Cut: TypeAlias = RequestCut | ResponseCut | Token | Gap | PartialStart | BadFrame | Foreign | ResponsesLost
-"""Any value that a cutter gives."""
+StreamItem: TypeAlias = (
+    RequestInStream
+    | ResponseInStream
+    | AuthenticationToken
+    | Gap
+    | PartialStart
+    | BadFrame
+    | OtherProtocol
+    | ResponsesLost
+)
+"""Any value that a cutter finds in a stream."""

@@ -14,11 +14,11 @@ from .cuts import Gap, PartialStart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .cuts import Cut
+    from .cuts import StreamItem
     from .payloads import SharedPayload
-    from .resync import Search, Step
+    from .resync import FrameLink, Search
 
-__all__ = ["FOREVER", "SIZE", "FrameCutter", "Piece"]
+__all__ = ["FOREVER", "SIZE", "Chunk", "FrameCutter"]
 
 FOREVER: Final = 1 << 62
 """``FrameCutter.skip_to`` of a stream that is no longer read."""
@@ -36,7 +36,7 @@ _NO_SIZE: Final = -3
 
 SIZE: Final = struct.Struct(">i").pack
 
-Piece: TypeAlias = tuple[int, bytes, int, int, int]
+Chunk: TypeAlias = tuple[int, bytes, int, int, int]
 """Stream offset, a buffer, where in it the bytes begin and end, their time."""
 
 
@@ -62,7 +62,7 @@ class FrameCutter:
         self._least = least
         self._unconfirmed = not aligned  # the boundaries are the search's guess until a frame confirms them
         self._at = 0  # stream offset of the next frame
-        self._pieces: list[Piece] = []  # its bytes so far
+        self._pieces: list[Chunk] = []  # its bytes so far
         self._large: SharedPayload | None = None  # its payload so far instead, if it is large
         self._need = self._least
         self._first_ns = self._last_ns = 0
@@ -71,7 +71,7 @@ class FrameCutter:
         self._size_begun = b""  # its first bytes
         self._size_places: list[int] = []  # where the sizes before it stood, as far as the search still keeps bytes
 
-    def feed(self, todo: list[Piece]) -> list[Cut]:
+    def feed(self, todo: list[Chunk]) -> list[StreamItem]:
         """Take the next bytes of the stream, up to the first that complete a frame or show a fault.
 
         The caller handles the cuts before it calls again, since later ones depend on them.
@@ -79,7 +79,7 @@ class FrameCutter:
         Args:
             todo: The bytes, the last piece first; those that are not yet taken remain in it.
         """
-        found: list[Cut] = []
+        found: list[StreamItem] = []
         while todo and not found:
             offset, buffer, begin, end, time_ns = piece = todo.pop()
             if offset < self.skip_to:
@@ -136,7 +136,7 @@ class FrameCutter:
             return True
         return False
 
-    def lost(self, offset: int, length: int) -> Iterator[Cut]:
+    def lost(self, offset: int, length: int) -> Iterator[StreamItem]:
         """Note bytes that are lost."""
         end = offset + length
         if self.searching:
@@ -146,7 +146,7 @@ class FrameCutter:
             self.skip_to = max(self.skip_to, end)
             return
         data = self._let_go()
-        found: list[Cut] = []
+        found: list[StreamItem] = []
         frame_end = self._broken(data, found) if data else -1
         yield from found
         if length:
@@ -180,11 +180,11 @@ class FrameCutter:
             self._size_begun = other._size_begun
             self._size_places = list(other._size_places)
 
-    def end(self) -> Iterator[Cut]:
+    def end(self) -> Iterator[StreamItem]:
         """Note the end of the stream."""
         data = self._let_go()
         if data and not self.searching:
-            found: list[Cut] = []
+            found: list[StreamItem] = []
             self._broken(data, found)
             yield from found
         self.stop()
@@ -195,14 +195,14 @@ class FrameCutter:
         self._let_go()
         self._search.clear()
 
-    def give_up_held(self) -> Iterator[Cut]:
+    def give_up_held(self) -> Iterator[StreamItem]:
         """Drop the kept bytes: the frame that they begin is given with a gap."""
         self._search.clear()
         data = self._let_go()
         if not data:
             return
         at = self._at
-        found: list[Cut] = []
+        found: list[StreamItem] = []
         frame_end = self._broken(data, found)
         yield from found
         if frame_end >= 0:
@@ -263,7 +263,7 @@ class FrameCutter:
         if time_ns > self._last_ns:
             self._last_ns = time_ns
 
-    def _feed_large(self, large: SharedPayload, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
+    def _feed_large(self, large: SharedPayload, piece: Chunk, todo: list[Chunk], found: list[StreamItem]) -> None:
         """Take bytes of a large frame; those behind its end go back into ``todo``."""
         offset, buffer, begin, end, time_ns = piece
         stop = min(end, begin + large.missing)
@@ -279,7 +279,7 @@ class FrameCutter:
         if stop < end:
             todo.append((offset + stop - begin, buffer, stop, end, time_ns))
 
-    def _look(self, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
+    def _look(self, piece: Chunk, todo: list[Chunk], found: list[StreamItem]) -> None:
         """Search for a boundary; the bytes behind it go back into ``todo``."""
         offset, buffer, begin, end, time_ns = piece
         if self._size_at != _NO_SIZE:
@@ -322,13 +322,13 @@ class FrameCutter:
             self._size_at = self._size_at + 4 + size if 4 <= size <= _LARGEST else _BROKEN
             self._size_places.append(self._size_at)
 
-    def _lose_boundary(self, found: list[Cut]) -> None:
+    def _lose_boundary(self, found: list[StreamItem]) -> None:
         """Note that the next boundary is no longer known."""
         self.searching = True
         self._need = self._least
         self._search.clear()
 
-    def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
+    def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
         """Cut the frame at a place.
 
         Returns:
@@ -336,11 +336,11 @@ class FrameCutter:
         """
         raise NotImplementedError
 
-    def _whole(self, large: SharedPayload) -> Cut:
+    def _whole(self, large: SharedPayload) -> StreamItem:
         """Give the large frame that ``_take`` began, and that is whole now."""
         raise NotImplementedError
 
-    def _broken(self, data: bytes, found: list[Cut]) -> int:
+    def _broken(self, data: bytes, found: list[StreamItem]) -> int:
         """Give the known part of a frame whose next byte is lost.
 
         Returns:
@@ -348,12 +348,12 @@ class FrameCutter:
         """
         raise NotImplementedError
 
-    def _stepped(self, step: Step, found: list[Cut]) -> None:
+    def _stepped(self, step: FrameLink, found: list[StreamItem]) -> None:
         """Give the frame that the search found by stepping from its size to the next boundary."""
         raise NotImplementedError
 
 
-def _from(offset: int, pieces: list[Piece]) -> list[Piece]:
+def _from(offset: int, pieces: list[Chunk]) -> list[Chunk]:
     """The pieces from a stream offset on, the last one first."""
     rest = []
     for at, buffer, begin, end, time_ns in reversed(pieces):

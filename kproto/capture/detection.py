@@ -20,7 +20,7 @@ __all__ = [
     "CONTROL_HEADER",
     "HEADER_START",
     "NEWEST_API",
-    "Header",
+    "FrameHeader",
     "body_is_whole",
     "is_known_request",
     "looks_like_http",
@@ -51,7 +51,7 @@ _HTTP: Final = re.compile(
 )
 
 
-class Header:
+class FrameHeader:
     """A request's header as found in a stream.
 
     Attributes:
@@ -74,7 +74,7 @@ class Header:
         self.body_at = body_at
 
 
-def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | int:
+def read_request_header(data: bytes | bytearray, at: int, end: int) -> FrameHeader | int:
     """Read the header of the request whose size field stands at ``at``.
 
     Its client id must be readable text or null, and fit within its size.
@@ -89,7 +89,7 @@ def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | 
     size, api_key, version, correlation_id = _START(data, at)
     kind = _header_version(api_key, version)
     if kind == 0:
-        return Header(size, api_key, version, correlation_id, None, 8) if size >= 8 else -1
+        return FrameHeader(size, api_key, version, correlation_id, None, 8) if size >= 8 else -1
     if available < 14:
         return 14 if size >= 10 else -1
     length: int = _I16(data, at + 12)[0]
@@ -115,7 +115,7 @@ def read_request_header(data: bytes | bytearray, at: int, end: int) -> Header | 
                 body_at = 4 + decode_request_header_from(bytes(data[at + 4 : at + 4 + size]), kind)[1]
             except DecodeError:
                 return -1
-    return Header(size, api_key, version, correlation_id, client_id, body_at - 4)
+    return FrameHeader(size, api_key, version, correlation_id, client_id, body_at - 4)
 
 
 @lru_cache(maxsize=4096)
@@ -154,7 +154,7 @@ def _response_header_version(api_key: int, version: int) -> int:
         return 0
 
 
-def may_be_request(header: Header, limit: int) -> bool:
+def may_be_request(header: FrameHeader, limit: int) -> bool:
     """Whether a header at a known boundary may be a request's, of Kafka 3.9.1 or newer or of an unknown version.
 
     ZooKeeper's own messages begin with a size and small numbers too, which read as a Produce without client id.
@@ -168,7 +168,7 @@ def may_be_request(header: Header, limit: int) -> bool:
     return 0 <= header.api_version <= NEWEST_API
 
 
-def is_known_request(header: Header, limit: int) -> bool:
+def is_known_request(header: FrameHeader, limit: int) -> bool:
     """Whether a header at a guessed place may be a request's: a version of Kafka 3.9.1, and a usual client id."""
     try:
         check_version(header.api_key, header.api_version)

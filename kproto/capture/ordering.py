@@ -1,4 +1,4 @@
-"""Exchanges as they are settled -> exchanges in the order of their requests' times."""
+"""Exchanges as they are complete -> exchanges in the order of their requests' times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TimeOrder:
         self._number = 0
         self._pending: dict[Frame, int] = {}  # unsettled requests with their numbers
         self._numbers: set[int] = set()  # those numbers
-        self._times: list[tuple[int, int]] = []  # a heap of their times and numbers, some of settled ones among them
+        self._times: list[tuple[int, int]] = []  # a heap of their times and numbers, some of complete ones among them
 
     def add(self, events: Iterable[Event], now_ns: int) -> Iterator[Exchange]:
         """Take a reader's events; return the exchanges that no older one can precede any more.
@@ -63,13 +63,13 @@ class TimeOrder:
 
     def _due(self, now_ns: int) -> Iterator[Exchange]:
         ready = self._ready
-        settled_until = self._settled_until(now_ns) if ready else 0
-        while ready and (ready[0][0] <= settled_until or len(ready) > _MOST_EXCHANGES or self._held > _MOST_BYTES):
+        complete_until = self._complete_until(now_ns) if ready else 0
+        while ready and (ready[0][0] <= complete_until or len(ready) > _MOST_EXCHANGES or self._held > _MOST_BYTES):
             exchange = heapq.heappop(ready)[2]
             self._held -= _size(exchange)
             yield exchange
 
-    def _settled_until(self, now_ns: int) -> int:
+    def _complete_until(self, now_ns: int) -> int:
         """The time before which no further exchange is expected."""
         times = self._times
         while times and (times[0][1] not in self._numbers or times[0][0] < now_ns - _HOPELESS_NS):

@@ -264,13 +264,13 @@ class Reassembler:
         stream.hold(offset, data, time_ns)
         stream.drain(events, time_ns)
         if stream.held_bytes > HELD_LIMIT:
-            stream.settle(events, time_ns, down_to=HELD_LIMIT)
+            stream.give_up_holes(events, time_ns, down_to=HELD_LIMIT)
         self._held += stream.held_bytes - before
         self._watch(stream)
         while self._held > self._most_held and self._with_holes:
             oldest = next(iter(self._with_holes))
             self._summary.given_up["holes"] += 1
-            self._settle(events, oldest, time_ns, down_to=0)
+            self._give_up_holes(events, oldest, time_ns, down_to=0)
 
     def _jump(self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes) -> None:
         """Take two segments in a row far from their stream: the capture lacks much, or ports were used again."""
@@ -278,7 +278,7 @@ class Reassembler:
         _, when, first = stream.far
         stream.far = None
         if distance(sequence, stream.next) > 0:
-            self._settle(events, stream, time_ns, down_to=0)
+            self._give_up_holes(events, stream, time_ns, down_to=0)
             stream.finish = -1
             stream.give_up(events, stream.offset + distance(sequence, stream.next) - len(first), time_ns)
         else:
@@ -371,12 +371,14 @@ class Reassembler:
             if each.due_ns <= time_ns:
                 each.due_ns = NEVER
                 if each in self._with_holes:
-                    self._settle(events, each, time_ns)
+                    self._give_up_holes(events, each, time_ns)
                     self._close_if_done(events, each.connection, time_ns)
 
-    def _settle(self, events: list[StreamEvent], stream: Stream, time_ns: int, *, down_to: int | None = None) -> None:
+    def _give_up_holes(
+        self, events: list[StreamEvent], stream: Stream, time_ns: int, *, down_to: int | None = None
+    ) -> None:
         before = stream.held_bytes
-        stream.settle(events, time_ns, down_to=down_to)
+        stream.give_up_holes(events, time_ns, down_to=down_to)
         self._held += stream.held_bytes - before
         self._with_holes.pop(stream, None)
         self._watch(stream)

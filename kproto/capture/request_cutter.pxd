@@ -1,7 +1,7 @@
 cimport cython
 
 from .cutter cimport FrameCutter
-from .detection cimport Header, may_be_request, read_request_header
+from .detection cimport FrameHeader, may_be_request, read_request_header
 
 
 cdef class RequestCutter(FrameCutter):
@@ -9,5 +9,5 @@ cdef class RequestCutter(FrameCutter):
     cdef public long long _limit
     cdef public bint _fresh, _recognised, _began_otherwise, _tokens
 
-    cpdef _give(self, Header header, payload, int status, list found)
-    cpdef _accept(self, Header header)
+    cpdef _give(self, FrameHeader header, payload, int status, list found)
+    cpdef _accept(self, FrameHeader header)

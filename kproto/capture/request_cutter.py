@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kproto.api import CONTROL_APIS, ApiKey
 
-from .cuts import BadFrame, Foreign, RequestCut, Token
+from .cuts import AuthenticationToken, BadFrame, OtherProtocol, RequestInStream
 from .cutter import SIZE, FrameCutter
 from .detection import (
     HEADER_START,
     NEWEST_API,
-    Header,
+    FrameHeader,
     body_is_whole,
     looks_like_http,
     looks_like_tls,
@@ -21,11 +21,11 @@ from .detection import (
 )
 from .model import GAP, WHOLE
 from .payloads import LONGEST_HEADER, SHARED_FROM, PayloadStore
-from .resync import RequestSearch, Step
+from .resync import FrameLink, RequestSearch
 
 if TYPE_CHECKING:
-    from .cuts import Cut
-    from .cutter import Piece
+    from .cuts import StreamItem
+    from .cutter import Chunk
     from .payloads import Payload, SharedPayload
     from .wanted import WantedApis
 
@@ -66,13 +66,13 @@ class RequestCutter(FrameCutter):
         """As of ``FrameCutter``; none while authentication tokens may come."""
         return None if self._fresh or self._tokens else super().boundary
 
-    def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
+    def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
         size: int
         size, api_key, version, correlation_id = _START(data, at)
         limit = self._limit
         known = not self._fresh and not self._unconfirmed
         if known and (api_key, version) in self._wanted.unwanted and 8 <= size <= limit:
-            self._give(Header(size, api_key, version, correlation_id, None, 8), None, WHOLE, found)
+            self._give(FrameHeader(size, api_key, version, correlation_id, None, 8), None, WHOLE, found)
             return size + 4
         if not 0 <= api_key <= NEWEST_API or (self._fresh and size > limit):
             return self._refuse(data, at, end, size, None, found)  # a client id this long is not waited for
@@ -103,36 +103,38 @@ class RequestCutter(FrameCutter):
         self._give(header, payload, WHOLE, found)
         return size + 4
 
-    def _whole(self, large: SharedPayload) -> Cut:
+    def _whole(self, large: SharedPayload) -> StreamItem:
         header = read_request_header(SIZE(len(large)) + large.head, 0, 4 + len(large.head))
-        assert isinstance(header, Header)
+        assert isinstance(header, FrameHeader)
         self._accept(header)
-        found: list[Cut] = []
+        found: list[StreamItem] = []
         self._give(header, large, WHOLE, found)
         return found[0]
 
-    def _give(self, header: Header, payload: Payload | None, status: int, found: list[Cut]) -> None:
+    def _give(self, header: FrameHeader, payload: Payload | None, status: int, found: list[StreamItem]) -> None:
         self._tokens = header.api_key == ApiKey.SASL_HANDSHAKE and header.api_version == 0
-        found.append(RequestCut(header, self._at, self._first_ns, self._last_ns, status, payload))
+        found.append(RequestInStream(header, self._at, self._first_ns, self._last_ns, status, payload))
 
-    def _accept(self, header: Header) -> None:
+    def _accept(self, header: FrameHeader) -> None:
         if self._requests.client_id is None:
             self._requests.client_id = header.client_id
         self._recognised = True
         self._fresh = self._unconfirmed = False
 
-    def _refuse(self, data: bytes, at: int, end: int, size: int, header: Header | None, found: list[Cut]) -> int:
+    def _refuse(
+        self, data: bytes, at: int, end: int, size: int, header: FrameHeader | None, found: list[StreamItem]
+    ) -> int:
         """Pass over an authentication token, recognise another protocol, or lose the boundary: no request is here."""
         if self._fresh:
             protocol = _protocol(data[at : min(end, at + 4096)])
             if protocol is not None:
-                found.append(Foreign(protocol))
+                found.append(OtherProtocol(protocol))
                 self._fresh = False
                 self.searching = True
                 self.stop()
                 return -1
         if self._tokens and 0 <= size <= _TOKEN_LIMIT:
-            found.append(Token())
+            found.append(AuthenticationToken())
             return size + 4
         limit = self._limit
         if header is not None and header.size > limit and may_be_request(header, header.size):
@@ -143,29 +145,29 @@ class RequestCutter(FrameCutter):
         self._fresh = False
         self._lose_boundary(found)
         if size >= 0:
-            self._search.add_step(Step(self._at + 4 + size))
+            self._search.add_step(FrameLink(self._at + 4 + size))
         return -1
 
-    def _look(self, piece: Piece, todo: list[Piece], found: list[Cut]) -> None:
+    def _look(self, piece: Chunk, todo: list[Chunk], found: list[StreamItem]) -> None:
         if not self._recognised and looks_like_tls(piece[1][piece[2] : min(piece[3], piece[2] + 5)]):
             self._tls_like += 1
             if self._tls_like > 1:  # a single segment of any protocol may look like this
-                found.append(Foreign("TLS"))
+                found.append(OtherProtocol("TLS"))
                 self.stop()
                 return
         super()._look(piece, todo, found)
         if self._began_otherwise and self._search.seen > _FOREIGN_BYTES and not self._recognised:
-            found.append(Foreign("unknown"))
+            found.append(OtherProtocol("unknown"))
             self.stop()
 
-    def _stepped(self, step: Step, found: list[Cut]) -> None:
+    def _stepped(self, step: FrameLink, found: list[StreamItem]) -> None:
         if step.header is not None:
             if self._requests.client_id is None:
                 self._requests.client_id = step.header.client_id
             self._recognised = True
             self._give(step.header, None, WHOLE, found)
 
-    def _broken(self, data: bytes, found: list[Cut]) -> int:
+    def _broken(self, data: bytes, found: list[StreamItem]) -> int:
         header = read_request_header(data, 0, len(data))
         if isinstance(header, int) or not may_be_request(header, self._limit) or self._unconfirmed:
             return -1

@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from .cuts import BadFrame, ResponseCut, ResponsesLost, Token
+from .cuts import AuthenticationToken, BadFrame, ResponseInStream, ResponsesLost
 from .cutter import FrameCutter
 from .model import GAP, WHOLE
 from .resync import ResponseSearch
 
 if TYPE_CHECKING:
-    from .cuts import Cut
+    from .cuts import StreamItem
     from .matcher import Matcher, PendingRequest
-    from .resync import Step
+    from .resync import FrameLink
     from .wanted import WantedApis
 
 __all__ = ["ResponseCutter"]
@@ -43,12 +43,12 @@ class ResponseCutter(FrameCutter):
         self._request: PendingRequest | None = None  # the request that the current response answers
         self._looked_up = False  # whether that request was searched for
 
-    def _take(self, data: bytes, at: int, end: int, found: list[Cut]) -> int:
+    def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
         size: int
         size, correlation_id = _PAIR(data, at)
         if not 4 <= size <= self._limit:
             if 0 <= size < 4 and self._pending.expects_token:
-                found.append(Token())
+                found.append(AuthenticationToken())
                 return size + 4
             if not self._unconfirmed:
                 found.append(BadFrame(f"no response where one should begin (size {size})", self._at))
@@ -57,7 +57,7 @@ class ResponseCutter(FrameCutter):
         if not self._looked_up:
             self._request = self._pending.find(correlation_id)
             if self._request is None and self._pending.expects_token:
-                found.append(Token())
+                found.append(AuthenticationToken())
                 return size + 4
             self._looked_up = True
         request = self._request
@@ -72,21 +72,21 @@ class ResponseCutter(FrameCutter):
             if request is None:
                 self.unmatched_bytes -= size
         found.append(
-            ResponseCut(request, correlation_id, size, self._at, self._first_ns, self._last_ns, WHOLE, payload)
+            ResponseInStream(request, correlation_id, size, self._at, self._first_ns, self._last_ns, WHOLE, payload)
         )
         return size + 4
 
-    def _stepped(self, step: Step, found: list[Cut]) -> None:
+    def _stepped(self, step: FrameLink, found: list[StreamItem]) -> None:
         if step.correlation_id is not None:
             request = self._pending.find(step.correlation_id)
-            found.append(ResponseCut(request, step.correlation_id, 0, 0, 0, 0, WHOLE, None))
+            found.append(ResponseInStream(request, step.correlation_id, 0, 0, 0, 0, WHOLE, None))
 
-    def _lose_boundary(self, found: list[Cut]) -> None:
+    def _lose_boundary(self, found: list[StreamItem]) -> None:
         super()._lose_boundary(found)
         self._looked_up = False
         found.append(ResponsesLost())
 
-    def _broken(self, data: bytes, found: list[Cut]) -> int:
+    def _broken(self, data: bytes, found: list[StreamItem]) -> int:
         if len(data) < 8:
             return -1
         size: int
@@ -98,6 +98,6 @@ class ResponseCutter(FrameCutter):
         if request is not None:
             payload = data[4:] if request.frame is not None else None
             found.append(
-                ResponseCut(request, correlation_id, size, self._at, self._first_ns, self._last_ns, GAP, payload)
+                ResponseInStream(request, correlation_id, size, self._at, self._first_ns, self._last_ns, GAP, payload)
             )
         return self._at + 4 + size

@@ -14,7 +14,14 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .detection import CONTROL_HEADER, Header, body_is_whole, is_known_request, read_request_header, response_body_at
+from .detection import (
+    CONTROL_HEADER,
+    FrameHeader,
+    body_is_whole,
+    is_known_request,
+    read_request_header,
+    response_body_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from .matcher import Matcher
     from .wanted import WantedApis
 
-__all__ = ["RequestSearch", "ResponseSearch", "Search", "Step"]
+__all__ = ["FrameLink", "RequestSearch", "ResponseSearch", "Search"]
 
 _I32_PAIR: Final = struct.Struct(">ii").unpack_from
 _I32: Final = struct.Struct(">i")
@@ -48,7 +55,7 @@ _DECODED_AT_LEAST: Final = 1 << 20
 """Candidates are decoded up to so many times the bytes that were searched, and at least so many bytes."""
 
 
-class Step(NamedTuple):
+class FrameLink(NamedTuple):
     """A frame whose size leads to the next one.
 
     Attributes:
@@ -58,7 +65,7 @@ class Step(NamedTuple):
     """
 
     end: int
-    header: Header | None = None
+    header: FrameHeader | None = None
     correlation_id: int | None = None
 
 
@@ -91,7 +98,7 @@ class Search(ABC):
     )
 
     def __init__(self, wanted: WantedApis, limit: int) -> None:
-        self.step: Step | None = None
+        self.step: FrameLink | None = None
         self.seen = self.decoded = 0
         self._wanted = wanted
         self._limit = limit
@@ -101,7 +108,7 @@ class Search(ABC):
         self._scanned = 0  # stream offset up to which candidates were looked for
         self._partial: list[int] = []  # stream offsets of headers that are not whole yet
         self._candidates: list[tuple[int, int]] = []  # stream offsets: where they begin and end
-        self._steps: list[Step] = []
+        self._steps: list[FrameLink] = []
 
     @property
     def held_bytes(self) -> int:
@@ -133,7 +140,7 @@ class Search(ABC):
         """Stream offset of the first byte that is kept."""
         return self._base
 
-    def add_step(self, step: Step) -> None:
+    def add_step(self, step: FrameLink) -> None:
         """Try a frame of which only the place and size are known."""
         if len(self._steps) == _STEPS:
             del self._steps[0]
@@ -250,11 +257,11 @@ class Search(ABC):
         """Whether the next frame may begin here."""
 
     @abstractmethod
-    def _step_at(self, data: bytes, offset: int) -> Step | None:
+    def _step_at(self, data: bytes, offset: int) -> FrameLink | None:
         """The frame that a segment may begin with."""
 
     @abstractmethod
-    def _follows(self, step: Step, at: int) -> bool | None:
+    def _follows(self, step: FrameLink, at: int) -> bool | None:
         """Whether the frame here follows the one of that step; None if more bytes are needed to tell."""
 
 
@@ -272,7 +279,7 @@ class RequestSearch(Search):
         super().__init__(wanted, limit)
         self.client_id: str | None = None
 
-    def is_same_client(self, header: Header) -> bool:
+    def is_same_client(self, header: FrameHeader) -> bool:
         """Whether a header has this client's id; true while the id is unknown."""
         return self.client_id is None or header.client_id == self.client_id
 
@@ -289,7 +296,7 @@ class RequestSearch(Search):
             return 0 if 0 < header <= _HEADER_BYTES else -1
         return header.size if self._is_believable(header) and header.api_key in self._wanted else -1
 
-    def _is_believable(self, header: Header) -> bool:
+    def _is_believable(self, header: FrameHeader) -> bool:
         return is_known_request(header, self._limit) and self.is_same_client(header)
 
     def _whole(self, at: int, end: int) -> bool:
@@ -306,13 +313,13 @@ class RequestSearch(Search):
             return header > 0 and (at == end or self._buffer[at] <= self._limit >> 24)
         return self._is_believable(header)
 
-    def _step_at(self, data: bytes, offset: int) -> Step | None:
+    def _step_at(self, data: bytes, offset: int) -> FrameLink | None:
         header = read_request_header(data, 0, len(data))
         if isinstance(header, int) or not header.client_id or not self._is_believable(header):
             return None
-        return Step(offset + 4 + header.size, header)
+        return FrameLink(offset + 4 + header.size, header)
 
-    def _follows(self, step: Step, at: int) -> bool | None:
+    def _follows(self, step: FrameLink, at: int) -> bool | None:
         header = read_request_header(self._buffer, at, len(self._buffer))
         if isinstance(header, int):
             return None if 0 < header <= _HEADER_BYTES else False
@@ -375,7 +382,7 @@ class ResponseSearch(Search):
     def _may_follow(self, at: int) -> bool:
         return at == len(self._buffer) or self._buffer[at] <= self._limit >> 24
 
-    def _step_at(self, data: bytes, offset: int) -> Step | None:
+    def _step_at(self, data: bytes, offset: int) -> FrameLink | None:
         if len(data) < 8:
             return None
         size, correlation_id = _I32_PAIR(data)
@@ -384,9 +391,9 @@ class ResponseSearch(Search):
             return None
         if not 4 <= size <= self._limit:
             return None
-        return Step(offset + 4 + size, None, correlation_id)
+        return FrameLink(offset + 4 + size, None, correlation_id)
 
-    def _follows(self, step: Step, at: int) -> bool | None:
+    def _follows(self, step: FrameLink, at: int) -> bool | None:
         end = len(self._buffer)
         if at == end and step.end > self._marks[-1][0]:
             return True  # it ends with a segment, as it began with one

@@ -69,14 +69,15 @@ class BadInput:
     Attributes:
         file: Name of the file.
         reason: What is wrong, in one line, with the connection if there is one.
-        offset: Bytes from the start of the (unpacked) file, or of the connection's stream if the reason names one.
-        bytes_skipped: Bytes that were left out.
+        offset: Bytes from the start of the (unpacked) file, or of the connection's stream if the reason names one;
+            None in the summary of a run: the whole file.
+        bytes_skipped: Bytes that were left out; None in the summary of a run: unknown.
     """
 
     file: str
     reason: str
-    offset: int
-    bytes_skipped: int
+    offset: int | None
+    bytes_skipped: int | None
 
 
 @dataclass(frozen=True, slots=True)

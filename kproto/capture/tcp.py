@@ -202,7 +202,7 @@ class Stream:
         due_ns = self.hole_ns + (_PATIENCE_NS if self.peer.seen else _ONE_SIDED_PATIENCE_NS)
         return min(due_ns, self.acknowledged_ns + _ACKNOWLEDGED_NS) if missing > 0 else due_ns
 
-    def settle(self, events: list[StreamEvent], time_ns: int, *, down_to: int | None = None) -> None:
+    def give_up_holes(self, events: list[StreamEvent], time_ns: int, *, down_to: int | None = None) -> None:
         """Give up the holes that can no longer be filled.
 
         Args:
@@ -224,7 +224,7 @@ class Stream:
 
     def close(self, events: list[StreamEvent], time_ns: int) -> None:
         """End the stream: deliver the kept data and accept no more."""
-        self.settle(events, time_ns, down_to=0)
+        self.give_up_holes(events, time_ns, down_to=0)
         if not self.closed:
             self._end(events, time_ns)
         self.far = None

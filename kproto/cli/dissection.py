@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from kproto.reference.trace import FieldSpan
     from kproto.types import Json, Kind
 
-__all__ = ["Dissection", "Section", "dissect"]
+__all__ = ["Dissection", "MessageDump", "dissect"]
 
 
 _OTHER_KINDS: Final = "if the input is not a request frame, name what it is: --kind, --api, --version"
 
 
 @dataclass(slots=True)
-class Section:
+class MessageDump:
     """A header or a body.
 
     Attributes:
@@ -60,7 +60,7 @@ class Dissection:
     size: int | None = None
     api_key: int | None = None
     version: int | None = None
-    sections: list[Section] = field(default_factory=list)
+    sections: list[MessageDump] = field(default_factory=list)
 
     @property
     def error(self) -> DecodeError | None:
@@ -86,7 +86,7 @@ class Dissection:
         header, body = forms
         return {"kind": options.kind, "api": self.api_key, "version": self.version, "header": header, "body": body}
 
-    def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> Section:
+    def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> MessageDump:
         """Read and append the section that begins at ``start``; a failure is kept as the section's ``error``."""
         title = kind.replace("_", " ") if api_key < 0 else f"{api_name(api_key)} {kind}"
         fields, message, used, error = trace(kind, api_key, version, memoryview(self.data)[start:], strict=strict)
@@ -100,7 +100,7 @@ class Dissection:
         left = len(self.data) - start - used
         if strict and error is None and left and kind in ("request", "response"):
             error = Malformed(f"{counted(left, 'byte')} after the message", start + used, "", api_key, version)
-        section = Section(f"{title} v{version}", version, start, start + used, fields, message, error)
+        section = MessageDump(f"{title} v{version}", version, start, start + used, fields, message, error)
         self.sections.append(section)
         return section
 

@@ -15,7 +15,7 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kproto.cli.dissection import Dissection, Section
+    from kproto.cli.dissection import Dissection, MessageDump
     from kproto.reference.trace import FieldSpan
 
 __all__ = ["table"]
@@ -67,7 +67,7 @@ def table(parts: Dissection, width: int | None = None, *, color: bool = False) -
         yield paint(f"{at:>{digits}}  {_hex(parts.data[at:]):<{column}}  left over", fg="yellow")
 
 
-def _shown(section: Section) -> Iterator[FieldSpan]:
+def _shown(section: MessageDump) -> Iterator[FieldSpan]:
     """Return the fields but for the elements of number arrays, which are shown side by side."""
     inside = ""
     for span in section.fields:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from .content import Content
     from .fleet import Fleet
-    from .traffic import Exchange
-    from .wire import Frame
+    from .traffic import PlannedExchange
+    from .wire import PlannedFrame
 
 __all__ = ["expected_tables", "frame_row", "payload_of", "unmatched_reason"]
 
@@ -54,7 +54,7 @@ class _Stored:
         self._bodies: dict[bytes, _Row] = {}
         self._listed: dict[tuple[str, int], _Row] = {}
 
-    def add(self, request: Frame, response: Frame | None) -> None:
+    def add(self, request: PlannedFrame, response: PlannedFrame | None) -> None:
         """Add the rows of an exchange; a response has none where the capture missed its request."""
         if request.exchange.missed:
             return
@@ -78,7 +78,7 @@ class _Stored:
                 {"frame_id": request.frame_id, "response_frame_id": response.frame_id, **error}
             )
 
-    def _add_body(self, frame: Frame) -> None:
+    def _add_body(self, frame: PlannedFrame) -> None:
         sent = (frame.time_ns, frame.frame_id)
         if frame.body_id in self._bodies and self._first_sent[frame.body_id] < sent:
             return
@@ -97,7 +97,7 @@ class _Stored:
             self._bodies[frame.body_id] = row
             self.rows["bodies"].append(row)
 
-    def _add_brokers(self, frame: Frame) -> None:
+    def _add_brokers(self, frame: PlannedFrame) -> None:
         content = frame.exchange.content
         if content.api_key != ApiKey.UPDATE_METADATA:
             return
@@ -132,7 +132,7 @@ def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in EXPECTED.items()}
 
 
-def payload_of(frame: Frame) -> bytes:
+def payload_of(frame: PlannedFrame) -> bytes:
     """Return a frame's body as it is sent."""
     content = frame.exchange.content
     if frame.direction == "response":
@@ -140,7 +140,7 @@ def payload_of(frame: Frame) -> bytes:
     return b"".join(shared_body(content).pieces(frame.exchange.broker_epoch))
 
 
-def frame_row(frame: Frame) -> _Row:
+def frame_row(frame: PlannedFrame) -> _Row:
     """Return the row of ``frames`` about a frame."""
     exchange, connection = frame.exchange, frame.exchange.connection
     source, target = connection.client, connection.server
@@ -166,7 +166,7 @@ def frame_row(frame: Frame) -> _Row:
     }
 
 
-def _request(request: Frame, response: Frame | None) -> _Row:
+def _request(request: PlannedFrame, response: PlannedFrame | None) -> _Row:
     exchange = request.exchange
     content = exchange.content
     return {
@@ -198,7 +198,7 @@ def _request(request: Frame, response: Frame | None) -> _Row:
     }
 
 
-def unmatched_reason(exchange: Exchange) -> str:
+def unmatched_reason(exchange: PlannedExchange) -> str:
     """Return why a request has no response, in the generator's own words."""
     return "the connection broke" if exchange.lost else "the capture missed the response"
 
@@ -207,7 +207,7 @@ def _error_code(content: Content) -> int:
     return int(content.error_code)
 
 
-def _response(request: Frame, response: Frame, errors: int) -> _Row:
+def _response(request: PlannedFrame, response: PlannedFrame, errors: int) -> _Row:
     content = request.exchange.content
     return {
         "frame_id": request.frame_id,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from .fleet import Fleet
-    from .traffic import Exchange
+    from .traffic import PlannedExchange
 
 __all__ = ["frames"]
 
@@ -65,7 +65,7 @@ def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_B
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(FRAMES.names)
 
 
-def _rows(recorder: Recorder, exchange: Exchange, given: set[bytes]) -> Iterator[dict[str, Any]]:
+def _rows(recorder: Recorder, exchange: PlannedExchange, given: set[bytes]) -> Iterator[dict[str, Any]]:
     request, response = recorder.record(exchange)
     if exchange.missed:
         return

@@ -14,7 +14,7 @@ from .fleet import random_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .traffic import Connection, Exchange, Step
+    from .traffic import PlannedConnection, PlannedExchange, PlannedStep
 
 __all__ = ["PCAP_HEADER", "Burst", "burst_times", "bursts"]
 
@@ -52,12 +52,12 @@ class Burst(NamedTuple):
     """
 
     time_ns: int
-    connection: Connection
+    connection: PlannedConnection
     packets: int
     data: bytes
 
 
-def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
+def bursts(steps: Iterable[PlannedStep], *, seed: int, mss: int) -> Iterator[Burst]:
     """Yield the packets of a fleet's history, in the order of time.
 
     Args:
@@ -66,7 +66,7 @@ def bursts(steps: Iterable[Step], *, seed: int, mss: int) -> Iterator[Burst]:
         mss: Bytes of data in a segment at most.
     """
     waiting: list[_Waiting] = []
-    conversations: dict[Connection, _Conversation] = {}
+    conversations: dict[PlannedConnection, _Conversation] = {}
     count = 0
     for step in steps:
         while waiting and waiting[0][0] < step.event.time_ns:
@@ -103,14 +103,14 @@ def _advance(waiting: list[_Waiting]) -> Burst:
 
 
 def _conversation(
-    conversations: dict[Connection, _Conversation], connection: Connection, seed: int, mss: int
+    conversations: dict[PlannedConnection, _Conversation], connection: PlannedConnection, seed: int, mss: int
 ) -> _Conversation:
     if connection not in conversations:
         conversations[connection] = _Conversation(connection, seed, mss)
     return conversations[connection]
 
 
-def _exchanged(conversation: _Conversation, exchange: Exchange) -> _Moments:
+def _exchanged(conversation: _Conversation, exchange: PlannedExchange) -> _Moments:
     if exchange.opens:
         yield exchange.connection.opened_ns, conversation.opened
     content = exchange.content
@@ -174,7 +174,7 @@ class _Conversation:
         mss: Bytes of data in a segment at most.
     """
 
-    def __init__(self, connection: Connection, seed: int, mss: int) -> None:
+    def __init__(self, connection: PlannedConnection, seed: int, mss: int) -> None:
         self.connection = connection
         self.mss = mss
         ends = (connection.client, connection.server)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .content import Content
     from .events import Event
 
-__all__ = ["PLANTS", "SLOW_BROKER", "Finding", "Plant", "Planted", "Planter", "chosen"]
+__all__ = ["PLANTS", "SLOW_BROKER", "Plant", "Planted", "PlantedFinding", "Planter", "chosen"]
 
 SLOW_BROKER: Final = "slow-broker"
 """The plant by which one broker answers slowly all the time."""
@@ -32,7 +32,7 @@ _SECOND: Final = 1_000_000_000
 _RECOVERING: Final = 1
 
 
-class Finding(NamedTuple):
+class PlantedFinding(NamedTuple):
     """What a finding must or may be about; None stands for anything.
 
     Attributes:
@@ -60,8 +60,8 @@ class Planted:
 
     name: str
     time_ns: int
-    required: list[Finding] = field(default_factory=list)
-    allowed: list[Finding] = field(default_factory=list)
+    required: list[PlantedFinding] = field(default_factory=list)
+    allowed: list[PlantedFinding] = field(default_factory=list)
 
 
 @dataclass
@@ -86,10 +86,10 @@ class _Scene:
         """Say that findings may come."""
         self.planted.allowed += [self._finding(rule, broker, partition) for rule in rules]
 
-    def _finding(self, rule: str, broker: int | None, partition: int | None) -> Finding:
+    def _finding(self, rule: str, broker: int | None, partition: int | None) -> PlantedFinding:
         if partition is None:
-            return Finding(rule, broker)
-        return Finding(rule, broker, self.cluster.topic[partition], self.cluster.index[partition])
+            return PlantedFinding(rule, broker)
+        return PlantedFinding(rule, broker, self.cluster.topic[partition], self.cluster.index[partition])
 
     def partition(self) -> int | None:
         """Reserve a partition with a leader and at least two in-sync replicas, all alive; None if there is none."""
@@ -584,7 +584,7 @@ def _deletion_waiting(scene: _Scene) -> _Stages:
     contents = cluster.stop(broker)
     cluster.stopped.remove(broker)  # for good
     yield contents
-    scene.planted.required.append(Finding("KP040", broker, cluster.topic[cluster.partitions_of(topic)[0]]))
+    scene.planted.required.append(PlantedFinding("KP040", broker, cluster.topic[cluster.partitions_of(topic)[0]]))
     yield cluster.delete(topic)
 
 
@@ -610,8 +610,8 @@ def _stray(scene: _Scene) -> _Stages:
     if deleted is None:
         return
     _, broker, name = deleted
-    scene.planted.required.append(Finding("KP041", broker, name))
-    scene.planted.allowed.append(Finding("KP040", broker, name))
+    scene.planted.required.append(PlantedFinding("KP041", broker, name))
+    scene.planted.allowed.append(PlantedFinding("KP040", broker, name))
     yield cluster.start(broker)
 
 
@@ -623,8 +623,8 @@ def _name_used_again(scene: _Scene) -> _Stages:
         return
     topic, broker, name = deleted
     topic_id = scene.random.randbytes(16) if cluster.fleet.has_topic_ids else bytes(16)
-    scene.planted.required.append(Finding("KP042", broker, name))
-    scene.planted.allowed += [Finding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]
+    scene.planted.required.append(PlantedFinding("KP042", broker, name))
+    scene.planted.allowed += [PlantedFinding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]
     yield cluster.recreate(topic, topic_id)
     yield cluster.start(broker)
 

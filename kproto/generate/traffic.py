@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .events import Event
     from .fleet import Fleet
 
-__all__ = ["Connection", "Exchange", "Step", "Traffic", "steps"]
+__all__ = ["PlannedConnection", "PlannedExchange", "PlannedStep", "Traffic", "steps"]
 
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US
@@ -35,7 +35,7 @@ _PORTS: Final = 28_000
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class PlannedConnection:
     """A TCP connection from a controller to a broker.
 
     Attributes:
@@ -52,7 +52,7 @@ class Connection:
 
 
 @dataclass(eq=False, slots=True)
-class Exchange:
+class PlannedExchange:
     """One request to one broker, and the response.
 
     Attributes:
@@ -69,7 +69,7 @@ class Exchange:
 
     content: Content
     broker_epoch: int
-    connection: Connection
+    connection: PlannedConnection
     opens: bool
     correlation_id: int
     time_ns: int
@@ -87,7 +87,7 @@ class Exchange:
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class PlannedStep:
     """The traffic of one event.
 
     Attributes:
@@ -97,20 +97,20 @@ class Step:
     """
 
     event: Event
-    exchanges: list[Exchange]
-    closed: list[tuple[Connection, int]]
+    exchanges: list[PlannedExchange]
+    closed: list[tuple[PlannedConnection, int]]
 
 
 @dataclass(slots=True)
 class _Channel:
     """A controller's channel to one broker."""
 
-    connection: Connection | None = None
+    connection: PlannedConnection | None = None
     correlation_id: int = 0
     free_ns: int = 0
 
 
-def steps(fleet: Fleet) -> Iterator[Step]:
+def steps(fleet: Fleet) -> Iterator[PlannedStep]:
     """Yield the fleet's history, event by event."""
     traffic = Traffic(fleet)
     for event in Schedule(fleet):
@@ -136,12 +136,14 @@ class Traffic:
         self._channels: dict[tuple[Controller, int], _Channel] = {}  # by controller and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
-        self._missed_on: dict[int, Connection | None] = {}  # by broker, where the capture missed the last exchange
+        self._missed_on: dict[
+            int, PlannedConnection | None
+        ] = {}  # by broker, where the capture missed the last exchange
         self.slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
         if fleet.plants and SLOW_BROKER not in fleet.plants:
             self.slow = 0  # nobody: a fleet with planted faults has no others
 
-    def step(self, event: Event) -> Step:
+    def step(self, event: Event) -> PlannedStep:
         """Make the traffic of the next event."""
         before = list(self.cluster.live)
         contents = (self.planter if event.kind == "plant" else self.cluster).apply(event)
@@ -164,9 +166,9 @@ class Traffic:
         stopped = set(before).difference(self.cluster.live)
         oldest = self.cluster.controller.epoch - 1  # the former controller's connections live until the next failover
         closed = [self._close(key, event) for key in list(self._channels) if key[0].epoch < oldest or key[1] in stopped]
-        return Step(event, exchanges, [end for end in closed if end is not None])
+        return PlannedStep(event, exchanges, [end for end in closed if end is not None])
 
-    def _exchange(self, content: Content, broker: int, ready_ns: int, chance: float) -> Exchange:
+    def _exchange(self, content: Content, broker: int, ready_ns: int, chance: float) -> PlannedExchange:
         controller = content.controller
         channel = self._channels.get((controller, broker))
         if channel is None:
@@ -182,7 +184,7 @@ class Traffic:
         answer_ns = last_ns + latency_ns
         answer_last_ns = answer_ns + content.partitions * _RESPONSE_ROW_NS // _US * _US
         epoch = self.cluster.broker_epochs[broker] if content.broker_epoch is None else content.broker_epoch
-        exchange = Exchange(
+        exchange = PlannedExchange(
             content, epoch, channel.connection, opens, channel.correlation_id,
             time_ns, last_ns, answer_ns, answer_last_ns,
         )  # fmt: skip
@@ -190,14 +192,14 @@ class Traffic:
         channel.free_ns = answer_last_ns
         return exchange
 
-    def _lose(self, exchange: Exchange) -> None:
+    def _lose(self, exchange: PlannedExchange) -> None:
         """Let the broker reset the connection instead of answering; the next request opens another connection."""
         exchange.lost = True
         exchange.answer_last_ns = exchange.answer_ns
         channel = self._channels[exchange.content.controller, exchange.broker]
         channel.connection = None
 
-    def _miss(self, exchanges: list[Exchange], event: Event) -> None:
+    def _miss(self, exchanges: list[PlannedExchange], event: Event) -> None:
         """Choose the packets that the capture misses; the traffic itself is the same whatever it misses.
 
         Misses are apart, as a reader needs them to find the next frame for certain: the exchange that follows a miss on
@@ -213,13 +215,13 @@ class Traffic:
                 is_missed = exchange.missed or exchange.answer_missed
                 self._missed_on[exchange.broker] = exchange.connection if is_missed else None
 
-    def _open(self, controller: int, broker: int, time_ns: int) -> Connection:
+    def _open(self, controller: int, broker: int, time_ns: int) -> PlannedConnection:
         number = self._opened.get((controller, broker), 0)
         self._opened[controller, broker] = number + 1
         client = Address(self._fleet.address(controller).ip, _FIRST_PORT + (broker * 7 + number) % _PORTS)
-        return Connection(broker, client, self._fleet.address(broker), time_ns)
+        return PlannedConnection(broker, client, self._fleet.address(broker), time_ns)
 
-    def _close(self, key: tuple[Controller, int], event: Event) -> tuple[Connection, int] | None:
+    def _close(self, key: tuple[Controller, int], event: Event) -> tuple[PlannedConnection, int] | None:
         channel = self._channels.pop(key)
         if channel.connection is None:
             return None

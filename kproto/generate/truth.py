@@ -10,7 +10,7 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
 from .cluster import FULL
-from .plants import SLOW_BROKER, Finding, Planted
+from .plants import SLOW_BROKER, Planted, PlantedFinding
 from .schedule import Schedule
 from .traffic import Traffic
 
@@ -61,9 +61,9 @@ class Truth:
     """
 
     planted: list[Planted]
-    required: list[Finding] = field(default_factory=list)
-    allowed: list[Finding] = field(default_factory=list)
-    under_min_isr: list[Finding] = field(default_factory=list)
+    required: list[PlantedFinding] = field(default_factory=list)
+    allowed: list[PlantedFinding] = field(default_factory=list)
+    under_min_isr: list[PlantedFinding] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -104,8 +104,8 @@ def findings_truth(fleet: Fleet) -> Truth:
         truth.allowed += planted.allowed
     history.say(fleet, truth)
     if SLOW_BROKER in fleet.plants and history.answers.get(traffic.slow, 0) > _SLOW_ANSWERS:
-        truth.required.append(Finding("KP034", traffic.slow))
-        truth.allowed.append(Finding("KP032", traffic.slow))
+        truth.required.append(PlantedFinding("KP034", traffic.slow))
+        truth.allowed.append(PlantedFinding("KP032", traffic.slow))
     return truth
 
 
@@ -156,37 +156,37 @@ class _History:
         """Add what the history itself requires and allows."""
         for (topic, partition), states in self._states.items():
             self._say_of(topic, partition, states, truth)
-        truth.required += [Finding("KP035", broker) for broker in sorted(self.restarted)]
-        truth.allowed += [Finding("KP002", broker) for broker in sorted(self._fenced)]
-        truth.allowed += [Finding(rule) for rule in ("KP017",)]
+        truth.required += [PlantedFinding("KP035", broker) for broker in sorted(self.restarted)]
+        truth.allowed += [PlantedFinding("KP002", broker) for broker in sorted(self._fenced)]
+        truth.allowed += [PlantedFinding(rule) for rule in ("KP017",)]
         if fleet.loss:
-            truth.allowed += [Finding(rule) for rule in ("KP033", "KP052")]
+            truth.allowed += [PlantedFinding(rule) for rule in ("KP033", "KP052")]
         if fleet.capture_loss:
-            truth.allowed += [Finding(rule) for rule in ("KP033", "KP052", "KP061")]
+            truth.allowed += [PlantedFinding(rule) for rule in ("KP033", "KP052", "KP061")]
         if fleet.restarts:
-            truth.allowed.append(Finding("KP040"))
+            truth.allowed.append(PlantedFinding("KP040"))
 
     def _say_of(self, topic: str, partition: int, states: list[_State], truth: Truth) -> None:
         last = states[-1]
         lacking_ns = self._since(states, lambda state: state.lacks_replicas)
         if last.lacks_replicas and lacking_ns > _UNDER_REPLICATED_NS - _UNSURE_NS:
             sure = self.end_ns - last.time_ns > _UNDER_REPLICATED_NS + _UNSURE_NS
-            (truth.required if sure else truth.allowed).append(Finding("KP020", None, topic, partition))
+            (truth.required if sure else truth.allowed).append(PlantedFinding("KP020", None, topic, partition))
         leaderless_ns = self._since(states, lambda state: state.leader == _NO_LEADER)
         if last.leader == _NO_LEADER and leaderless_ns > _OFFLINE_NS - _UNSURE_NS:
             sure = self.end_ns - last.time_ns > _OFFLINE_NS + _UNSURE_NS
-            (truth.required if sure else truth.allowed).append(Finding("KP010", None, topic, partition))
+            (truth.required if sure else truth.allowed).append(PlantedFinding("KP010", None, topic, partition))
         elif any(state.leader == _NO_LEADER for state in states):
-            truth.allowed.append(Finding("KP010", None, topic, partition))
+            truth.allowed.append(PlantedFinding("KP010", None, topic, partition))
         if len(last.isr) < 2:
-            truth.under_min_isr.append(Finding("KP021", None, topic, partition))
+            truth.under_min_isr.append(PlantedFinding("KP021", None, topic, partition))
         changes = {
             "KP016": [b.time_ns for a, b in pairwise(states) if a.leader != b.leader],
             "KP022": [b.time_ns for a, b in pairwise(states) if a.isr != b.isr],
         }
         for rule, times in changes.items():
             if any(b - a < _FLAP_NS for a, b in zip(times, times[_FLAPS - 1 :], strict=False)):
-                truth.allowed.append(Finding(rule, None, topic, partition))
+                truth.allowed.append(PlantedFinding(rule, None, topic, partition))
 
     def _since(self, states: list[_State], holds: Any) -> int:
         """Return for how long, in ns, the newest states hold something; 0 if the newest does not."""

@@ -11,15 +11,15 @@ from .packets import burst_times
 
 if TYPE_CHECKING:
     from .content import Content
-    from .traffic import Connection, Exchange
+    from .traffic import PlannedConnection, PlannedExchange
 
-__all__ = ["Frame", "Recorder"]
+__all__ = ["PlannedFrame", "Recorder"]
 
 Positions = Literal["offset", "correlation_id"]
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
+class PlannedFrame:
     """One half of an exchange, as a capture shows it.
 
     Attributes:
@@ -33,7 +33,7 @@ class Frame:
         time_ns, last_ns: When its first and last byte pass, ns since 1970.
     """
 
-    exchange: Exchange
+    exchange: PlannedExchange
     direction: Literal["request", "response"]
     capture: str
     conn_id: bytes
@@ -58,7 +58,7 @@ class Recorder:
         self._per_host = per_host
         self._mss = mss
         self._positions = positions
-        self._conn_ids: dict[Connection, bytes] = {}
+        self._conn_ids: dict[PlannedConnection, bytes] = {}
         self._offsets: dict[bytes, list[int]] = {}
         self._body_ids: dict[Content, tuple[bytes, bytes, int]] = {}
 
@@ -66,7 +66,7 @@ class Recorder:
         """Forget bodies that are not sent again."""
         self._body_ids.clear()
 
-    def record(self, exchange: Exchange) -> tuple[Frame, Frame | None]:
+    def record(self, exchange: PlannedExchange) -> tuple[PlannedFrame, PlannedFrame | None]:
         """Return the frames of the request, and of the response unless it is lost."""
         content = exchange.content
         request_body_id, response_body_id, response_size = self._bodies(content)
@@ -94,13 +94,13 @@ class Recorder:
 
     def _frame(
         self,
-        exchange: Exchange,
+        exchange: PlannedExchange,
         direction: Literal["request", "response"],
         body_id: bytes,
         size: int,
         time_ns: int,
         last_ns: int,
-    ) -> Frame:
+    ) -> PlannedFrame:
         connection = exchange.connection
         capture = f"broker-{exchange.broker}.pcap" if self._per_host else "control.pcap"
         conn_id = self._conn_ids.get(connection)
@@ -116,14 +116,14 @@ class Recorder:
         side_name = b"req" if direction == "request" else b"resp"
         named = b"\0".join((capture.encode(), conn_id, side_name, position.to_bytes(8)))
         passed_last_ns = burst_times(size, time_ns, last_ns, self._mss)[-1]
-        return Frame(exchange, direction, capture, conn_id, _hash(named), body_id, size, time_ns, passed_last_ns)
+        return PlannedFrame(exchange, direction, capture, conn_id, _hash(named), body_id, size, time_ns, passed_last_ns)
 
 
 def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _conn_id(capture: str, connection: Connection) -> bytes:
+def _conn_id(capture: str, connection: PlannedConnection) -> bytes:
     ends = sorted(f"{end.ip}:{end.port}" for end in (connection.client, connection.server))
     return _hash("\0".join((capture, *ends, str(connection.opened_ns))).encode())
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.splitting import Part
-    from kproto.pipeline.stages import Piece
+    from kproto.pipeline.stages import StagedPart
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
@@ -66,7 +66,7 @@ def gather_captures(
     filters: Filters,
     split_bytes: int,
     cluster: str = DEFAULT_CLUSTER,
-) -> list[Piece]:
+) -> list[StagedPart]:
     """Stage captures.
 
     A file that cannot be read in parts, for it holds damage where a part ends, is read whole.
@@ -80,7 +80,7 @@ def gather_captures(
         cluster: The declared cluster of the captures.
     """
     whole, parts = plan(points, split_bytes)
-    pieces: list[Piece] = []
+    pieces: list[StagedPart] = []
     if parts:
         of_parts = {part.capture for part in parts}
         large = {point.name: point for point in points if point.name in of_parts}
@@ -105,7 +105,7 @@ def _gather_parts(
     directory: Place,
     filters: Filters,
     cluster: str,
-) -> list[Piece]:
+) -> list[StagedPart]:
     def stage(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
         piece = gather(batches, directory, filters, cluster)
         yield receipt((piece, counts))

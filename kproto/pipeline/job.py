@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import kproto
 from kproto import tables
+from kproto.capture import BadInput
 from kproto.errors import CaptureError
 from kproto.pipeline.captures import gather_captures
-from kproto.pipeline.former import Former, at_store, fingerprint, store_facts
+from kproto.pipeline.previous_run import PreviousRun, at_store, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
@@ -33,27 +34,11 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
-    from kproto.pipeline.stages import Knowledge, Made, Piece
+    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart, TaskOutput
     from kproto.tables.brokers import BrokerFacts
     from kproto.tables.places import Place
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
-
-
-class BadInput(NamedTuple):
-    """A piece of a capture that could not be read.
-
-    Attributes:
-        file: The capture.
-        reason: What is wrong.
-        offset: Bytes from the start of the unpacked file, or of the stream that the reason names; None: the whole file.
-        bytes_skipped: Bytes that were left out; None if unknown.
-    """
-
-    file: str
-    reason: str
-    offset: int | None
-    bytes_skipped: int | None
 
 
 @dataclass(slots=True)
@@ -115,7 +100,7 @@ def analyze(
         if (same := unchanged(captures, out, filters, capture_point, cluster)) is not None:
             return same
         inputs = fingerprint(points, filters)
-        former = Former.of(out.path)
+        former = PreviousRun.of(out.path)
         job = _Job(spark, out.run, filters, split_bytes, cluster, on_step, Run(list(captures)))
         if former:
             together, gone = former.with_gone(inputs)
@@ -143,7 +128,7 @@ def unchanged(
     Captures that are gone since then, and whose rows are kept, do not count as a change.
     """
     filters = filters or Filters()
-    former = Former.of(out.path)
+    former = PreviousRun.of(out.path)
     if former is None:
         return None
     points = points_of(captures, capture_point, cluster)
@@ -199,7 +184,7 @@ class _Job:
         self._on_step("summing up")
         self._finish(_summary(self._spark, made, self._directory), [piece.facts for piece in pieces], made)
 
-    def add_to(self, former: Former, points: Sequence[CapturePoint]) -> bool:
+    def add_to(self, former: PreviousRun, points: Sequence[CapturePoint]) -> bool:
         """Make the tables of some more captures beside the former ones'; False if those must be read again.
 
         They must if the new captures tell more of the brokers' ids. The summary is that of the stored tables.
@@ -218,17 +203,19 @@ class _Job:
         self._finish(summary, [former.facts, *facts], made, former.addresses)
         return True
 
-    def _gather(self, points: Sequence[CapturePoint]) -> list[Piece]:
+    def _gather(self, points: Sequence[CapturePoint]) -> list[StagedPart]:
         self._on_step("reading captures")
         self.run.captures_read += len(points)
         return gather_captures(self._spark, points, self._work, self._filters, self._split_bytes, self._cluster)
 
-    def _check(self, pieces: Sequence[Piece]) -> None:
+    def _check(self, pieces: Sequence[StagedPart]) -> None:
         """Raise if the captures hold no wanted request."""
         if not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
 
-    def _tables(self, pieces: Sequence[Piece], knowledge: Knowledge, former: Former | None = None) -> list[Made]:
+    def _tables(
+        self, pieces: Sequence[StagedPart], knowledge: BrokersAndEpochs, former: PreviousRun | None = None
+    ) -> list[TaskOutput]:
         """Write the tables, move their files to their places and count their rows."""
         self._on_step("writing tables")
         run = self.run
@@ -254,7 +241,7 @@ class _Job:
         place.parent.mkdir(parents=True, exist_ok=True)
         (place_of(task) / file).rename(place)  # type: ignore[arg-type]  # both are paths, or both URIs
 
-    def _write_small(self, pieces: Sequence[Piece], former: Former | None = None) -> None:
+    def _write_small(self, pieces: Sequence[StagedPart], former: PreviousRun | None = None) -> None:
         for name in SMALL_TABLES:
             table = small_table([piece.path for piece in pieces], name)
             if former:
@@ -271,7 +258,7 @@ class _Job:
         self,
         summary: dict[str, Any],
         facts: Sequence[BrokerFacts],
-        made: Sequence[Made],
+        made: Sequence[TaskOutput],
         addresses: Sequence[tuple[str, str, int]] = (),
     ) -> None:
         self.run.summary = summary
@@ -280,7 +267,7 @@ class _Job:
         remove_tree(self._work)
 
 
-def _summary(spark: SparkSession, made: Sequence[Made], directory: Place) -> dict[str, Any]:
+def _summary(spark: SparkSession, made: Sequence[TaskOutput], directory: Place) -> dict[str, Any]:
     """Merge the figures of all tasks."""
     figures = Figures()
     for each in made:
@@ -298,6 +285,6 @@ def _manifest(run: Run) -> dict[str, Any]:
         "inputs": run.inputs,
         "tables": run.rows,
         "bodies_decoded": run.bodies_decoded,
-        "bad_inputs": [bad._asdict() for bad in run.bad_inputs],
+        "bad_inputs": [asdict(bad) for bad in run.bad_inputs],
         "seconds": round(run.seconds, 3),
     }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import CapturePoint
-    from kproto.capture.collector import Rest
+    from kproto.capture.collector import IdlePoint
     from kproto.capture.conversation import Event
     from kproto.capture.link import Segment
     from kproto.tables.scanning import Selection
@@ -235,7 +235,7 @@ class _PartRows(ScanRows):
         self._capture_and_file = {"capture": part.capture, "file": file_name(part.split.file)}
         self._edge_columns = tuple(self._capture_and_file.get(name) for name in SCAN.names)
         self.key = b""
-        self.begin: Rest | None = None
+        self.begin: IdlePoint | None = None
 
     def add(self, row: tuple[Any, ...], size: int) -> None:
         self._item += 1
@@ -288,8 +288,8 @@ class _Flow:
         self.collector = collector
         self.tail: list[tuple[int, Segment]] = []  # since it last rested
         self.tail_bytes = 0
-        self.begin: Rest | None = None
-        self.end: Rest | None = None
+        self.begin: IdlePoint | None = None
+        self.end: IdlePoint | None = None
         self.counts = self.end_counts = summary.stream_counts()
         self.found: list[Event] = []  # since it last rested
         self.has_wanted = False
@@ -386,7 +386,7 @@ class _PartReader:
         size = found.end - found.begin + _HELD_SEGMENT_BYTES
         flow.tail_bytes += size
         self._held_bytes += size
-        rest = flow.collector.rest(found.flow)
+        rest = flow.collector.idle_point(found.flow)
         if rest is not None:
             connection = flow.collector.connection(found.flow)
             if connection is not flow.connection:

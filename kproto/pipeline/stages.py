@@ -2,7 +2,7 @@
 
     gather   a scan -> a piece: its tables without brokers' ids, and its distinct bodies, staged on disk
     relate   a piece, and the brokers and epochs of all pieces -> files of requests, responses, errors, frames
-    settle   bodies that no other piece settles -> files of bodies and partition states
+    write_bodies   bodies that no other piece settles -> files of bodies and partition states
 
 Between the stages the caller moves few rows: ``learn`` joins the facts of all pieces, and a copy of each distinct body
 is chosen from the claims that ``relate`` makes. Each task writes into a directory of its own and returns the names of
@@ -44,15 +44,15 @@ __all__ = [
     "CHOSEN",
     "CLAIMS",
     "SMALL_TABLES",
-    "Knowledge",
-    "Made",
-    "Piece",
+    "BrokersAndEpochs",
+    "StagedPart",
+    "TaskOutput",
     "chosen_of",
     "gather",
     "learn",
     "relate",
-    "settle",
     "small_table",
+    "write_bodies",
 ]
 
 _ADDRESS: Final = ("capture", "server_ip", "server_port")
@@ -75,11 +75,11 @@ first sent, and where it is staged: in this piece, or by the task that read it."
 
 
 CHOSEN: Final = ("body_id", "accepted", "piece", "batch", "row")
-"""What ``settle`` has to know of a body."""
+"""What ``write_bodies`` has to know of a body."""
 
 
 @dataclass(slots=True)
-class Piece:
+class StagedPart:
     """The rows of a part of the captures, staged by ``gather``.
 
     Attributes:
@@ -98,7 +98,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Knowledge:
+class BrokersAndEpochs:
     """The brokers' addresses and the epochs of all pieces together."""
 
     directory: BrokerDirectory
@@ -106,7 +106,7 @@ class Knowledge:
 
 
 @dataclass(slots=True)
-class Made:
+class TaskOutput:
     """The files and figures of a task.
 
     Attributes:
@@ -130,7 +130,7 @@ class Made:
 
 def gather(
     batches: Iterable[pa.RecordBatch], directory: Place, filters: Filters, cluster: str = DEFAULT_CLUSTER
-) -> Piece:
+) -> StagedPart:
     """Stage a scan.
 
     Args:
@@ -159,7 +159,7 @@ def gather(
         seen = [epochs_in(seen)]
     body_bytes = bodies.close()
     staged.close()
-    return Piece(str(path), rows, facts, seen[0], body_bytes)
+    return StagedPart(str(path), rows, facts, seen[0], body_bytes)
 
 
 class _StagedBodies:
@@ -224,7 +224,7 @@ class _StagedBodies:
         return sum(place["bytes"] for _ts, _frame, place in first)
 
 
-def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> Knowledge:
+def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> BrokersAndEpochs:
     """Join the facts of pieces.
 
     Args:
@@ -245,10 +245,10 @@ def learn(pieces: Iterable[Piece], filters: Filters, earlier: Iterable[BrokerFac
             targets = _target_ids(directory, found.append_column("ts", found["first"]))
             found = found.filter(pc.is_in(targets, value_set=_ids(filters.brokers)))
         learn_epochs(seen, found)
-    return Knowledge(directory, seen)
+    return BrokersAndEpochs(directory, seen)
 
 
-def relate(piece: str, directory: Place, knowledge: Knowledge, filters: Filters) -> tuple[Made, pa.Table]:
+def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: Filters) -> tuple[TaskOutput, pa.Table]:
     """Write a piece's requests, responses, partition errors and frames.
 
     Args:
@@ -278,7 +278,7 @@ def relate(piece: str, directory: Place, knowledge: Knowledge, filters: Filters)
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
-    return Made(str(path), figures, files.close(), claims=claims.num_rows, addresses=addresses), claims
+    return TaskOutput(str(path), figures, files.close(), claims=claims.num_rows, addresses=addresses), claims
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
@@ -323,11 +323,11 @@ def _ids(brokers: Iterable[int]) -> pa.Array:
 
 
 def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows that ``settle`` takes, from the claims of one piece."""
+    """Return the rows that ``write_bodies`` takes, from the claims of one piece."""
     return claims.filter(claims["kept"]).select(CHOSEN).to_pylist()  # type: ignore[no-any-return]
 
 
-def settle(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filters) -> Made:
+def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filters) -> TaskOutput:
     """Write bodies and the partition states in them.
 
     Args:
@@ -337,7 +337,7 @@ def settle(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filte
     """
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
-    made = Made(str(path), Figures())
+    made = TaskOutput(str(path), Figures())
     chosen = list(chosen)
     accepted = {bytes(row["body_id"]) for row in chosen if row["accepted"]}
     for batch in read_bodies(chosen):

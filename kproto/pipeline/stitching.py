@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kproto.capture.collector import Collector, Rest
+from kproto.capture.collector import Collector, IdlePoint
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import Segment, reverse, segment
 from kproto.capture.source import file_name
@@ -187,7 +187,7 @@ class _FlowReader:
         self._collector: Collector | None = None
         self._given = 0  # rows so far
         self._repeated = 0  # rows that were given before the connection was read again
-        self._begin: Rest | None = None
+        self._begin: IdlePoint | None = None
         self._is_exact = True
         self._passed_over: dict[bytes, int] = {}  # bodies in frames that were not taken, and when they were sent
 
@@ -205,8 +205,8 @@ class _FlowReader:
         if kind == SEGMENT:
             self._segment(collector, edge)
         elif kind == REST_BEGINS:
-            begin = Rest(*pickle.loads(edge))  # noqa: S301  # written by scan_parts
-            here = collector.rest(begin.flow)
+            begin = IdlePoint(*pickle.loads(edge))  # noqa: S301  # written by scan_parts
+            here = collector.idle_point(begin.flow)
             self._is_exact = here is not None and (here.flow, here.requests, here.responses) == (
                 begin.flow,
                 begin.requests,
@@ -216,7 +216,7 @@ class _FlowReader:
         elif kind == REST_ENDS:
             end, counts, has_wanted = pickle.loads(edge)  # noqa: S301  # written by scan_parts
             assert self._begin is not None
-            collector.go_to(self._begin, Rest(*end), has_wanted=has_wanted)
+            collector.go_to(self._begin, IdlePoint(*end), has_wanted=has_wanted)
             connection = collector.connection(self._begin.flow)
             assert connection is not None
             counts.losses = [replace(loss, connection=connection) for loss in counts.losses]
@@ -311,7 +311,7 @@ class _FlowReader:
             if payload or place:
                 self._passed_over[body_id] = min(ts_ns, self._passed_over.get(body_id, ts_ns))
 
-    def _frame_id(self, conn_id: bytes, place: bytes, begin: Rest) -> bytes:
+    def _frame_id(self, conn_id: bytes, place: bytes, begin: IdlePoint) -> bytes:
         is_response, offset = PLACE.unpack(place)
         if is_response:
             return ids.frame_id(self._capture, conn_id, "response", begin.responses_at + offset)

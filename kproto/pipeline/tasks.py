@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, settle
+from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.pipeline.stages import Knowledge, Made, Piece
+    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart, TaskOutput
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.verdicts.changes import Changes
@@ -70,7 +70,7 @@ def gather_pieces(
     directory: Place,
     filters: Filters,
     cluster: str = DEFAULT_CLUSTER,
-) -> list[Piece]:
+) -> list[StagedPart]:
     """Stage scans, a task for each of them.
 
     Args:
@@ -90,13 +90,13 @@ def gather_pieces(
 
 def make_tables(
     spark: SparkSession,
-    pieces: Sequence[Piece],
+    pieces: Sequence[StagedPart],
     directory: Place,
-    knowledge: Knowledge,
+    knowledge: BrokersAndEpochs,
     filters: Filters,
     stored: Place | None = None,
-) -> list[Made]:
-    """Relate and settle pieces.
+) -> list[TaskOutput]:
+    """Relate and write_bodies pieces.
 
     Args:
         spark: The session.
@@ -115,37 +115,37 @@ def make_tables(
             made, claims = relate(paths[number], directory, knowledge, filters)
             yield made
             if alone:
-                yield _settled(chosen_of(claims), directory, filters)
+                yield _bodies_written(chosen_of(claims), directory, filters)
             else:
                 ends = pc.add(pc.cumulative_sum(claims["bytes"]), firsts[number])
                 task = pc.divide(pc.subtract(ends, claims["bytes"]), _BODY_BYTES_A_TASK).cast(pa.int32())
                 path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
                 pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
-    related: list[Made] = results(_for_each(spark, len(pieces), run_relate))
+    related: list[TaskOutput] = results(_for_each(spark, len(pieces), run_relate))
     if alone:
         return related  # there was little to do: one task did it all
     tasks = max(1, -(-firsts[-1] // _BODY_BYTES_A_TASK))
     most = _HISTORY_ROWS // tasks
     parts = min(max(tasks // 4, _HISTORY_PARTS), _MOST_HISTORY_PARTS)
 
-    def run_settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_write_bodies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
             if rows:
-                yield receipt(_settled(rows, directory, filters, most, parts))
+                yield receipt(_bodies_written(rows, directory, filters, most, parts))
 
     def run_chosen(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             chosen = read_batch(directory / _CHOSEN, _CHOSEN, number)
-            yield _settled(chosen.to_pylist(), directory, filters, most, parts)
+            yield _bodies_written(chosen.to_pylist(), directory, filters, most, parts)
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     if stored is None and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
         count = _choose(claims, directory / _CHOSEN)
         return related + (results(_for_each(spark, count, run_chosen)) if count else [])
     chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
-    return related + results(chosen.mapInArrow(run_settle, spark_schema(RECEIPT)))
+    return related + results(chosen.mapInArrow(run_write_bodies, spark_schema(RECEIPT)))
 
 
 def _choose(claims: Sequence[Place], directory: Place) -> int:
@@ -191,11 +191,11 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: Place | None) -> D
     return chosen
 
 
-def _settled(
+def _bodies_written(
     chosen: list[dict[str, Any]], directory: Place, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
-) -> Made:
+) -> TaskOutput:
     """Settle bodies; partition histories of more than ``most`` states stay on disk, in so many parts."""
-    made = settle(chosen, directory, filters)
+    made = write_bodies(chosen, directory, filters)
     history = made.figures.history
     if len(history) > most:
         made.history_parts = parts
@@ -204,7 +204,7 @@ def _settled(
     return made
 
 
-def count_changes(spark: SparkSession, made: Sequence[Made]) -> list[Changes]:
+def count_changes(spark: SparkSession, made: Sequence[TaskOutput]) -> list[Changes]:
     """The changes in the partition histories that tasks left on disk: of disjoint partitions, to be merged.
 
     Args:

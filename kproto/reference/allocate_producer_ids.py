@@ -6,12 +6,12 @@ from kproto.api import ApiKey
 
 from .datatypes import Int16, Int32, Int64
 from .fields import Fields, Since
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["AllocateProducerIdsRequest", "AllocateProducerIdsResponse"]
 
 
-class AllocateProducerIdsRequest(Request):
+class AllocateProducerIdsRequest(RequestMessage):
     """A broker's request for a block of producer ids."""
 
     api_key = ApiKey.ALLOCATE_PRODUCER_IDS
@@ -21,7 +21,7 @@ class AllocateProducerIdsRequest(Request):
     )
 
 
-class AllocateProducerIdsResponse(Response):
+class AllocateProducerIdsResponse(ResponseMessage):
     """The block: ``producer_id_len`` ids from ``producer_id_start`` on."""
 
     api_key = ApiKey.ALLOCATE_PRODUCER_IDS

@@ -9,7 +9,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "AlterConfigsEntry",
@@ -39,7 +39,7 @@ class AlterConfigsResource(Struct):
     )
 
 
-class AlterConfigsRequest(Request):
+class AlterConfigsRequest(RequestMessage):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.ALTER_CONFIGS
@@ -60,7 +60,7 @@ class AlterConfigsResourceResponse(Struct):
     )
 
 
-class AlterConfigsResponse(Response):
+class AlterConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key = ApiKey.ALTER_CONFIGS

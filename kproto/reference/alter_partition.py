@@ -13,7 +13,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Int64, String, Uuid
 from .fields import Fields, Since, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "AlterPartitionRequest",
@@ -58,7 +58,7 @@ class AlterPartitionRequestTopic(Struct):
     )
 
 
-class AlterPartitionRequest(Request):
+class AlterPartitionRequest(RequestMessage):
     """A leader's proposal of in-sync replicas for the partitions that it leads."""
 
     api_key = ApiKey.ALTER_PARTITION
@@ -93,7 +93,7 @@ class AlterPartitionResponseTopic(Struct):
     )
 
 
-class AlterPartitionResponse(Response):
+class AlterPartitionResponse(ResponseMessage):
     """The controller's answer: each partition's state or error."""
 
     api_key = ApiKey.ALTER_PARTITION

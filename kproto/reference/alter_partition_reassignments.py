@@ -6,7 +6,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "AlterPartitionReassignmentsRequest",
@@ -36,7 +36,7 @@ class ReassignableTopic(Struct):
     )
 
 
-class AlterPartitionReassignmentsRequest(Request):
+class AlterPartitionReassignmentsRequest(RequestMessage):
     """The partitions to reassign, grouped by topic."""
 
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
@@ -65,7 +65,7 @@ class ReassignableTopicResponse(Struct):
     )
 
 
-class AlterPartitionReassignmentsResponse(Response):
+class AlterPartitionReassignmentsResponse(ResponseMessage):
     """The results, grouped by topic, or an error for the whole request."""
 
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS

@@ -6,7 +6,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bytes, Int8, Int16, Int32, Nullable, String
 from .fields import Fields
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "AlterUserScramCredentialsRequest",
@@ -38,7 +38,7 @@ class ScramCredentialUpsertion(Struct):
     )
 
 
-class AlterUserScramCredentialsRequest(Request):
+class AlterUserScramCredentialsRequest(RequestMessage):
     """The credentials to remove and to set."""
 
     api_key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
@@ -58,7 +58,7 @@ class AlterUserScramCredentialsResult(Struct):
     )
 
 
-class AlterUserScramCredentialsResponse(Response):
+class AlterUserScramCredentialsResponse(ResponseMessage):
     """The results, one for each user."""
 
     api_key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS

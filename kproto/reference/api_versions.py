@@ -16,7 +16,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
 from .fields import Fields, Since, Tagged
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "ApiVersion",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class ApiVersionsRequest(Request):
+class ApiVersionsRequest(RequestMessage):
     """The request; below version 3 it has no fields."""
 
     api_key = ApiKey.API_VERSIONS
@@ -67,7 +67,7 @@ class FinalizedFeatureKey(Struct):
     )
 
 
-class ApiVersionsResponse(Response):
+class ApiVersionsResponse(ResponseMessage):
     """The APIs and features of the broker. ``finalized_features_epoch`` is -1 if it is unknown."""
 
     api_key = ApiKey.API_VERSIONS

@@ -9,12 +9,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Uuid
 from .fields import Fields, Since, Tagged
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["BrokerHeartbeatRequest", "BrokerHeartbeatResponse"]
 
 
-class BrokerHeartbeatRequest(Request):
+class BrokerHeartbeatRequest(RequestMessage):
     """A broker's metadata offset, and whether it wants to be fenced or shut down."""
 
     api_key = ApiKey.BROKER_HEARTBEAT
@@ -28,7 +28,7 @@ class BrokerHeartbeatRequest(Request):
     )
 
 
-class BrokerHeartbeatResponse(Response):
+class BrokerHeartbeatResponse(ResponseMessage):
     """The broker's state as the controller sees it: caught up, fenced, to shut down."""
 
     api_key = ApiKey.BROKER_HEARTBEAT

@@ -14,7 +14,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["BrokerRegistrationRequest", "BrokerRegistrationResponse", "Feature", "Listener"]
 
@@ -40,7 +40,7 @@ class Feature(Struct):
     )
 
 
-class BrokerRegistrationRequest(Request):
+class BrokerRegistrationRequest(RequestMessage):
     """A broker's registration: its id, addresses, rack and features."""
 
     api_key = ApiKey.BROKER_REGISTRATION
@@ -57,7 +57,7 @@ class BrokerRegistrationRequest(Request):
     )
 
 
-class BrokerRegistrationResponse(Response):
+class BrokerRegistrationResponse(ResponseMessage):
     """The broker epoch that the controller gave."""
 
     api_key = ApiKey.BROKER_REGISTRATION

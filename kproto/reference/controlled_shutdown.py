@@ -14,12 +14,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["ControlledShutdownRequest", "ControlledShutdownResponse", "RemainingPartition"]
 
 
-class ControlledShutdownRequest(Request):
+class ControlledShutdownRequest(RequestMessage):
     """A broker's request to lose its leaderships before it stops."""
 
     api_key = ApiKey.CONTROLLED_SHUTDOWN
@@ -38,7 +38,7 @@ class RemainingPartition(Struct):
     )
 
 
-class ControlledShutdownResponse(Response):
+class ControlledShutdownResponse(ResponseMessage):
     """The partitions that the broker still leads; it repeats the request while there are any."""
 
     api_key = ApiKey.CONTROLLED_SHUTDOWN

@@ -10,7 +10,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "CreatePartitionsAssignment",
@@ -39,7 +39,7 @@ class CreatePartitionsTopic(Struct):
     )
 
 
-class CreatePartitionsRequest(Request):
+class CreatePartitionsRequest(RequestMessage):
     """Topics to enlarge; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.CREATE_PARTITIONS
@@ -60,7 +60,7 @@ class CreatePartitionsTopicResult(Struct):
     )
 
 
-class CreatePartitionsResponse(Response):
+class CreatePartitionsResponse(ResponseMessage):
     """The results, one for each topic."""
 
     api_key = ApiKey.CREATE_PARTITIONS

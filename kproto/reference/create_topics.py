@@ -17,7 +17,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String, Uuid
 from .fields import Fields, Since, Tagged
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "CreatableReplicaAssignment",
@@ -60,7 +60,7 @@ class CreatableTopic(Struct):
     )
 
 
-class CreateTopicsRequest(Request):
+class CreateTopicsRequest(RequestMessage):
     """Topics to create; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.CREATE_TOPICS
@@ -98,7 +98,7 @@ class CreatableTopicResult(Struct):
     )
 
 
-class CreateTopicsResponse(Response):
+class CreateTopicsResponse(ResponseMessage):
     """The results, one for each topic."""
 
     api_key = ApiKey.CREATE_TOPICS

@@ -16,7 +16,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Nullable, String, Uuid
 from .fields import Fields, Since, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["DeletableTopicResult", "DeleteTopicState", "DeleteTopicsRequest", "DeleteTopicsResponse"]
 
@@ -30,7 +30,7 @@ class DeleteTopicState(Struct):
     )
 
 
-class DeleteTopicsRequest(Request):
+class DeleteTopicsRequest(RequestMessage):
     """Delete these topics."""
 
     api_key = ApiKey.DELETE_TOPICS
@@ -52,7 +52,7 @@ class DeletableTopicResult(Struct):
     )
 
 
-class DeleteTopicsResponse(Response):
+class DeleteTopicsResponse(ResponseMessage):
     """What became of the topics, each for itself."""
 
     api_key = ApiKey.DELETE_TOPICS

@@ -13,7 +13,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "DescribeConfigsRequest",
@@ -35,7 +35,7 @@ class DescribeConfigsResource(Struct):
     )
 
 
-class DescribeConfigsRequest(Request):
+class DescribeConfigsRequest(RequestMessage):
     """The resources to describe."""
 
     api_key = ApiKey.DESCRIBE_CONFIGS
@@ -88,7 +88,7 @@ class DescribeConfigsResult(Struct):
     )
 
 
-class DescribeConfigsResponse(Response):
+class DescribeConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key = ApiKey.DESCRIBE_CONFIGS

@@ -13,7 +13,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "DescribableLogDirTopic",
@@ -34,7 +34,7 @@ class DescribableLogDirTopic(Struct):
     )
 
 
-class DescribeLogDirsRequest(Request):
+class DescribeLogDirsRequest(RequestMessage):
     """The partitions asked for; null for all."""
 
     api_key = ApiKey.DESCRIBE_LOG_DIRS
@@ -75,7 +75,7 @@ class DescribeLogDirsResult(Struct):
     )
 
 
-class DescribeLogDirsResponse(Response):
+class DescribeLogDirsResponse(ResponseMessage):
     """The directories."""
 
     api_key = ApiKey.DESCRIBE_LOG_DIRS

@@ -9,7 +9,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "ElectLeadersRequest",
@@ -29,7 +29,7 @@ class ElectLeadersTopic(Struct):
     )
 
 
-class ElectLeadersRequest(Request):
+class ElectLeadersRequest(RequestMessage):
     """The partitions, null for all. ``election_type`` is 0 for the preferred replica, 1 for any live replica."""
 
     api_key = ApiKey.ELECT_LEADERS
@@ -59,7 +59,7 @@ class ReplicaElectionResult(Struct):
     )
 
 
-class ElectLeadersResponse(Response):
+class ElectLeadersResponse(ResponseMessage):
     """The results, grouped by topic, or an error for the whole request."""
 
     api_key = ApiKey.ELECT_LEADERS

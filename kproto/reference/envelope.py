@@ -6,12 +6,12 @@ from kproto.api import ApiKey
 
 from .datatypes import Bytes, Int16, Nullable
 from .fields import Fields, Since
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["EnvelopeRequest", "EnvelopeResponse"]
 
 
-class EnvelopeRequest(Request):
+class EnvelopeRequest(RequestMessage):
     """A whole request with its header, the client's principal (null if the broker has none) and address."""
 
     api_key = ApiKey.ENVELOPE
@@ -22,7 +22,7 @@ class EnvelopeRequest(Request):
     )
 
 
-class EnvelopeResponse(Response):
+class EnvelopeResponse(ResponseMessage):
     """A whole response with its header, or the error that prevented it."""
 
     api_key = ApiKey.ENVELOPE

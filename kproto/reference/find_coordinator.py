@@ -16,12 +16,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
 from .fields import Between, Fields, Since, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["Coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse"]
 
 
-class FindCoordinatorRequest(Request):
+class FindCoordinatorRequest(RequestMessage):
     """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""
 
     api_key = ApiKey.FIND_COORDINATOR
@@ -45,7 +45,7 @@ class Coordinator(Struct):
     )
 
 
-class FindCoordinatorResponse(Response):
+class FindCoordinatorResponse(ResponseMessage):
     """The coordinator up to version 3, the coordinators from version 4 on."""
 
     api_key = ApiKey.FIND_COORDINATOR

@@ -7,7 +7,7 @@ from kproto.api import ApiKey
 from .alter_configs import AlterConfigsResourceResponse
 from .datatypes import ArrayOf, Bool, Int8, Int32, Nullable, String
 from .fields import Fields
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "AlterableConfig",
@@ -37,7 +37,7 @@ class IncrementalAlterConfigsResource(Struct):
     )
 
 
-class IncrementalAlterConfigsRequest(Request):
+class IncrementalAlterConfigsRequest(RequestMessage):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
     api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
@@ -47,7 +47,7 @@ class IncrementalAlterConfigsRequest(Request):
     )
 
 
-class IncrementalAlterConfigsResponse(Response):
+class IncrementalAlterConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS

@@ -15,12 +15,12 @@ from kproto.api import ApiKey
 
 from .datatypes import Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["InitProducerIdRequest", "InitProducerIdResponse"]
 
 
-class InitProducerIdRequest(Request):
+class InitProducerIdRequest(RequestMessage):
     """A producer's request for its id; a null transactional id if it is not transactional."""
 
     api_key = ApiKey.INIT_PRODUCER_ID
@@ -32,7 +32,7 @@ class InitProducerIdRequest(Request):
     )
 
 
-class InitProducerIdResponse(Response):
+class InitProducerIdResponse(ResponseMessage):
     """The producer id and its epoch."""
 
     api_key = ApiKey.INIT_PRODUCER_ID

@@ -20,7 +20,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, String, Uuid
 from .fields import Fields, Since, Until
-from .struct import Request, Response, Struct, count_errors
+from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 
 if TYPE_CHECKING:
     from kproto.types import Uuid as UuidBytes
@@ -78,7 +78,7 @@ class LeaderAndIsrLiveLeader(Struct):
     )
 
 
-class LeaderAndIsrRequest(Request):
+class LeaderAndIsrRequest(RequestMessage):
     """The partitions that a broker is to lead or follow."""
 
     api_key = ApiKey.LEADER_AND_ISR
@@ -152,7 +152,7 @@ class LeaderAndIsrTopicError(Struct):
     )
 
 
-class LeaderAndIsrResponse(Response):
+class LeaderAndIsrResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition."""
 
     api_key = ApiKey.LEADER_AND_ISR

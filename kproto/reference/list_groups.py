@@ -14,12 +14,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["ListGroupsRequest", "ListGroupsResponse", "ListedGroup"]
 
 
-class ListGroupsRequest(Request):
+class ListGroupsRequest(RequestMessage):
     """The states and types of the groups to list; empty for all."""
 
     api_key = ApiKey.LIST_GROUPS
@@ -40,7 +40,7 @@ class ListedGroup(Struct):
     )
 
 
-class ListGroupsResponse(Response):
+class ListGroupsResponse(ResponseMessage):
     """The groups."""
 
     api_key = ApiKey.LIST_GROUPS

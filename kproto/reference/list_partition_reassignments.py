@@ -6,7 +6,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "ListPartitionReassignmentsRequest",
@@ -26,7 +26,7 @@ class ListPartitionReassignmentsTopics(Struct):
     )
 
 
-class ListPartitionReassignmentsRequest(Request):
+class ListPartitionReassignmentsRequest(RequestMessage):
     """The partitions asked for; null for all."""
 
     api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
@@ -56,7 +56,7 @@ class OngoingTopicReassignment(Struct):
     )
 
 
-class ListPartitionReassignmentsResponse(Response):
+class ListPartitionReassignmentsResponse(ResponseMessage):
     """The reassignments, grouped by topic, or an error for the whole request."""
 
     api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS

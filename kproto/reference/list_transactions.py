@@ -9,12 +9,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, String
 from .fields import Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["ListTransactionsRequest", "ListTransactionsResponse", "TransactionState"]
 
 
-class ListTransactionsRequest(Request):
+class ListTransactionsRequest(RequestMessage):
     """The states, producers and ms of duration of the transactions to list; empty and -1 for all."""
 
     api_key = ApiKey.LIST_TRANSACTIONS
@@ -35,7 +35,7 @@ class TransactionState(Struct):
     )
 
 
-class ListTransactionsResponse(Response):
+class ListTransactionsResponse(ResponseMessage):
     """The transactions, and the filters that name no state of a transaction."""
 
     api_key = ApiKey.LIST_TRANSACTIONS

@@ -22,7 +22,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
 from .fields import Between, Fields, Since
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = [
     "MetadataRequest",
@@ -45,7 +45,7 @@ class MetadataRequestTopic(Struct):
     )
 
 
-class MetadataRequest(Request):
+class MetadataRequest(RequestMessage):
     """A client's request for the metadata of some topics, or of all."""
 
     api_key = ApiKey.METADATA
@@ -95,7 +95,7 @@ class MetadataResponseTopic(Struct):
     )
 
 
-class MetadataResponse(Response):
+class MetadataResponse(ResponseMessage):
     """Brokers, controller and topics as the answering broker knows them."""
 
     api_key = ApiKey.METADATA

@@ -10,12 +10,12 @@ from kproto.api import ApiKey
 
 from .datatypes import Bytes, Int16, Int64, Nullable, String
 from .fields import Fields, Since
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["SaslAuthenticateRequest", "SaslAuthenticateResponse"]
 
 
-class SaslAuthenticateRequest(Request):
+class SaslAuthenticateRequest(RequestMessage):
     """The client's token."""
 
     api_key = ApiKey.SASL_AUTHENTICATE
@@ -24,7 +24,7 @@ class SaslAuthenticateRequest(Request):
     )
 
 
-class SaslAuthenticateResponse(Response):
+class SaslAuthenticateResponse(ResponseMessage):
     """The server's token, or an error and its text."""
 
     api_key = ApiKey.SASL_AUTHENTICATE

@@ -12,12 +12,12 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, String
 from .fields import Fields
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["SaslHandshakeRequest", "SaslHandshakeResponse"]
 
 
-class SaslHandshakeRequest(Request):
+class SaslHandshakeRequest(RequestMessage):
     """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""
 
     api_key = ApiKey.SASL_HANDSHAKE
@@ -26,7 +26,7 @@ class SaslHandshakeRequest(Request):
     )
 
 
-class SaslHandshakeResponse(Response):
+class SaslHandshakeResponse(ResponseMessage):
     """An error code, and the mechanisms that the broker has."""
 
     api_key = ApiKey.SASL_HANDSHAKE

@@ -17,7 +17,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
 from .fields import Between, Fields, Since, Until
-from .struct import Request, Response, Struct, count_errors
+from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 
 __all__ = [
     "StopReplicaPartitionError",
@@ -77,7 +77,7 @@ class StopReplicaTopicState(Struct):
     )
 
 
-class StopReplicaRequest(Request):
+class StopReplicaRequest(RequestMessage):
     """The replicas that a broker is to stop."""
 
     api_key = ApiKey.STOP_REPLICA
@@ -143,7 +143,7 @@ class StopReplicaPartitionError(Struct):
     )
 
 
-class StopReplicaResponse(Response):
+class StopReplicaResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
     api_key = ApiKey.STOP_REPLICA

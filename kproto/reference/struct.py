@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .fields import Fields
 
-__all__ = ["Message", "Request", "Response", "Struct", "count_errors"]
+__all__ = ["Message", "RequestMessage", "ResponseMessage", "Struct", "count_errors"]
 
 _set = object.__setattr__  # past a struct's own, which checks
 
@@ -212,14 +212,14 @@ class Message(Struct):
         return _restored, (type(self), {**self.to_values(), "version": self.version})
 
 
-class Request(Message):
+class RequestMessage(Message):
     """The body of a request."""
 
     __slots__ = ()
     kind: Kind = "request"
 
 
-class Response(Message):
+class ResponseMessage(Message):
     """The body of a response; its version is that of the request."""
 
     __slots__ = ()

@@ -6,12 +6,12 @@ from kproto.api import ApiKey
 
 from .datatypes import Int16, Int32, Nullable, String
 from .fields import Fields
-from .struct import Request, Response
+from .struct import RequestMessage, ResponseMessage
 
 __all__ = ["UnregisterBrokerRequest", "UnregisterBrokerResponse"]
 
 
-class UnregisterBrokerRequest(Request):
+class UnregisterBrokerRequest(RequestMessage):
     """The broker."""
 
     api_key = ApiKey.UNREGISTER_BROKER
@@ -20,7 +20,7 @@ class UnregisterBrokerRequest(Request):
     )
 
 
-class UnregisterBrokerResponse(Response):
+class UnregisterBrokerResponse(ResponseMessage):
     """Whether the broker is forgotten."""
 
     api_key = ApiKey.UNREGISTER_BROKER

@@ -9,7 +9,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 __all__ = ["FeatureUpdateKey", "UpdatableFeatureResult", "UpdateFeaturesRequest", "UpdateFeaturesResponse"]
 
@@ -28,7 +28,7 @@ class FeatureUpdateKey(Struct):
     )
 
 
-class UpdateFeaturesRequest(Request):
+class UpdateFeaturesRequest(RequestMessage):
     """The features to change."""
 
     api_key = ApiKey.UPDATE_FEATURES
@@ -49,7 +49,7 @@ class UpdatableFeatureResult(Struct):
     )
 
 
-class UpdateFeaturesResponse(Response):
+class UpdateFeaturesResponse(ResponseMessage):
     """The results, one for each feature, or an error for the whole request."""
 
     api_key = ApiKey.UPDATE_FEATURES

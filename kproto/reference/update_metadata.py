@@ -21,7 +21,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, Nullable, String, Uuid
 from .fields import Fields, Since, Tagged, Until
-from .struct import Request, Response, Struct
+from .struct import RequestMessage, ResponseMessage, Struct
 
 if TYPE_CHECKING:
     from kproto.types import BrokerId
@@ -100,7 +100,7 @@ class BrokerEndpoints(NamedTuple):
     rack: str | None
 
 
-class UpdateMetadataRequest(Request):
+class UpdateMetadataRequest(RequestMessage):
     """The live brokers, and the states of partitions."""
 
     api_key = ApiKey.UPDATE_METADATA
@@ -156,7 +156,7 @@ class UpdateMetadataRequest(Request):
         return UpdateMetadataResponse(version=self.version, error_code=error_code)
 
 
-class UpdateMetadataResponse(Response):
+class UpdateMetadataResponse(ResponseMessage):
     """The broker's answer: one error code for the request; flexible since version 6."""
 
     api_key = ApiKey.UPDATE_METADATA

@@ -16,7 +16,7 @@ from kproto.codec import get_codec
 from kproto.errors import CaptureError
 from kproto.tables import ids
 from kproto.tables.batches import plain_text
-from kproto.tables.decoders import Body, CodecDecoder, compare
+from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
 from kproto.tables.files import open_file
 from kproto.tables.schemas import TIME, column, described
 
@@ -173,7 +173,7 @@ def _mismatches(
     for _frame_id, frame in frames:
         assert frame.api_key is not None
         assert frame.api_version is not None
-        bodies.append(Body(frame.api_key, frame.api_version, frame.direction, bytes(frame.body)))
+        bodies.append(AuditedBody(frame.api_key, frame.api_version, frame.direction, bytes(frame.body)))
     readings = [
         dict(zip((d.name for d in decoders), found, strict=True))
         for found in zip(*(d.read(bodies) for d in decoders), strict=True)

@@ -55,7 +55,7 @@ class _Listing:
         self.is_unique = all(len(brokers) == 1 for brokers in self.at.values())
 
 
-class _History:
+class _AddressHistory:
     """What the listings of a capture point say of an address, as far as they were looked at.
 
     Attributes:
@@ -103,7 +103,7 @@ class BrokerDirectory:
         self._given = dict(given or {})
         self._known: dict[Listeners, _Listing] = {}  # captures of many hosts hold the same listings
         self._listings: dict[str, list[tuple[int, _Listing]]] = {}  # by capture point, in the order learnt
-        self._histories: dict[tuple[str, str, int], _History] = {}
+        self._histories: dict[tuple[str, str, int], _AddressHistory] = {}
         self._common: dict[tuple[str, str, int], frozenset[BrokerId]] = {}
         self._listed: dict[str, object] = {}
 
@@ -133,7 +133,7 @@ class BrokerDirectory:
         for point in dict.fromkeys((capture, _EVERY)):
             history = self._histories.get((point, ip, port))
             if history is None:
-                history = self._histories[point, ip, port] = _History()
+                history = self._histories[point, ip, port] = _AddressHistory()
             history.look(self._listings.get(point, ()), address)
             if history.claims:
                 return history.claims

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kproto.codec import Codec
     from kproto.types import Json
 
-__all__ = ["Body", "CodecDecoder", "Comparison", "Decoder", "Outcome", "Reading", "compare"]
+__all__ = ["AuditedBody", "CodecDecoder", "Comparison", "Decoder", "Outcome", "Reading", "compare"]
 
 Outcome: TypeAlias = Literal["equal", "values_differ", "one_rejects", "both_reject", "reencode_differs"]
 """``equal``: all read the same values and write the same bytes again. ``both_reject``: none can read it, which is no
@@ -26,7 +26,7 @@ _SHOWN_BYTES: Final = 16
 _SHOWN_TEXT: Final = 300
 
 
-class Body(NamedTuple):
+class AuditedBody(NamedTuple):
     """A body to read.
 
     Attributes:
@@ -64,7 +64,7 @@ class Decoder(Protocol):
     def name(self) -> str:
         """The decoder's name in the table ``audit``."""
 
-    def read(self, bodies: Sequence[Body]) -> list[Reading]:
+    def read(self, bodies: Sequence[AuditedBody]) -> list[Reading]:
         """Read bodies and write them again."""
 
 
@@ -80,11 +80,11 @@ class CodecDecoder:
         self.name = name
         self._codec = codec
 
-    def read(self, bodies: Sequence[Body]) -> list[Reading]:
+    def read(self, bodies: Sequence[AuditedBody]) -> list[Reading]:
         """Read bodies and write them again."""
         return [self._read(body) for body in bodies]
 
-    def _read(self, body: Body) -> Reading:
+    def _read(self, body: AuditedBody) -> Reading:
         codec = self._codec
         read = codec.decode_request_from if body.kind == "request" else codec.decode_response_from
         try:

@@ -43,19 +43,19 @@ def names_partition(form: Any, filters: Filters, ids: Mapping[str, str]) -> bool
     return False
 
 
-def _topics(form: Any, within: str = "") -> Iterator[dict[str, Any]]:
+def _topics(form: Any, parent: str = "") -> Iterator[dict[str, Any]]:
     """Yield the structs that stand for topics; topics listed by name alone as structs, too."""
     if isinstance(form, dict):
-        if "topicName" in form or "topicId" in form or (within == "topics" and "name" in form):
+        if "topicName" in form or "topicId" in form or (parent == "topics" and "name" in form):
             yield form
         for key, value in form.items():
             yield from _topics(value, key)
     elif isinstance(form, list):
         for item in form:
-            if isinstance(item, str) and within in _NAME_LISTS:
+            if isinstance(item, str) and parent in _NAME_LISTS:
                 yield {"topicName": item}
             else:
-                yield from _topics(item, within)
+                yield from _topics(item, parent)
 
 
 def _name(topic: dict[str, Any]) -> str | None:

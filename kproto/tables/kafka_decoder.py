@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from kproto.tables.decoders import Body
+    from kproto.tables.decoders import AuditedBody
 
 __all__ = ["KafkaDecoder"]
 
@@ -63,7 +63,7 @@ class KafkaDecoder:
     ) -> None:
         self.close()
 
-    def read(self, bodies: Sequence[Body]) -> list[Reading]:
+    def read(self, bodies: Sequence[AuditedBody]) -> list[Reading]:
         """Read bodies and write them again.
 
         Raises:
@@ -140,7 +140,7 @@ class KafkaDecoder:
 _UNKNOWN: Final = Reading(None, error="Kafka 3.9.1 has no such version, and refuses it before it reads the body")
 
 
-def _is_known(body: Body) -> bool:
+def _is_known(body: AuditedBody) -> bool:
     return 0 <= body.version <= ApiKey(body.api_key).info.max_version
 
 

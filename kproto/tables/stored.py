@@ -81,10 +81,10 @@ def checked_run(tables: Place) -> Place:
                 footer = pq.read_metadata(str(file))
             except (pa.ArrowException, OSError) as e:
                 raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
-            lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
-            if lacking:
+            missing = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
+            if missing:
                 raise ConfigurationError(
-                    f"{file} has no column {min(lacking)}: another version or program wrote it; {again}"
+                    f"{file} has no column {min(missing)}: another version or program wrote it; {again}"
                 )
             rows += footer.num_rows
         written = facts["tables"].get(name, rows)

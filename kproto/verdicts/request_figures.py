@@ -55,7 +55,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class _Broker:
+class _BrokerFigures:
     """The requests to one address and their answers."""
 
     latencies: Latencies = field(default_factory=Latencies)
@@ -64,7 +64,7 @@ class _Broker:
     broker_id: int | None = None
     broker_since: int = 0
 
-    def merge(self, other: _Broker) -> None:
+    def merge(self, other: _BrokerFigures) -> None:
         self.latencies.merge(other.latencies)
         self.requests += other.requests
         self.unanswered.update(other.unanswered)
@@ -101,7 +101,7 @@ class RequestFigures:
     def __init__(self, known: Epochs | None = None) -> None:
         self._requests: dict[tuple[int, int, int | None], Counter[str]] = defaultdict(Counter)
         self._controllers: dict[tuple[int, int, bool], tuple[_Span, set[tuple[str, int]]]] = {}
-        self._brokers: dict[tuple[str, int], _Broker] = defaultdict(_Broker)
+        self._brokers: dict[tuple[str, int], _BrokerFigures] = defaultdict(_BrokerFigures)
         self._refusals: dict[tuple[Any, ...], _Span] = defaultdict(_Span)
         self._zombies: dict[tuple[int, int, bool], _Zombie] = {}
         self._unreadable: Counter[tuple[int, int, str]] = Counter()

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from kproto import codec
 from kproto.capture import GAP, WHOLE, Connection, Endpoint, Frame
-from kproto.capture.cuts import BadFrame, Cut, Foreign, Gap, RequestCut, ResponseCut, ResponsesLost, Token
+from kproto.capture.cuts import (
+    AuthenticationToken,
+    BadFrame,
+    Gap,
+    OtherProtocol,
+    RequestInStream,
+    ResponseInStream,
+    ResponsesLost,
+    StreamItem,
+)
 from kproto.capture.cutter import FOREVER
 from kproto.capture.matcher import Matcher, PendingRequest
 from kproto.capture.request_cutter import RequestCutter
@@ -44,9 +53,9 @@ def requests(aligned: bool = True) -> RequestCutter:
     return RequestCutter(CONTROL, LIMIT, aligned=aligned)
 
 
-def fed(cutter: RequestCutter, pieces: Iterable[bytes], offset: int = 0) -> list[Cut]:
+def fed(cutter: RequestCutter, pieces: Iterable[bytes], offset: int = 0) -> list[StreamItem]:
     """Feed a stream piece by piece, one nanosecond apart."""
-    found: list[Cut] = []
+    found: list[StreamItem] = []
     for time_ns, piece in enumerate(pieces):
         found += make.cuts(cutter, offset, piece, 0, len(piece), time_ns)
         offset += len(piece)
@@ -57,11 +66,11 @@ def cut_at(data: bytes, *places: int) -> list[bytes]:
     return [data[start:stop] for start, stop in itertools.pairwise((0, *places, len(data)))]
 
 
-def told(found: Iterable[Cut]) -> list[tuple[int, int, int, bytes | None]]:
+def told(found: Iterable[StreamItem]) -> list[tuple[int, int, int, bytes | None]]:
     """Of requests: correlation id, stream offset, status, payload."""
     out = []
     for cut in found:
-        assert isinstance(cut, RequestCut), cut
+        assert isinstance(cut, RequestInStream), cut
         out.append((cut.header.correlation_id, cut.offset, cut.status, cut.payload))
     return out
 
@@ -88,7 +97,9 @@ def test_pieces_of_any_size_give_the_same_frames(size: int, aligned: bool) -> No
 
 def test_a_frame_has_the_times_of_its_first_and_last_piece() -> None:
     places = (STARTS[2] + 3, STARTS[2] + 20, STARTS[2] + 30)
-    times = [(cut.first_ns, cut.last_ns) for cut in fed(requests(), cut_at(STREAM, *places)) if type(cut) is RequestCut]
+    times = [
+        (cut.first_ns, cut.last_ns) for cut in fed(requests(), cut_at(STREAM, *places)) if type(cut) is RequestInStream
+    ]
     assert times == [(0, 0), (0, 0), (0, 3), (3, 3)]
 
 
@@ -198,7 +209,7 @@ def test_bytes_that_are_no_frame_are_told_and_the_next_frame_found() -> None:
 )
 def test_another_protocol_is_told_and_read_no_more(data: bytes, protocol: str) -> None:
     cutter = requests()
-    assert fed(cutter, [data, *REQUESTS]) == [Foreign(protocol)]  # type: ignore[arg-type]
+    assert fed(cutter, [data, *REQUESTS]) == [OtherProtocol(protocol)]  # type: ignore[arg-type]
     assert (cutter.skip_to, cutter.held_bytes, cutter.searched_bytes) == (FOREVER, 0, 0)
 
 
@@ -207,7 +218,7 @@ def test_a_token_without_header_comes_after_a_handshake_of_version_0() -> None:
     stream = make.request(17, 0, 0, b"\0\5PLAIN") + token + REQUESTS[0]
     for place in range(1, len(stream)):
         found = fed(requests(), cut_at(stream, place))
-        assert found.pop(1) == Token()
+        assert found.pop(1) == AuthenticationToken()
         assert [told([cut])[0][0] for cut in found] == [0, 1]
 
 
@@ -245,24 +256,24 @@ def pending(*requests: tuple[int, int, int], wanted: Collection[int] = (4, 5, 6)
 
 def answered(
     matcher: Matcher, pieces: Iterable[bytes], *, offset: int = 0, cutter: ResponseCutter | None = None
-) -> list[Cut]:
+) -> list[StreamItem]:
     """Feed a server's stream; what is answered waits no more."""
     cutter = cutter or ResponseCutter(CONTROL, LIMIT, matcher, aligned=True)
-    found: list[Cut] = []
+    found: list[StreamItem] = []
     for time_ns, piece in enumerate(pieces):
         for cut in make.cuts(cutter, offset, piece, 0, len(piece), time_ns):
             found.append(cut)
-            if isinstance(cut, ResponseCut) and cut.request is not None:
+            if isinstance(cut, ResponseInStream) and cut.request is not None:
                 matcher.answer(cut.request)
         offset += len(piece)
     return found
 
 
-def told_responses(found: Iterable[Cut]) -> list[tuple[int, int, int, bytes | None]]:
+def told_responses(found: Iterable[StreamItem]) -> list[tuple[int, int, int, bytes | None]]:
     """Of responses: correlation id, stream offset, status, payload."""
     out = []
     for cut in found:
-        assert isinstance(cut, ResponseCut), cut
+        assert isinstance(cut, ResponseInStream), cut
         assert cut.request is None or cut.request.correlation_id == cut.correlation_id
         out.append((cut.correlation_id, cut.offset, cut.status, cut.payload))
     return out
@@ -312,7 +323,7 @@ def test_a_token_is_the_response_that_a_token_waits_for() -> None:
         cutter = ResponseCutter(CONTROL, LIMIT, matcher, aligned=True)
         stream = make.sized(token) + RESPONSES[0]
         found = make.cuts(cutter, 0, stream, 0, len(stream), 0)
-        assert next(found) == Token()
+        assert next(found) == AuthenticationToken()
         matcher.answer_token()
         assert told_responses(found) == [(1, len(token) + 4, WHOLE, None)]
 

@@ -1,4 +1,4 @@
-"""Exchanges as they are settled, put in the order of their requests' times with a bounded look-ahead."""
+"""Exchanges as they are complete, put in the order of their requests' times with a bounded look-ahead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def frame(time_ns: int, payload: bytes = b"body") -> Frame:
     return Frame(CONNECTION, "request", 0, time_ns, time_ns, WHOLE, length, payload, 6, 8, 1, "c", length, "")
 
 
-def settled(time_ns: int, payload: bytes = b"body") -> Exchange:
+def complete(time_ns: int, payload: bytes = b"body") -> Exchange:
     return Exchange(frame(time_ns, payload), None)
 
 
@@ -28,7 +28,7 @@ def times(found: list[Exchange]) -> list[int]:
 
 def test_an_exchange_is_given_two_seconds_after_its_request_and_no_sooner() -> None:
     order = TimeOrder()
-    exchange = settled(10 * SECOND)
+    exchange = complete(10 * SECOND)
     assert list(order.add([exchange], 10 * SECOND)) == []
     assert list(order.add([], 12 * SECOND - 1)) == []
     assert list(order.add([], 12 * SECOND)) == [exchange]
@@ -38,15 +38,15 @@ def test_an_exchange_is_given_two_seconds_after_its_request_and_no_sooner() -> N
 
 def test_exchanges_that_come_late_are_put_in_their_place() -> None:
     order = TimeOrder()
-    late = [settled(second * SECOND) for second in (3, 1, 2)]
+    late = [complete(second * SECOND) for second in (3, 1, 2)]
     assert list(order.add(late, 3 * SECOND)) == [late[1]]
-    assert list(order.add([settled(2 * SECOND + 1)], 4 * SECOND)) == [late[2]]
+    assert list(order.add([complete(2 * SECOND + 1)], 4 * SECOND)) == [late[2]]
     assert times(list(order.end())) == [2 * SECOND + 1, 3 * SECOND]
 
 
 def test_exchanges_of_the_same_time_keep_the_order_in_which_they_were_settled() -> None:
     order = TimeOrder()
-    same = [settled(SECOND) for _ in range(5)]
+    same = [complete(SECOND) for _ in range(5)]
     assert list(order.add(same, 9 * SECOND)) == same
 
 
@@ -56,7 +56,7 @@ def test_any_order_within_two_seconds_is_put_right(seed: int) -> None:
     arrivals = [(time + draw.randrange(2 * SECOND), time) for time in range(0, 20 * SECOND, SECOND // 10)]
     order, found = TimeOrder(), list[Exchange]()
     for now_ns, time_ns in sorted(arrivals):
-        found += order.add([settled(time_ns)], now_ns)
+        found += order.add([complete(time_ns)], now_ns)
     found += order.end()
     assert times(found) == [time_ns for _, time_ns in arrivals]
 
@@ -64,7 +64,7 @@ def test_any_order_within_two_seconds_is_put_right(seed: int) -> None:
 def test_a_request_that_waits_for_its_response_holds_the_later_ones_back() -> None:
     order = TimeOrder()
     slow = frame(SECOND)
-    later = settled(2 * SECOND)
+    later = complete(2 * SECOND)
     assert list(order.add([slow, later], 2 * SECOND)) == []
     assert list(order.add([], 30 * SECOND)) == []
     answered = Exchange(slow, None)
@@ -73,7 +73,7 @@ def test_a_request_that_waits_for_its_response_holds_the_later_ones_back() -> No
 
 def test_a_request_without_a_response_holds_nothing_back_for_longer_than_a_minute() -> None:
     order = TimeOrder()
-    later = settled(2 * SECOND)
+    later = complete(2 * SECOND)
     assert list(order.add([frame(SECOND), later], 2 * SECOND)) == []
     assert list(order.add([], 61 * SECOND)) == []
     assert list(order.add([], 61 * SECOND + 1)) == [later]
@@ -82,7 +82,7 @@ def test_a_request_without_a_response_holds_nothing_back_for_longer_than_a_minut
 def test_at_most_so_many_exchanges_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "_MOST_EXCHANGES", 3)
     order = TimeOrder()
-    found = list(order.add([settled(time_ns) for time_ns in (5, 4, 3, 2, 1)], 5))
+    found = list(order.add([complete(time_ns) for time_ns in (5, 4, 3, 2, 1)], 5))
     assert times(found) == [1, 2]
     assert times(list(order.end())) == [3, 4, 5]
 
@@ -90,10 +90,10 @@ def test_at_most_so_many_exchanges_wait(monkeypatch: pytest.MonkeyPatch) -> None
 def test_at_most_so_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "_MOST_BYTES", 100)
     order = TimeOrder()
-    assert list(order.add([settled(1, bytes(50)), settled(2, bytes(50))], 2)) == []
-    assert times(list(order.add([settled(3, bytes(1))], 3))) == [1]
-    assert list(order.add([settled(4, bytes(49))], 4)) == []
-    assert times(list(order.add([settled(5, bytes(101))], 5))) == [2, 3, 4, 5]
+    assert list(order.add([complete(1, bytes(50)), complete(2, bytes(50))], 2)) == []
+    assert times(list(order.add([complete(3, bytes(1))], 3))) == [1]
+    assert list(order.add([complete(4, bytes(49))], 4)) == []
+    assert times(list(order.add([complete(5, bytes(101))], 5))) == [2, 3, 4, 5]
     assert list(order.end()) == []
 
 

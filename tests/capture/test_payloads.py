@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Endpoint, Exchange, Frame
 from kproto.capture.collector import Collector
-from kproto.capture.cuts import RequestCut
+from kproto.capture.cuts import RequestInStream
 from kproto.capture.payloads import PayloadStore, SharedPayload
 from kproto.capture.request_cutter import RequestCutter
 from kproto.capture.wanted import WantedApis
@@ -64,12 +64,12 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
     cutters = [RequestCutter(CONTROL, LIMIT, aligned=True, payloads=store) for _ in streams]
     todo = [cut_up(rng, b"".join(each)) for each in requests]
     at = [0] * len(todo)
-    found: list[list[RequestCut]] = [[] for _ in todo]
+    found: list[list[RequestInStream]] = [[] for _ in todo]
     while any(todo):
         n = rng.choice([n for n, pieces in enumerate(todo) if pieces])
         piece = todo[n].pop(0)
         for cut in make.cuts(cutters[n], at[n], piece, 0, len(piece), at[n]):
-            assert isinstance(cut, RequestCut)
+            assert isinstance(cut, RequestInStream)
             if isinstance(cut.payload, SharedPayload) and rng.random() < 0.7:
                 cut.payload.release()
             found[n].append(cut)
@@ -86,7 +86,7 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
     assert store.held_bytes == 0
 
 
-def id_of(cut: RequestCut) -> bytes:
+def id_of(cut: RequestInStream) -> bytes:
     assert cut.payload is not None
     connection = Connection(Endpoint("10.0.0.1", 5000), Endpoint("10.0.0.2", 9092), 0)
     frame = Frame(connection, "request", 0, 0, 0, WHOLE, 0, cut.payload, 6, 8, 0, "1", cut.header.body_at, "")
@@ -148,13 +148,13 @@ def test_a_large_update_whose_end_is_lost_keeps_what_came() -> None:
     whole, broken = (RequestCutter(CONTROL, LIMIT, aligned=True, payloads=store) for _ in range(2))
     assert not list(make.cuts(broken, 0, stream, 0, 100_000, 0))
     (sent,) = make.cuts(whole, 0, stream, 0, len(stream), 0)
-    assert isinstance(sent, RequestCut)
+    assert isinstance(sent, RequestInStream)
     cut, _gap = broken.lost(100_000, len(stream) - 100_000)
-    assert isinstance(cut, RequestCut)
+    assert isinstance(cut, RequestInStream)
     assert (cut.status, cut.payload) == (GAP, stream[4:100_000])
     after = make.request(6, 8, 2, make.UPDATE_METADATA_8)
     (cut,) = make.cuts(broken, len(stream), after, 0, len(after), 0)
-    assert isinstance(cut, RequestCut)
+    assert isinstance(cut, RequestInStream)
     assert cut.payload == after[4:]
     store.forget()
     assert store.held_bytes == 0

@@ -15,7 +15,7 @@ from table_truth import CAPTURES
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
-from kproto.pipeline.former import Former
+from kproto.pipeline.previous_run import PreviousRun
 from kproto.pipeline.stages import SMALL_TABLES
 from kproto.tables import TABLES, Filters
 from kproto.tables.brokers import BrokerFacts
@@ -178,7 +178,7 @@ def test_files_of_any_names_are_one_capture_where_its_place_is_named(
 def test_what_new_captures_tell_of_the_brokers_makes_former_requests_be_read_again(tmp_path: Path) -> None:
     known, new = BrokerFacts(), BrokerFacts()
     known.learn_listeners(5, "a", [(1, "10.0.0.1", 9092)])
-    former = Former(tmp_path, {}, known, [("a", "10.0.0.1", 9092)])
+    former = PreviousRun(tmp_path, {}, known, [("a", "10.0.0.1", 9092)])
     new.learn_listeners(7, "b", [(2, "10.0.0.2", 9092)])
     assert former.holds_beside([new], Filters())
     former.addresses.append(("a", "10.0.0.2", 9092))  # nothing told its id when the former run was made

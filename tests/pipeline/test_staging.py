@@ -13,7 +13,7 @@ from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
 from kproto.pipeline.splitting import plan, scan_parts
-from kproto.pipeline.stages import chosen_of, gather, learn, relate, settle
+from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodies
 from kproto.pipeline.staging import aside, read_bodies
 from kproto.pipeline.stitching import Counts, stitch
 from kproto.tables import BODIES, scan
@@ -51,7 +51,7 @@ def tables_of(batches: Iterable[pa.RecordBatch], directory: Path) -> dict[str, l
     filters = Filters()
     piece = gather(batches, directory, filters)
     related, claims = relate(piece.path, directory, learn([piece], filters), filters)
-    settled = settle(chosen_of(claims), directory, filters)
+    settled = write_bodies(chosen_of(claims), directory, filters)
     assert settled.bodies == claims.num_rows == len(pc.unique(claims["body_id"]))
     assert piece.body_bytes == pc.sum(claims["bytes"]).as_py()
     found: dict[str, list[str]] = {name: [] for name in NAMES}

@@ -17,7 +17,7 @@ from kproto.codec import encode, get_codec
 from kproto.errors import ConfigurationError
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
 from kproto.tables.auditing import AGREEMENTS, AUDIT, audit
-from kproto.tables.decoders import Body, CodecDecoder, compare
+from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
 from kproto.tables.kafka_decoder import KafkaDecoder
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_codecs_agree_on_bent_messages(name: str) -> None:
     decoders = [CodecDecoder("cython", CYTHON), CodecDecoder("construct", CONSTRUCT)]
     outcomes: Counter[str] = Counter()
     for line in read_jsonl(DATA / "vectors" / "malformed" / f"{name}.jsonl.gz"):
-        body = Body(line["api"], line["version"], line["kind"], bytes.fromhex(line["hex"]))
+        body = AuditedBody(line["api"], line["version"], line["kind"], bytes.fromhex(line["hex"]))
         readings = {decoder.name: decoder.read([body])[0] for decoder in decoders}
         outcomes[compare(body.data, readings).outcome] += 1
         assert readings["cython"][:3] == readings["construct"][:3], line["id"]
@@ -129,7 +129,9 @@ def test_codecs_agree_on_bent_messages(name: str) -> None:
 
 def test_one_that_refuses_is_told_from_two() -> None:
     body = make.UPDATE_METADATA_8
-    strict = CodecDecoder("cython", CYTHON).read([Body(6, 8, "request", body), Body(6, 8, "request", body[:-1])])
+    strict = CodecDecoder("cython", CYTHON).read(
+        [AuditedBody(6, 8, "request", body), AuditedBody(6, 8, "request", body[:-1])]
+    )
     good, bad = strict
     assert compare(body, {"cython": good, "construct": bad}).outcome == "one_rejects"
     assert compare(body, {"cython": bad, "construct": bad}).outcome == "both_reject"

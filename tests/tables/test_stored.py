@@ -13,7 +13,7 @@ from conftest import DATA
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
-from kproto.pipeline.former import Former, store_facts
+from kproto.pipeline.previous_run import PreviousRun, store_facts
 from kproto.query import ask, open_tables
 from kproto.report import report_facts
 from kproto.tables import read
@@ -96,9 +96,9 @@ def test_damaged_tables_are_refused_in_one_line(
 
 def test_captures_are_not_added_to_damaged_tables(tables: Path) -> None:
     store_facts(tables / "kproto-runs" / "1", [], set())
-    assert Former.of(tables) is not None
+    assert PreviousRun.of(tables) is not None
     remove(requests_of(tables))
-    assert Former.of(tables) is None
+    assert PreviousRun.of(tables) is None
 
 
 @pytest.mark.parametrize("manifest", ['{"run": "../.."}', '{"run": "x", "tables": 7}', '{"run": ', "[]"])

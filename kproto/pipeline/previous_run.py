@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["Former", "at_store", "fingerprint", "store_facts"]
+__all__ = ["PreviousRun", "at_store", "fingerprint", "store_facts"]
 
 _FACTS: Final = "brokers.json"
 
@@ -78,7 +78,7 @@ def store_facts(run: Place, parts: Iterable[BrokerFacts], addresses: Collection[
 
 
 @dataclass(slots=True)
-class Former:
+class PreviousRun:
     """A completed run.
 
     Attributes:
@@ -94,7 +94,7 @@ class Former:
     addresses: list[Address]
 
     @classmethod
-    def of(cls, directory: Place) -> Former | None:
+    def of(cls, directory: Place) -> PreviousRun | None:
         """The current run of a directory; None if there is none, it is damaged, or captures cannot be added to it."""
         try:
             run = checked_run(directory)
