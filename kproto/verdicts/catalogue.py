@@ -365,6 +365,15 @@ RULES: Final[dict[str, Rule]] = {
             "Capture with tcpdump -s 0 -B 65536, and nothing but the brokers' ports.",
             "What rests on missing requests is said to be uncertain.",
         ),
+        Rule(
+            "KP063", "clocks-disagree", "note", "capture",
+            "The clock of a capture point differs by over a second from most others': updates that went to all brokers "
+            "have another time there, always by the same.",
+            "The hosts' clocks are not synchronised.",
+            "Synchronise the clocks (chrony, NTP): logs and certificates depend on them too.",
+            "Findings are not affected, as the difference is taken off; kproto inspect and the tables show the times "
+            "of each capture point.",
+        ),
     )
 }  # fmt: skip
 """The rules by id."""

@@ -18,6 +18,7 @@ from kproto.api import ApiKey
 from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
+from kproto.verdicts.clocks import clock_offsets
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
 
@@ -234,6 +235,7 @@ class Facts:
 
     Attributes:
         epochs: Of controllers and brokers.
+        clock_offsets: By how many us the clocks of capture points are ahead of most. It is taken off all times.
         requests: In the order of time.
         begin, end: The times of the first and the last of them.
         bodies: In the order in which the first broker accepted each.
@@ -261,6 +263,7 @@ class Facts:
                     parts[name].append(rows)
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
+        self.clock_offsets: dict[str, int] = {}
         requests = self._tables.get("requests")
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
         self.end = max((request.ts for request in self.requests), default=0)
@@ -286,9 +289,13 @@ class Facts:
         return self._numbers.setdefault((kind, name), f"{kind}-{sum(k == kind for k, _n in self._numbers) + 1}")
 
     def _read_requests(self, table: pa.Table) -> list[Request]:
-        learn_epochs(self.epochs, epochs_in([table]))
         place = table.column_names.index("ts")
         table = table.set_column(place, "ts", table["ts"].cast(pa.int64()))
+        self.clock_offsets = clock_offsets(table)
+        if self.clock_offsets:
+            ahead = pa.array([self.clock_offsets.get(name, 0) for name in table["capture"].to_pylist()], pa.int64())
+            table = table.set_column(place, "ts", pc.subtract(table["ts"], ahead))
+        learn_epochs(self.epochs, epochs_in([table]))
         table = table.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
         requests = map(Request._make, rows_of(table, FACT_COLUMNS["requests"]))
         return [
@@ -610,7 +617,8 @@ class Facts:
                 if loss["kind"] != "partial start":
                     address = loss["server_ip"], loss["server_port"]
                     broker = brokers.get(address, self._address(*address))
-                    since = self.begin if loss["ts"] is None else _micros(loss["ts"])
+                    ahead = self.clock_offsets.get(row["capture"], 0)
+                    since = self.begin if loss["ts"] is None else _micros(loss["ts"]) - ahead
                     found[broker] = min(since, found.get(broker, since))
         return found
 

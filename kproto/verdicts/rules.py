@@ -665,9 +665,20 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"])
 
 
+def _clocks(doctor: _Doctor) -> Iterator[Finding]:
+    for row in doctor.facts.captures:
+        offset = doctor.facts.clock_offsets.get(row["capture"])
+        if offset is not None:
+            text = (
+                f"The clock of {row['file']} is {abs(offset) / _SECOND:.1f} s {'ahead of' if offset > 0 else 'behind'} "
+                "most others; this is taken off its times"
+            )
+            yield doctor.finding("KP063", text, doctor.facts.begin)
+
+
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _deletions, _partition_errors, _losses,
+    _slow, _registrations, _deletions, _partition_errors, _losses, _clocks,
 )  # fmt: skip
 
 
