@@ -88,7 +88,8 @@ def late_updates(facts: Facts, least: int, factor: float) -> Iterator[Late]:
 def brokers_behind(facts: Facts, limit: int) -> Iterator[Behind]:
     """Yield the partitions whose newest state is older than ``limit`` us and was never sent to a living broker.
 
-    The broker's newest connection began before the state. Partitions that are deleted do not count.
+    The broker's newest connection began before the state, or an earlier one was in use before it and ``limit`` us
+    after it: a broker that comes back gets everything. Partitions that are deleted do not count.
     """
     brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
     lacking: dict[tuple[int, ...], list[int]] = {}
@@ -104,7 +105,12 @@ def brokers_behind(facts: Facts, limit: int) -> Iterator[Behind]:
             lacking[key] = [
                 broker
                 for broker in brokers
-                if bodies and broker not in sent and facts.spans[broker].began_before(newest.ts)
+                if bodies
+                and broker not in sent
+                and (
+                    facts.spans[broker].began_before(newest.ts)
+                    or facts.spans[broker].covers(newest.ts, newest.ts + limit)
+                )
             ]
         for broker in lacking[key]:
             told = [sighting for sighting in updates if broker in sighting.body.told]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import pytest
-from fleet_faults import Score, fits, fleet_of, found_in, score
+from fleet_faults import LOSS, Score, fits, fleet_of, found_in, score
 
 from kproto.generate import Fleet, findings_truth
 from kproto.generate.plants import PLANTS
@@ -51,3 +52,19 @@ def test_a_healthy_fleet_has_no_findings_but_of_its_own_history() -> None:
 
 def test_seeds_choose_all_faults() -> None:
     assert {name for seed in range(200) for name in fleet_of(seed).plants} == set(PLANTS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "loss"),
+    [
+        (73533, 0.0),  # the connection of a broker that was behind broke afterwards
+        (61164, 0.0),  # a controller told everybody everything after a broker was behind
+        (136, LOSS),  # bytes were missing just after the update that a broker seemed to have missed
+        (61348, LOSS),  # a deletion's answer was the last packet of its connection, and is missing
+    ],
+)
+def test_fleets_that_were_judged_wrong_are_judged_right(seed: int, loss: float) -> None:
+    fleet = replace(fleet_of(seed), capture_loss=loss)
+    result = Score()
+    result.add(fleet, "whole", found_in(fleet))
+    assert (result.missing, result.wrong) == ([], [])
