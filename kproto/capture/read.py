@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .conversation import Event
     from .payloads import PayloadStore
 
-__all__ = ["Captures", "exchanges", "frames", "problem_of"]
-
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
 """Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .conversation import Event
     from .payloads import PayloadStore
 
-__all__ = ["CaptureReader"]
-
 
 class CaptureReader:
     """Reads the recording of one capture point, piece by piece, from any source.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["PreviousRun", "at_store", "fingerprint", "store_facts"]
-
 _FACTS: Final = "brokers.json"
 
 _STORE_THREADS: Final = 16

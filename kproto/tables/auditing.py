@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
     from kproto.tables.decoders import Decoder
 
-__all__ = ["AGREEMENTS", "AUDIT", "audit", "codec_decoders"]
-
 AGREEMENTS: Final = frozenset({"equal", "both_reject", "incomplete", "bad_input"})
 """Outcomes other than a mismatch."""
 
