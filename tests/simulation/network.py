@@ -162,7 +162,12 @@ class Socket:
             self.network.deliver_later(self, self._arrived_end)
 
     def close(self) -> None:
+        if self.closed:
+            return
         self.network.close(self, reset=self.resets or self.unread > 0)
+        if self.network.failing_close is self.process and self.peer is not None:
+            self.network.failing_close = None
+            raise OSError(errno.EIO, "planned: the close fails")
 
     # ---- what happens to it
 
@@ -296,6 +301,7 @@ class Network:
         listeners: The listening sockets, by address.
         connections: The established connections, as pairs of the connecting and the accepting socket.
         latency_ns: The shortest and the longest latency.
+        failing_close: The process whose next close of a connection fails.
         silent: Addresses of machines that answer nothing at all.
         on_connection: Called with each new connection.
     """
@@ -309,6 +315,7 @@ class Network:
         self.splits = world.random.choice((0.0, 0.05, 0.4))
         self.small_windows = world.random.random() < 0.5
         self.silent: set[str] = set()
+        self.failing_close: Process | None = None
         self.on_connection: Callable[[Socket, Socket], None] | None = None
         self._next = FIRST_DESCRIPTOR
         self._port = 40_000
