@@ -231,8 +231,11 @@ class Simulation:
                 wire.sock.window = 0
                 world.after(c * 3e9, partial(self._answer_next, wire))
             case "close fails":
-                world.note("closing a connection of the controller fails")
-                self.network.failing_close = self.controller_process
+                world.note("the controller's next close fails")
+                if b < 0.5:
+                    self.network.failing_close = self.controller_process
+                else:
+                    self.network.failing_epoll = self.controller_process
             case "unsolicited answer" if wire is not None and wire.sock.window > 60_000:
                 world.note(f"{wire.channel}: an answer that nobody asked for")
                 self.wires.inject(wire, 6, self._update_version(), wire.correlation_id + (b < 0.7))
