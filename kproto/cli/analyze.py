@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -116,7 +117,7 @@ Examples:
 @click.option(
     "--follow", "follows", is_flag=True, help="Add captures to the tables as they arrive in CAPTURE, until Ctrl-C."
 )
-@click.option("--overwrite", is_flag=True, help="Replace tables in a directory that holds other files too.")
+@click.option("--overwrite", is_flag=True, help="Make tables of CAPTURE alone, even beside other files in DIR.")
 @capture_filters
 @format_option("json")
 @click.option(
@@ -147,10 +148,10 @@ def command(
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
 
-    DIR is made if need be. Tables that kproto wrote there before are replaced, when all new ones are complete. Captures
-    that it has read already, with the same filters, are not read again: new ones are added to their tables, and where
-    nothing is new, nothing is done. When one of them has changed, all are read. Rows stay when their captures are
-    deleted; --overwrite gives them up where all must be read again.
+    DIR is made if need be. Captures that are new are added to the tables that kproto wrote there before, whose files
+    stay as they are; where nothing is new, nothing is done. When a capture has changed, or the filters are others, all
+    are read again, and the tables are replaced when all new ones are complete. Rows stay when their captures are
+    deleted; --overwrite makes tables of CAPTURE alone. Given new captures alone, it sums up these.
     """
     paths = [] if follows else _readable(captures)
     check_apis(filters)
@@ -203,7 +204,11 @@ def command(
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
     else:
-        print_sections([*page_of(run.summary, "summary.json beside the tables has all"), _tables(run, out)])
+        is_whole = len(run.summary["captures"]) == run.rows["captures"]
+        rest = (
+            "summary.json beside the tables has all" if is_whole else f"kproto report {shlex.quote(str(out))} has all"
+        )
+        print_sections([*page_of(run.summary, rest), _tables(run, out)])
     if report is not None:
         print(page_written(out, report), file=sys.stderr)
     elif sys.stderr.isatty():
@@ -231,7 +236,7 @@ def _follow(
             f"{run.seconds:.1f} s",
             flush=True,
         )
-        warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out.path))
+        warn_of_bad_inputs([asdict(bad) for bad in run.bad_inputs], _listed(out.path))
 
     with _explained(out.path), session as spark, _interruptible():
         query = follow(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
 
+__all__ = ["command"]
+
 _M_ARENA_MAX: Final = -8
 """A setting of glibc's mallopt."""
 

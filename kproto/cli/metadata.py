@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from channel.security import SecurityConfig
     from channel.types import SecurityProtocol
 
+__all__ = ["command"]
+
 
 @click.command(
     epilog="""\b

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
+__all__ = ["check_place", "command", "page_written"]
+
 
 @click.command(
     epilog="""\b

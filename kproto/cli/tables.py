@@ -1,26 +1,56 @@
-"""``kproto tables``: describes every table and column."""
+"""``kproto tables``: describes every table and column, and keeps stored tables for years."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC
+from typing import TYPE_CHECKING
 
 import click
 
 from kproto.cli.output_format import format_option
+from kproto.cli.place_type import PlaceType
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kproto.pipeline import OutputDirectory
+    from kproto.tables.places import Place
 
 __all__ = ["command"]
 
 
-@click.command(
+class _Tables(click.Group):
+    """A group whose commands are left out where tables are described: ``kproto tables requests``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = ["describe", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Tables,
     epilog="""\b
 Examples:
   kproto tables                       all tables
   kproto tables requests              one of them
-  kproto tables --format markdown     as docs/tables.md has them """
+  kproto tables --format markdown     as docs/tables.md has them
+  kproto tables expire DIR --before 2026-08-01
+  kproto tables compact DIR """,
 )
+def command() -> None:
+    """Describe the tables, or keep stored ones for years: expire, compact, migrate.
+
+    Without a command, kproto tables [TABLE]... describes the tables that kproto analyze writes. The others work on the
+    tables of a directory; readers see the former tables, or the new ones whole.
+    """
+
+
+@command.command()
 @click.argument("names", nargs=-1, metavar="[TABLE]...")
 @format_option("markdown", "json")
-def command(names: tuple[str, ...], *, form: str) -> None:
+def describe(names: tuple[str, ...], *, form: str) -> None:
     """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
 
     After them come the derived tables, which kproto query and kproto.pipeline.derived_table compute from the stored
@@ -67,3 +97,56 @@ def _type_name(name: str) -> str:
     """Return an Arrow type's short name: ``timestamp[us, tz=UTC]``, ``list<int32>``, ``struct``."""
     name = name.replace("element: ", "")
     return "list<struct>" if name.startswith("list<struct") else "struct" if name.startswith("struct") else name
+
+
+def _output(directory: Place) -> OutputDirectory:
+    from kproto.pipeline import OutputDirectory
+
+    return OutputDirectory(directory)
+
+
+@command.command(
+    epilog="""\b
+Example:
+  kproto tables expire tables --before 2026-08-01 """
+)
+@click.argument("directory", metavar="DIR", type=PlaceType())
+@click.option(
+    "--before", required=True, type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="The first day (UTC) that stays."
+)
+def expire(directory: Place, before: datetime) -> None:
+    """Remove the rows of the days before a day from the tables in DIR.
+
+    Bodies and their states go with the last request that has them. Captures that were read count as read, so a later
+    kproto analyze does not add their rows again.
+    """
+    from kproto.pipeline.upkeep import expire as remove
+
+    removed = remove(_output(directory), before.replace(tzinfo=UTC))
+    rows = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
+    print(f"{directory}: removed {rows}" if rows else f"{directory}: no rows before {before:%Y-%m-%d}")
+
+
+@command.command()
+@click.argument("directory", metavar="DIR", type=PlaceType())
+def compact(directory: Place) -> None:
+    """Join the small files of each table and day in DIR, which many runs that add captures leave."""
+    from kproto.pipeline.upkeep import compact as join
+
+    before, after = join(_output(directory))
+    print(f"{directory}: {before} files before, {after} now")
+
+
+@command.command()
+@click.argument("directory", metavar="DIR", type=PlaceType())
+def migrate(directory: Place) -> None:
+    """Bring the tables in DIR, which an older kproto wrote, to this version; their captures are not needed."""
+    from kproto.pipeline.upkeep import migrate as bring
+    from kproto.tables.stored import SCHEMA
+
+    version = bring(_output(directory))
+    print(
+        f"{directory}: tables of version {SCHEMA}, as this kproto reads them"
+        if version == SCHEMA
+        else f"{directory}: brought from version {version} to {SCHEMA}"
+    )

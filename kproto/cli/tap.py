@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from channel.tap.rotation import RotatingRecorder
     from channel.tls_contexts import CurrentContext
 
+__all__ = ["command"]
+
 
 @click.command(
     epilog="""\b

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+__all__ = ["command"]
+
 
 @click.command(
     epilog="""\b

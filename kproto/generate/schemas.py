@@ -9,6 +9,8 @@ from typing import Final
 
 import pyarrow as pa
 
+__all__ = ["EXPECTED", "FRAMES"]
+
 _ID = pa.binary()
 _TEXT = pa.string()
 _SHORT = pa.int16()

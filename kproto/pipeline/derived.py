@@ -14,7 +14,7 @@ from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
-from kproto.tables.stored import current_run, reader_of
+from kproto.tables.stored import current_tables, reader_of
 from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of, declared_clusters
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
@@ -45,14 +45,14 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     wanted = spark_schema(VIEWS[name].schema)
     compute = VIEWS[name].compute
     if compute is not None and name != "stale_requests":
-        return spark.createDataFrame(compute(reader_of(current_run(place_of(tables)))), wanted)
+        return spark.createDataFrame(compute(reader_of(current_tables(place_of(tables)))), wanted)
     with Queries(spark) as sql:
         sql.add(**{stored: read_table(spark, tables, stored) for stored in TABLES})
         for known, derived in VIEWS.items():
             if derived.sql:
                 frame = sql(derived.sql)
             elif known == name:
-                declared = declared_clusters(reader_of(current_run(place_of(tables))))
+                declared = declared_clusters(reader_of(current_tables(place_of(tables))))
                 frame = _stale_requests(read_table(spark, tables, "requests"), declared)
             else:
                 continue

@@ -1,41 +1,45 @@
-"""Captures -> tables on disk: each capture is read once, the states of each distinct body are written once."""
+"""Captures -> tables on disk: each capture is read once, the states of each distinct body are written once.
+
+A later run into the same directory adds the captures that are new to the tables: it writes their files, and a manifest
+that lists the former files too. Only where a capture has changed, or where new ones tell other broker ids for former
+addresses, all are read again.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import kproto
 from kproto import tables
-from kproto.capture import BadInput
+from kproto.capture import BadInput, CapturePoint
 from kproto.errors import CaptureError
 from kproto.pipeline.captures import gather_captures
-from kproto.pipeline.previous_run import PreviousRun, at_store, fingerprint, store_facts
+from kproto.pipeline.previous_run import PreviousRun, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
-from kproto.tables.places import place_of, remove_tree
+from kproto.tables.places import at_store, place_of, remove_tree
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.reading import why_nothing
-from kproto.tables.stored import SUMMARY, read_parquet, stored_pieces
+from kproto.tables.stored import SCHEMA, SUMMARY, StoredTables, current_tables, stored_pieces, table_dataset
 from kproto.tables.writing import write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, Figures, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
-    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart, TaskOutput
-    from kproto.tables.brokers import BrokerFacts
+    from kproto.pipeline.stages import StagedPart, TaskOutput
     from kproto.tables.places import Place
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
@@ -50,8 +54,10 @@ class Run:
         rows: Table -> rows written.
         captures_read: How many capture points were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
-        bad_inputs: Pieces of captures that could not be read; without an offset: captures without any request.
-        summary: As ``kproto.verdicts.summarize`` gives it.
+        bad_inputs: Pieces of captures that could not be read, of those that this run read, or of all if it read none;
+            without an offset: captures without any request.
+        summary: As ``kproto.verdicts.summarize`` gives it: of all tables, or of what the run added, where it was given
+            new captures alone.
         seconds: Wall time.
         gone: Files that no longer exist, and whose rows the tables keep.
     """
@@ -75,9 +81,10 @@ def analyze(
     split_bytes: int = SPLIT_BYTES,
     capture_point: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
+    whole_summary: bool = True,
     on_step: Callable[[str], object] = lambda _step: None,
 ) -> Run:
-    """Make the tables of some captures.
+    """Make the tables of some captures, or add captures to tables.
 
     Args:
         spark: The session. Its executors must see the captures and ``out`` under the same paths.
@@ -87,11 +94,13 @@ def analyze(
         split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
         capture_point: The place where all captures were recorded, one after the other; None finds it by their names.
         cluster: The cluster whose brokers the captures show.
+        whole_summary: Whether a run that adds captures, and is given some of the former ones too, sums up all tables.
         on_step: Called with a short description of each step.
 
     Raises:
         CaptureError: None of the captures holds a wanted control request; says why.
-        ConfigurationError: ``out`` cannot be written to; or rows would be lost whose captures are gone.
+        ConfigurationError: ``out`` cannot be written to, or its tables cannot be added to; or rows would be lost whose
+            captures are gone.
     """
     started = time.monotonic()
     filters = filters or Filters()
@@ -100,20 +109,29 @@ def analyze(
         if (same := unchanged(captures, out, filters, capture_point, cluster)) is not None:
             return same
         inputs = fingerprint(points, filters)
-        former = PreviousRun.of(out.path)
-        job = _Job(spark, out.run, filters, split_bytes, cluster, on_step, Run(list(captures)))
+        former = PreviousRun.of(out, cluster)
+        run = Run(list(captures))
+        clusters = {point.name: cluster for point in points}
         if former:
-            together, gone = former.with_gone(inputs)
-            added = former.added(points, together, kproto.__version__)
-        if former and added and job.add_to(former, added):
-            inputs, job.run.gone = together, gone
-        else:
-            if former:
-                former.check_not_lost(inputs, out)
-            job.make(points)
-        job.run.seconds = time.monotonic() - started
-        out.publish(_manifest(job.run) | inputs)
-    return job.run
+            changes = former.changes(points, inputs, alone=out.overwrite)
+            inputs["points"] = changes.points
+            clusters = former.stored.facts["clusters"] | clusters
+            job = _Job(spark, out, former.stored, filters, split_bytes, on_step, run)
+            if changes.new and job.add(changes.new, cluster, former):
+                run.gone = changes.gone
+                is_all = whole_summary and len(changes.new) < len(points)
+                job.commit(inputs, clusters, started, whole_summary=is_all)
+                return run
+            former.check_not_lost(out, changes)
+            named = {point.name: point for point in points}
+            points = [
+                named.get(name) or CapturePoint(name, tuple(file for file, *_ in files))
+                for name, files in changes.points.items()
+            ]
+        job = _Job(spark, out, None, filters, split_bytes, on_step, run)
+        job.make(points, clusters)
+        job.commit(inputs, clusters, started)
+    return run
 
 
 def unchanged(
@@ -123,168 +141,209 @@ def unchanged(
     capture_point: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
 ) -> Run | None:
-    """The run whose tables ``out`` holds, if the same captures as they are today were read with the same filters.
+    """The run whose tables ``out`` holds, if they hold these captures as they are today, read with the same filters.
 
     Captures that are gone since then, and whose rows are kept, do not count as a change.
+
+    Raises:
+        ConfigurationError: The tables there cannot be read, and are not to be overwritten.
     """
     filters = filters or Filters()
-    former = PreviousRun.of(out.path)
+    former = PreviousRun.of(out, cluster)
     if former is None:
         return None
     points = points_of(captures, capture_point, cluster)
-    wanted, gone = former.with_gone(fingerprint(points, filters))
-    if former.added(points, wanted, kproto.__version__) != []:
+    changes = former.changes(points, fingerprint(points, filters), alone=out.overwrite)
+    if changes.new != []:
         return None
-    if len(former.manifest["points"]) != len(wanted["points"]):
-        return None
-    try:
-        summary = former.summary()
-    except (OSError, ValueError):
-        return None
-    said = former.manifest
+    said = former.stored.facts
     return Run(
         list(captures),
         said["tables"],
         bodies_decoded=said["bodies_decoded"],
-        bad_inputs=[BadInput(**bad) for bad in said["bad_inputs"]],
-        summary=summary,
+        bad_inputs=_bad_inputs(table_dataset(former.stored, "bad_inputs").to_table()),
+        summary=former.summary(),
         seconds=said["seconds"],
-        gone=gone,
+        gone=changes.gone,
     )
 
 
 class _Job:
-    """One run: reads capture points and makes the tables in a directory."""
+    """One run: reads capture points, and writes their files beside those of a former run, or alone.
+
+    Args:
+        spark: The session.
+        out: The output directory, in ``writing``.
+        stored: The tables to which the run adds; None: it makes tables anew.
+        filters: Which requests to keep.
+        split_bytes: As of ``analyze``.
+        on_step: Called with a short description of each step.
+        run: Is filled.
+    """
 
     def __init__(
         self,
         spark: SparkSession,
-        directory: Place,
+        out: OutputDirectory,
+        stored: StoredTables | None,
         filters: Filters,
         split_bytes: int,
-        cluster: str,
         on_step: Callable[[str], object],
         run: Run,
     ) -> None:
         self.run = run
-        self._split_bytes = split_bytes
-        self._cluster = cluster
         self._spark = spark
-        self._directory = directory
-        self._work = directory / "tasks"
+        self._out = out
+        self._id = out.run.name
+        self._work = out.run / "tasks"
         self._filters = filters
+        self._split_bytes = split_bytes
         self._on_step = on_step
+        self._adds = stored is not None
+        facts = stored.facts if stored else {}
+        self._stored = stored or StoredTables(out.run, {}, {})
+        self._generations: list[dict[str, str]] = list(facts.get("generations", []))
+        self._moves: dict[str, Place] = {}
+        self._figures: dict[str, Any] | None = None
+        run.rows = dict(facts.get("tables", dict.fromkeys(tables.TABLES, 0)))
+        run.bodies_decoded = facts.get("bodies_decoded", 0)
 
-    def make(self, points: Sequence[CapturePoint]) -> None:
-        """Make all tables."""
-        pieces = self._gather(points)
-        self._check(pieces)
-        made = self._tables(pieces, learn(pieces, self._filters))
-        self._write_small(pieces)
-        self._on_step("summing up")
-        self._finish(_summary(self._spark, made, self._directory), [piece.facts for piece in pieces], made)
+    def make(self, points: Sequence[CapturePoint], clusters: Mapping[str, str]) -> None:
+        """Make all tables, of each cluster after the other."""
+        names = dict.fromkeys(clusters[point.name] for point in points)
+        for name in names:
+            self.add([point for point in points if clusters[point.name] == name], name)
+        if not self.run.rows["requests"]:
+            bad = table_dataset(self._stored, "bad_inputs").to_table()
+            raise CaptureError(why_nothing(bad.to_pylist()))
+        if len(names) > 1:
+            self._figures = None
+        for name, schema in tables.TABLES.items():
+            if not self._stored.paths(name):  # readers find its columns
+                self._write(name, schema.empty_table(), "empty")
 
-    def add_to(self, former: PreviousRun, points: Sequence[CapturePoint]) -> bool:
-        """Make the tables of some more captures beside the former ones'; False if those must be read again.
+    def add(self, points: Sequence[CapturePoint], cluster: str, former: PreviousRun | None = None) -> bool:
+        """Make the files of some more captures of one cluster; False if the former ones must be read again.
 
-        They must if the new captures tell more of the brokers' ids. The summary is that of the stored tables.
+        They must if the new captures tell other ids for their brokers.
         """
-        pieces = self._gather(points)
-        facts = [piece.facts for piece in pieces]
-        if not former.holds_beside(facts, self._filters):
-            remove_tree(self._work)
-            return False
-        former.link_into(self._directory)
-        knowledge = learn(pieces, self._filters, [former.facts])
-        made = self._tables(pieces, knowledge, former)
-        self._write_small(pieces, former)
-        self._on_step("summing up")
-        summary = summarize(stored_pieces(self._directory, SUMMARY_COLUMNS))
-        self._finish(summary, [former.facts, *facts], made, former.addresses)
-        return True
-
-    def _gather(self, points: Sequence[CapturePoint]) -> list[StagedPart]:
         self._on_step("reading captures")
         self.run.captures_read += len(points)
-        return gather_captures(self._spark, points, self._work, self._filters, self._split_bytes, self._cluster)
-
-    def _check(self, pieces: Sequence[StagedPart]) -> None:
-        """Raise if the captures hold no wanted request."""
-        if not any(piece.rows["requests"] for piece in pieces):
+        pieces = gather_captures(self._spark, points, self._work, self._filters, self._split_bytes, cluster)
+        facts = [piece.facts for piece in pieces]
+        if former and not former.holds_beside(facts, self._filters):
+            remove_tree(self._work)
+            self.run.captures_read -= len(points)
+            return False
+        if not self._adds and not any(piece.rows["requests"] for piece in pieces) and not self._stored.rows:
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
-
-    def _tables(
-        self, pieces: Sequence[StagedPart], knowledge: BrokersAndEpochs, former: PreviousRun | None = None
-    ) -> list[TaskOutput]:
-        """Write the tables, move their files to their places and count their rows."""
+        knowledge = learn(pieces, self._filters, [former.facts] if former else [])
         self._on_step("writing tables")
-        run = self.run
-        run.rows = dict(former.manifest["tables"]) if former else dict.fromkeys(tables.TABLES, 0)
-        run.bodies_decoded = former.manifest["bodies_decoded"] if former else 0
-        stored = self._directory / "bodies" if former else None
-        made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, stored)
+        known = self._stored if self._stored.rows else None
+        made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, known)
         for each in made:
-            run.bodies_decoded += each.bodies
-            for file, rows in each.files.items():
-                run.rows[file.partition("/")[0]] += rows
-        at_store(lambda move: self._keep(*move), [(each.path, file) for each in made for file in each.files])
-        if not run.rows["requests"]:
-            raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
-        for name, schema in tables.TABLES.items():
-            if not run.rows[name] and name not in SMALL_TABLES:  # readers find its columns
-                write_table(self._directory / name / "part-empty.zstd.parquet", name, schema.empty_table())
-        return made
+            self.run.bodies_decoded += each.bodies
+        self._keep({file: (place_of(each.path) / file, rows) for each in made for file, rows in each.files.items()})
+        small = self._small(pieces)
+        for name, table in small.items():
+            self._write(name, table, f"{self._id}-{len(self._generations)}")
+        self._figures = _summary(self._spark, made, small)
+        self._on_step("summing up")
+        file = f"brokers-{self._id}-{len(self._generations)}.json"
+        store_facts(self._stored.run / file, facts, set().union(*(each.addresses for each in made)))
+        self._generations.append({"id": self._id, "cluster": cluster, "facts": file})
+        if not self._adds:
+            remove_tree(self._work)
+        return True
 
-    def _keep(self, task: str, file: str) -> None:
-        """Move a task's file to its place among the tables."""
-        place = self._directory / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (place_of(task) / file).rename(place)  # type: ignore[arg-type]  # both are paths, or both URIs
+    def _small(self, pieces: Sequence[StagedPart]) -> dict[str, pa.Table]:
+        """The small tables of pieces, without the sets of live brokers that are stored."""
+        small = {name: small_table([piece.path for piece in pieces], name) for name in SMALL_TABLES}
+        known = table_dataset(self._stored, "live_brokers").to_table(columns=["live_brokers_id"])["live_brokers_id"]
+        sets = small["live_brokers"]
+        small["live_brokers"] = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
+        self.run.bad_inputs = sorted(
+            [*self.run.bad_inputs, *_bad_inputs(small["bad_inputs"])], key=lambda row: (row.file, row.offset or -1)
+        )
+        return small
 
-    def _write_small(self, pieces: Sequence[StagedPart], former: PreviousRun | None = None) -> None:
-        for name in SMALL_TABLES:
-            table = small_table([piece.path for piece in pieces], name)
-            if former:
-                table = pa.concat_tables([read_parquet(former.run / name).cast(table.schema), table])
-                if name == "live_brokers":
-                    table = table.group_by(table.column_names, use_threads=False).aggregate([]).cast(table.schema)
-            write_table(self._directory / name / "part-0.zstd.parquet", name, table)
-            self.run.rows[name] = table.num_rows
-            if name == "bad_inputs":
-                bad = (BadInput(**row) for row in table.to_pylist())
-                self.run.bad_inputs = sorted(bad, key=lambda row: (row.file, row.offset or -1))
+    def _write(self, name: str, table: pa.Table, part: str) -> None:
+        """Write a table's file: where a run adds files, aside until its commit."""
+        path = f"{name}/part-{part}.zstd.parquet"
+        file = (self._out.run / "small" if self._adds else self._stored.run) / path
+        write_table(file, name, table)
+        self._keep({path: (file, table.num_rows)})
 
-    def _finish(
-        self,
-        summary: dict[str, Any],
-        facts: Sequence[BrokerFacts],
-        made: Sequence[TaskOutput],
-        addresses: Sequence[tuple[str, str, int]] = (),
+    def _keep(self, files: Mapping[str, tuple[Place, int]]) -> None:
+        """Note files for the manifest, and move them to their places: at the commit where the run adds to others."""
+        for path, (_file, rows) in files.items():
+            self._stored.rows[path] = rows
+            self.run.rows[path.partition("/")[0]] += rows
+        moves = {path: file for path, (file, _rows) in files.items() if file != self._stored.run / path}
+        if self._adds:
+            self._moves |= moves
+            return
+        for folder in {(self._stored.run / path).parent for path in moves}:
+            folder.mkdir(parents=True, exist_ok=True)
+        at_store(lambda path: moves[path].rename(self._stored.run / path), moves)  # type: ignore[arg-type]  # of one kind
+
+    def commit(
+        self, inputs: Mapping[str, Any], clusters: Mapping[str, str], started: float, *, whole_summary: bool = True
     ) -> None:
-        self.run.summary = summary
-        (self._directory / SUMMARY).write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
-        store_facts(self._directory, facts, set(addresses).union(*(each.addresses for each in made)))
-        remove_tree(self._work)
+        """Publish the tables.
+
+        Args:
+            inputs: The state of all captures that they hold.
+            clusters: The cluster of each capture point.
+            started: When the run began, by the monotonic clock.
+            whole_summary: Whether the run's summary is that of all tables.
+        """
+        run, summary = self.run, self._stored.run / SUMMARY
+        if not self._adds:
+            run.summary = self._figures or summarize(stored_pieces(self._stored, SUMMARY_COLUMNS))
+            _store_summary(summary, run.summary)
+        run.seconds = time.monotonic() - started
+        manifest = {
+            "schema": SCHEMA,
+            "kproto": kproto.__version__,
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "inputs": run.inputs,
+            "tables": run.rows,
+            "bodies_decoded": run.bodies_decoded,
+            "seconds": round(run.seconds, 3),
+            **inputs,
+            "clusters": dict(clusters),
+            "generations": self._generations,
+            "files": self._stored.rows,
+        }
+        if not self._adds:
+            self._out.publish(manifest)
+            return
+        summary.unlink(missing_ok=True)
+        self._out.append(self._stored.run, self._moves, manifest)
+        if whole_summary:
+            self._on_step("summing up")
+            run.summary = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))
+            _store_summary(summary, run.summary)
+        else:
+            run.summary = self._figures or {}
 
 
-def _summary(spark: SparkSession, made: Sequence[TaskOutput], directory: Place) -> dict[str, Any]:
+def _store_summary(file: Place, summary: dict[str, Any]) -> None:
+    file.write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _bad_inputs(table: pa.Table) -> list[BadInput]:
+    rows = (BadInput(**row) for row in table.to_pylist())
+    return sorted(rows, key=lambda row: (row.file, row.offset or -1))
+
+
+def _summary(spark: SparkSession, made: Sequence[TaskOutput], small: Mapping[str, pa.Table]) -> dict[str, Any]:
     """Merge the figures of all tasks."""
     figures = Figures()
     for each in made:
         figures.merge(each.figures)
     for changes in count_changes(spark, made):
         figures.add_changes(changes)
-    figures.add({name: read_parquet(directory / name) for name in SMALL_TABLES})
+    figures.add(small)
     return figures.rows()
-
-
-def _manifest(run: Run) -> dict[str, Any]:
-    return {
-        "kproto": kproto.__version__,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "inputs": run.inputs,
-        "tables": run.rows,
-        "bodies_decoded": run.bodies_decoded,
-        "bad_inputs": [asdict(bad) for bad in run.bad_inputs],
-        "seconds": round(run.seconds, 3),
-    }

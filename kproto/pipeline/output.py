@@ -1,7 +1,7 @@
 """The output directory: readers see a complete set of tables, new or former, and no file of the user is lost.
 
-    DIR/_kproto.json                         the manifest: names the run that is current
-    DIR/kproto-runs/20261121T081500.000000/  the tables of a run
+    DIR/_kproto.json                         the manifest: names the current run, and lists its files
+    DIR/kproto-runs/20261121T081500.000000/  the tables of a run, and the files that later runs added to them
     DIR/current                              a link to that run, for readers that know nothing of manifests
     DIR/requests ...                         links to current/requests ...
     DIR/kproto-locks/                        on a store: the lock of the run that is writing
@@ -9,6 +9,10 @@
 A run writes its tables into a fresh directory; the rename of the manifest makes it current. Whatever ends a run before
 that rename leaves the former run current; whatever ends it after leaves links to the former run, which is still there.
 The former run's tables are removed when the next run begins, so that a reader may finish with them.
+
+A run that adds captures writes their files into a fresh directory, too, moves them beside those of the current run, and
+renames a manifest that lists all: what was there is not touched. Files that the manifest does not list count for
+nothing; the next run removes those of a run that was killed.
 
 DIR may be a URI. An object store has no rename, and needs none: the manifest appears whole when it has been written, in
 place of the former one. Other file systems rename it; where that fails since the former manifest is there, the former
@@ -32,8 +36,8 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
-from kproto.tables.places import RemotePath, explained_at, place_of, remove_tree
-from kproto.tables.stored import MANIFEST, RUNS, current_run
+from kproto.tables.places import RemotePath, at_store, explained_at, place_of, remove_tree
+from kproto.tables.stored import MANIFEST, RUNS, current_run, current_tables, table_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,13 +153,28 @@ class OutputDirectory:
                     (self.path / RUNS).rmdir()
                     self.path.rmdir()
 
-    def publish(self, facts: Mapping[str, Any]) -> None:
-        """Make this run the current one.
+    def append(self, run: Place, moves: Mapping[str, Place], facts: Mapping[str, Any]) -> None:
+        """Add files of this run to those of the current one.
 
         Args:
-            facts: The content of the manifest.
+            run: The directory of the current run.
+            moves: The files, by their paths below it.
+            facts: The content of the manifest, which lists the files of both.
         """
-        manifest = {"run": str(self.run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
+        for parent in {(run / path).parent for path in moves}:
+            parent.mkdir(parents=True, exist_ok=True)
+        at_store(lambda path: moves[path].rename(run / path), moves)  # type: ignore[arg-type]  # of one kind
+        self.publish(facts, run)
+
+    def publish(self, facts: Mapping[str, Any], run: Place | None = None) -> None:
+        """Write the manifest.
+
+        Args:
+            facts: Its content.
+            run: The directory of the run that it makes the current one; None: this run's.
+        """
+        run = run or self.run
+        manifest = {"run": str(run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
         text = json.dumps(manifest, indent=2) + "\n"
         self._check_lock()
         if isinstance(self.path, RemotePath):
@@ -170,7 +189,8 @@ class OutputDirectory:
             file.flush()
             os.fsync(file.fileno())
         written.rename(self.path / MANIFEST)
-        _link_tables(self.path, self.run)
+        assert isinstance(run, Path)
+        _link_tables(self.path, run)
 
     def _new_run(self) -> Place:
         run = self.path / RUNS / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
@@ -186,11 +206,26 @@ class OutputDirectory:
         if isinstance(self.path, Path) and isinstance(current, Path):
             _link_tables(self.path, current)  # the run may have been killed after the rename of its manifest
         others: list[Place] = [run for run in runs.iterdir() if run != current]
+        if others:
+            self._remove_unlisted()
         for run in others:
             if isinstance(run, Path) and (run.is_symlink() or not run.is_dir()):
                 run.unlink()
             else:
                 remove_tree(run)
+
+    def _remove_unlisted(self) -> None:
+        """Remove the files that a killed run had moved beside those of the current run."""
+        try:
+            stored = current_tables(self.path)
+        except ConfigurationError:
+            return
+        if isinstance(stored.run, Path) and stored.run.is_symlink():
+            return
+        listed = {stored.run / file for file in stored.rows}
+        for file in table_files(stored.run):
+            if file not in listed:
+                file.unlink(missing_ok=True)
 
     def _current(self) -> Place | None:
         try:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproto.tables.places import RemotePath, arrow_path, place_of
-from kproto.tables.stored import table_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,29 +33,31 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
-def parquet_rows(spark: SparkSession, schema: pa.Schema, places: Sequence[Place]) -> DataFrame:
+def parquet_rows(
+    spark: SparkSession, schema: pa.Schema, files: Sequence[Place], base: Place | None = None
+) -> DataFrame:
     """The rows of Parquet files.
 
     Args:
         spark: The session.
         schema: Their columns; ``date`` may stand in the names of their directories.
-        places: Files, or directories of them.
+        files: The files.
+        base: The directory below which the names of directories are columns, such as ``date=2026-11-21``.
     """
-    if not isinstance(places[0], RemotePath):
-        return spark.read.schema(spark_schema(schema)).parquet(*map(str, places))
-    files = [str(file) for place in places for file in _files(place)]
+    names = list(map(str, files))
+    if not names:
+        return spark.createDataFrame([], spark_schema(schema))
+    if not isinstance(files[0], RemotePath):
+        read_files = spark.read if base is None else spark.read.option("basePath", str(base))
+        return read_files.schema(spark_schema(schema)).parquet(*names)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _rows(files[number], schema)
+                yield from _rows(names[number], schema)
 
-    numbers = spark.range(0, len(files), 1, numPartitions=max(len(files), 1))
+    numbers = spark.range(0, len(names), 1, numPartitions=len(names))
     return numbers.mapInArrow(read, spark_schema(schema))
-
-
-def _files(place: Place) -> list[Place]:
-    return [place] if place.name.endswith(".parquet") else table_files(place)
 
 
 def _rows(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture.capture_points import unpacked
 from kproto.errors import ConfigurationError
-from kproto.pipeline.stages import SMALL_TABLES
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
-from kproto.tables.places import Place, RemotePath, copy, place_of
-from kproto.tables.stored import MANIFEST, SUMMARY, checked_run, table_files
+from kproto.tables.places import Place, RemotePath, place_of
+from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.stored import MANIFEST, SUMMARY, StoredTables, current_tables, stored_pieces
+from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-_FACTS: Final = "brokers.json"
-
-_STORE_THREADS: Final = 16
-"""How many requests the driver has under way at a store, which answers each of them slowly."""
-
-T = TypeVar("T")
+__all__ = ["Changes", "PreviousRun", "fingerprint", "store_facts"]
 
 Address = tuple[str, str, int]
 """Capture point, IP and port of a broker."""
@@ -61,7 +53,7 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def store_facts(run: Place, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
+def store_facts(file: Place, parts: Iterable[BrokerFacts], addresses: Collection[Address]) -> None:
     """Store the captures' facts about brokers, for a run that adds captures to this one."""
     parts = list(parts)
     listings = [fact for part in parts for fact in part.listeners]
@@ -72,7 +64,21 @@ def store_facts(run: Place, parts: Iterable[BrokerFacts], addresses: Collection[
         "replicas": [[*key, sorted(ids)] for part in parts for key, ids in part.replicas.items()],
         "addresses": sorted(addresses),
     }
-    (run / _FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+
+
+class Changes(NamedTuple):
+    """What a run has to read for the tables to hold its captures too.
+
+    Attributes:
+        new: The capture points to add; None: all are read again.
+        points: All capture points that the tables hold then, and the state of their files.
+        gone: Files that no longer exist, and whose rows stay.
+    """
+
+    new: list[CapturePoint] | None
+    points: dict[str, Any]
+    gone: list[str]
 
 
 @dataclass(slots=True)
@@ -80,79 +86,93 @@ class PreviousRun:
     """A completed run.
 
     Attributes:
-        run: Its directory.
-        manifest: The content of its manifest.
-        facts: Its captures' facts about brokers.
-        addresses: The receivers' addresses of its requests.
+        stored: Its tables.
+        facts: The facts about brokers in its captures of one cluster.
+        addresses: The receivers' addresses of the requests in them.
     """
 
-    run: Place
-    manifest: dict[str, Any]
-    facts: BrokerFacts
-    addresses: list[Address]
+    stored: StoredTables
+    facts: BrokerFacts = field(default_factory=BrokerFacts)
+    addresses: set[Address] = field(default_factory=set)
 
     @classmethod
-    def of(cls, directory: Place) -> PreviousRun | None:
-        """The current run of a directory; None if there is none, it is damaged, or captures cannot be added to it."""
-        try:
-            run = checked_run(directory)
-            manifest = json.loads((directory / MANIFEST).read_bytes())
-            stored = json.loads((run / _FACTS).read_bytes())
-            facts = BrokerFacts()
-            lists = [tuple((broker, host, port) for broker, host, port in listed) for listed in stored["lists"]]
-            for time_ns, capture, listed in stored["listeners"]:
-                facts.learn_listeners(time_ns, capture, lists[listed])
-            for capture, (ip, port), ids in stored["replicas"]:
-                facts.learn_replicas(capture, (ip, port), ids)
-            return cls(run, manifest, facts, [(capture, ip, port) for capture, ip, port in stored["addresses"]])
-        except (ConfigurationError, OSError, ValueError, LookupError, TypeError):
-            return None
-
-    def with_gone(self, wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Add to a run's inputs the capture points whose files are gone, as they were; return the missing files too.
+    def of(cls, out: OutputDirectory, cluster: str = DEFAULT_CLUSTER) -> PreviousRun | None:
+        """The current run of a directory; None if there is none, or it cannot be read and is to be overwritten.
 
         Args:
-            wanted: The run's ``fingerprint``; a capture point of which a file is gone, and no other was added or has
-                changed, gets its former files.
-        """
-        points, missing = dict(wanted["points"]), []
-        for name, files in self.manifest.get("points", {}).items():
-            now = points.get(name, [])
-            gone = _gone(files, now)
-            if gone and all(file in files for file in now):
-                points[name] = files
-                missing += gone
-        return wanted | {"points": points}, missing
+            out: The directory.
+            cluster: The cluster of the captures that a later run adds.
 
-    def check_not_lost(self, wanted: dict[str, Any], out: OutputDirectory) -> None:
+        Raises:
+            ConfigurationError: It cannot be read, and its rows would be lost.
+        """
+        if not (out.path / MANIFEST).exists():
+            return None
+        try:
+            stored = current_tables(out.path)
+            _check_files(stored)
+            former = cls(stored)
+            for generation in stored.facts["generations"]:
+                if generation["cluster"] == cluster:
+                    former._learn(json.loads((stored.run / generation["facts"]).read_bytes()))
+        except ConfigurationError as e:
+            if out.overwrite:
+                return None
+            raise ConfigurationError(f"{e}; or give up these tables and make new ones: --overwrite") from None
+        except (OSError, ValueError, LookupError, TypeError) as e:
+            if out.overwrite:
+                return None
+            raise ConfigurationError(
+                f"the tables in {out.path} are damaged ({type(e).__name__}: {e}), so nothing can be added: choose "
+                "another directory with --out, or give them up and make new ones with --overwrite"
+            ) from None
+        return former
+
+    def _learn(self, stored: dict[str, Any]) -> None:
+        lists = [tuple((broker, host, port) for broker, host, port in listed) for listed in stored["lists"]]
+        for time_ns, capture, listed in stored["listeners"]:
+            self.facts.learn_listeners(time_ns, capture, lists[listed])
+        for capture, (ip, port), ids in stored["replicas"]:
+            self.facts.learn_replicas(capture, (ip, port), ids)
+        self.addresses.update((capture, ip, port) for capture, ip, port in stored["addresses"])
+
+    def changes(self, points: Sequence[CapturePoint], wanted: dict[str, Any], *, alone: bool) -> Changes:
+        """Compare with the captures of a run that begins.
+
+        Args:
+            points: Its capture points.
+            wanted: Their ``fingerprint``. Of a capture point of which a file is gone, and no other was added or has
+                changed, the former files count.
+            alone: Whether the tables shall hold these captures and no others.
+        """
+        before: dict[str, Any] = self.stored.facts["points"]
+        together = dict(wanted["points"]) if alone else before | wanted["points"]
+        missing = []
+        for name, files in before.items():
+            gone = _gone(files, wanted["points"].get(name, []))
+            if gone and all(file in files for file in wanted["points"].get(name, [])):
+                together[name] = files
+                missing += gone
+        same = self.stored.facts["filters"] == wanted["filters"]
+        if same and all(together.get(name) == files for name, files in before.items()):
+            return Changes([point for point in points if point.name not in before], together, missing)
+        return Changes(None, dict(wanted["points"]) if alone else together, missing)
+
+    def check_not_lost(self, out: OutputDirectory, changes: Changes) -> None:
         """Check before all captures are read again that no rows are lost whose captures are gone.
 
         Raises:
             ConfigurationError: There are such rows, and the user did not say that they may be replaced.
         """
-        before = self.manifest.get("points", {})
-        gone = [file for name, files in before.items() for file in _gone(files, wanted["points"].get(name, []))]
+        before = self.stored.facts["points"]
+        gone = [file for name, files in before.items() for file in _gone(files, changes.points.get(name, []))]
+        gone = [*dict.fromkeys([*changes.gone, *gone])]
         if gone and not out.overwrite:
             raise ConfigurationError(
                 f"{out.path} has rows of {len(gone)} captures that are gone, {', '.join(gone[:3])}"
                 f"{' ...' if len(gone) > 3 else ''}, and this run would have to read all captures again: choose "
                 "another directory with --out, or add --overwrite to give up these rows"
             )
-
-    def added(self, points: Sequence[CapturePoint], wanted: dict[str, Any], version: str) -> list[CapturePoint] | None:
-        """The new capture points; None if the former ones have changed, or were read with other filters.
-
-        Args:
-            points: Of the run that begins.
-            wanted: Its ``fingerprint``.
-            version: Of this kproto.
-        """
-        if self.manifest.get("kproto") != version or self.manifest.get("filters") != wanted["filters"]:
-            return None
-        before: dict[str, Any] = self.manifest.get("points", {})
-        if any(wanted["points"].get(name) != files for name, files in before.items()):
-            return None
-        return [point for point in points if point.name not in before]
 
     def holds_beside(self, parts: Iterable[BrokerFacts], filters: Filters) -> bool:
         """Whether its requests keep their brokers when the facts of other captures are added."""
@@ -165,44 +185,17 @@ class PreviousRun:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Its summary.
-
-        Raises:
-            OSError: It is not there.
-            ValueError: It cannot be read.
-        """
-        found: dict[str, Any] = json.loads((self.run / SUMMARY).read_bytes())
+        """Its summary: as it was stored, or computed from the tables where captures were added since."""
+        try:
+            found: dict[str, Any] = json.loads((self.stored.run / SUMMARY).read_bytes())
+        except (OSError, ValueError):
+            return summarize(stored_pieces(self.stored, SUMMARY_COLUMNS))
         return found
 
-    def files(self) -> list[PurePath]:
-        """Its table files but for the small tables', below its directory."""
-        return [
-            file.relative_to(self.run)  # type: ignore[arg-type]  # both are paths, or both URIs
-            for name in self.manifest["tables"]
-            if name not in SMALL_TABLES
-            for file in table_files(self.run / name)
-        ]
 
-    def link_into(self, run: Place) -> None:
-        """Give a run its table files too: as links, where the file system has them; a store copies them on its side."""
-        at_store(lambda file: _link(self.run / file, run / file), self.files())
-
-
-def at_store(work: Callable[[T], object], things: Iterable[T]) -> None:
-    """Do the work for each of the things, several at once; the first error is raised."""
-    with ThreadPoolExecutor(_STORE_THREADS) as threads:
-        for _done in threads.map(work, things):
-            pass
-
-
-def _link(file: Place, place: Place) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(file, RemotePath) and isinstance(place, RemotePath):
-        copy(file, place)
-        return
-    assert isinstance(file, Path)
-    assert isinstance(place, Path)
-    try:
-        os.link(file, place)
-    except OSError:
-        shutil.copy2(file, place)
+def _check_files(stored: StoredTables) -> None:
+    """Raise if a file of this machine's is missing. Their footers are not read: that would cost all of them."""
+    if not isinstance(stored.run, RemotePath):
+        for file in stored.rows:
+            if not (stored.run / file).exists():
+                raise ConfigurationError(f"{stored.run / file} is missing")

@@ -10,7 +10,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import parquet_rows
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
-from kproto.tables.stored import current_run
+from kproto.tables.stored import current_tables
 from kproto.tables.writing import DATED
 
 if TYPE_CHECKING:
@@ -41,4 +41,5 @@ def read_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame
     schema = TABLES[name]
     if name in DATED and "date" not in schema.names:
         schema = schema.append(pa.field("date", pa.date32()))
-    return parquet_rows(spark, schema, [current_run(place_of(tables)) / name])
+    stored = current_tables(place_of(tables))
+    return parquet_rows(spark, schema, stored.files(name), stored.run / name)

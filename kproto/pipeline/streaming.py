@@ -84,6 +84,7 @@ def follow(
                 split_bytes=split_bytes,
                 capture_point=capture_point,
                 cluster=cluster,
+                whole_summary=False,
             )
             on_run(run)
         except CaptureError as e:
@@ -105,8 +106,8 @@ def check_followable(out: OutputDirectory) -> None:
     """
     if not isinstance(out.path, Path):
         raise ConfigurationError(
-            f"{out.path}: --follow needs tables on a mounted file system, since Spark keeps its checkpoint beside them "
-            "and each batch would copy all tables within a store; follow into a local directory, or run kproto analyze "
-            "without --follow again and again: it adds the new captures"
+            f"{out.path}: --follow needs tables on a mounted file system, where Spark keeps its checkpoint; "
+            "follow into a local directory, or run kproto analyze without --follow again and again: it adds the new "
+            "captures"
         )
     out.check()

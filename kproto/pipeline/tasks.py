@@ -17,7 +17,7 @@ from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, write_bodi
 from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.stored import read_parquet
+from kproto.tables.stored import read_parquet, table_dataset
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED
 
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from kproto.pipeline.stages import BrokersAndEpochs, StagedPart, TaskOutput
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
+    from kproto.tables.stored import StoredTables
     from kproto.verdicts.changes import Changes
 
 __all__ = [
     "RECEIPT",
+    "body_bytes_a_task",
     "count_changes",
     "gather_pieces",
     "make_tables",
@@ -55,8 +57,14 @@ _HISTORY_PARTS, _MOST_HISTORY_PARTS = 32, 256
 _BODY_BYTES_A_TASK: Final = 32 << 20
 """About the bytes of the bodies that a task settles."""
 
+_MOST_TASKS: Final = 10_000
+"""The most tasks that settle bodies, each of which leaves a few files and gives the driver a receipt."""
+
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
+
+_SETTLED_ON_DRIVER: Final = 5_000_000
+"""The most bodies of which the driver itself reads whether they are stored: some 16 bytes each."""
 
 _HISTORY: Final = "history"
 _U64: Final = struct.Struct(">Q")
@@ -94,9 +102,9 @@ def make_tables(
     directory: Place,
     knowledge: BrokersAndEpochs,
     filters: Filters,
-    stored: Place | None = None,
+    stored: StoredTables | None = None,
 ) -> list[TaskOutput]:
-    """Relate and write_bodies pieces.
+    """Relate and settle pieces.
 
     Args:
         spark: The session.
@@ -104,11 +112,12 @@ def make_tables(
         directory: The directory for the tasks' files.
         knowledge: Of all pieces.
         filters: Which requests to keep.
-        stored: Files of the table ``bodies`` whose bodies are settled already.
+        stored: Tables whose bodies are settled already.
     """
     paths = [piece.path for piece in pieces]
     alone = len(pieces) == 1 and stored is None and pieces[0].body_bytes <= _BODY_BYTES_A_TASK
     firsts = [0, *accumulate(piece.body_bytes for piece in pieces)]
+    task_bytes = body_bytes_a_task(firsts[-1])
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
@@ -118,14 +127,14 @@ def make_tables(
                 yield _bodies_written(chosen_of(claims), directory, filters)
             else:
                 ends = pc.add(pc.cumulative_sum(claims["bytes"]), firsts[number])
-                task = pc.divide(pc.subtract(ends, claims["bytes"]), _BODY_BYTES_A_TASK).cast(pa.int32())
+                task = pc.divide(pc.subtract(ends, claims["bytes"]), task_bytes).cast(pa.int32())
                 path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
                 pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
     related: list[TaskOutput] = results(_for_each(spark, len(pieces), run_relate))
     if alone:
         return related  # there was little to do: one task did it all
-    tasks = max(1, -(-firsts[-1] // _BODY_BYTES_A_TASK))
+    tasks = max(1, -(-firsts[-1] // task_bytes))
     most = _HISTORY_ROWS // tasks
     parts = min(max(tasks // 4, _HISTORY_PARTS), _MOST_HISTORY_PARTS)
 
@@ -141,20 +150,29 @@ def make_tables(
             yield _bodies_written(chosen.to_pylist(), directory, filters, most, parts)
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
-    if stored is None and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
-        count = _choose(claims, directory / _CHOSEN)
+    settled = stored.count("bodies") if stored else 0
+    if settled <= _SETTLED_ON_DRIVER and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
+        count = _choose(claims, directory / _CHOSEN, stored)
         return related + (results(_for_each(spark, count, run_chosen)) if count else [])
     chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
     return related + results(chosen.mapInArrow(run_write_bodies, spark_schema(RECEIPT)))
 
 
-def _choose(claims: Sequence[Place], directory: Place) -> int:
+def body_bytes_a_task(body_bytes: int) -> int:
+    """Return about how many bytes of bodies a task settles, of so many in all."""
+    return max(_BODY_BYTES_A_TASK, -(-body_bytes // _MOST_TASKS))
+
+
+def _choose(claims: Sequence[Place], directory: Place, stored: StoredTables | None) -> int:
     """Stage the first copy of each distinct body, a batch for each task; return the number of tasks.
 
     That takes less than to start Spark's own jobs.
     """
     order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch", "row")]
     every = pa.concat_tables([read_parquet(path) for path in claims]).sort_by(order)
+    if stored is not None:
+        for batch in table_dataset(stored, "bodies").to_batches(columns=["body_id"]):
+            every = every.filter(pc.invert(pc.is_in(every["body_id"], value_set=batch["body_id"])))
     every = every.append_column("rank", pa.array(range(every.num_rows), pa.int64()))
     bodies = every.group_by("body_id", use_threads=False)
     first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("rank", "min")])
@@ -172,7 +190,7 @@ def _choose(claims: Sequence[Place], directory: Place) -> int:
     return len(tasks)
 
 
-def _chosen(spark: SparkSession, claims: list[Place], stored: Place | None) -> DataFrame:
+def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | None) -> DataFrame:
     """The first copy of each distinct body."""
     chosen = (
         parquet_rows(spark, CLAIMS.append(pa.field("task", pa.int32())), claims)
@@ -186,7 +204,7 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: Place | None) -> D
         .select("body_id", "accepted", "first.piece", "first.batch", "first.row", "first.task")
     )
     if stored is not None:
-        known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), [stored])
+        known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), stored.files("bodies"))
         chosen = chosen.join(known, "body_id", "left_anti")
     return chosen
 

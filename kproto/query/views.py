@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -15,7 +14,7 @@ from kproto.errors import ConfigurationError
 from kproto.query.isr_requests import ISR_REQUESTS
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import TABLES
-from kproto.tables.stored import Reader, checked_run, reader_of, table_dataset
+from kproto.tables.stored import Reader, StoredTables, checked_run, reader_of, table_dataset
 from kproto.verdicts.clusters import CLUSTERS, cluster_rows
 from kproto.verdicts.derived import VIEWS
 
@@ -87,17 +86,18 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
     return connection
 
 
-def _open_table(connection: duckdb.DuckDBPyConnection, name: str, source: pa.Table | Place) -> None:
+def _open_table(connection: duckdb.DuckDBPyConnection, name: str, source: pa.Table | StoredTables) -> None:
     """Give the connection a table: one in memory, or that of a run."""
-    if isinstance(source, RemotePath):  # DuckDB itself would fetch an extension from the network for each store
-        connection.register(name, table_dataset(source, name))
-    elif isinstance(source, Path):
-        files = str(source / name / "**" / "*.parquet").replace("'", "''")
-        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
-        rows = f"read_parquet('{files}', hive_partitioning = true)"
-        connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {rows}")  # noqa: S608  # our own names
-    else:
+    if isinstance(source, pa.Table):
         connection.register(name, source)
+    elif isinstance(source.run, RemotePath) or not source.files(name):
+        # DuckDB itself would fetch an extension from the network for each store
+        connection.register(name, table_dataset(source, name))
+    else:
+        files = ", ".join("'" + str(file).replace("'", "''") + "'" for file in source.files(name))
+        columns = ", ".join(f'"{column}"' for column in TABLES[name].names)
+        rows = f"read_parquet([{files}], hive_partitioning = true)"
+        connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {rows}")  # noqa: S608  # our own names
 
 
 class _Lazy:

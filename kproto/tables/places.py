@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, split_uri, without_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from os import PathLike
 
@@ -21,6 +22,7 @@ __all__ = [
     "Place",
     "RemotePath",
     "arrow_path",
+    "at_store",
     "copy",
     "explained_at",
     "open_input",
@@ -31,6 +33,12 @@ __all__ = [
 
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """File systems without directories and without rename, on which a file appears whole when its writer closes it."""
+
+
+_STORE_THREADS: Final = 16
+"""How many requests a process has under way at a store, which answers each of them slowly."""
+
+T = TypeVar("T")
 
 
 class RemotePath:
@@ -262,6 +270,13 @@ def copy(source: RemotePath, target: RemotePath) -> None:
     """Copy a file within a file system; an object store does so on its side."""
     files, path = source.arrow()
     files.copy_file(path, target.arrow()[1])
+
+
+def at_store(work: Callable[[T], object], things: Iterable[T]) -> None:
+    """Do the work for each of the things, several at once; the first error is raised."""
+    with ThreadPoolExecutor(_STORE_THREADS) as threads:
+        for _done in threads.map(work, things):
+            pass
 
 
 def remove_tree(place: Place) -> None:

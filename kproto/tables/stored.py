@@ -1,12 +1,15 @@
 """Reads the tables that ``kproto analyze`` stored, by pyarrow alone.
 
-A directory of tables has a manifest, ``_kproto.json``, which names the subdirectory of the current tables.
+A directory of tables has a manifest, ``_kproto.json``, which names the directory of the tables' files and lists these
+files: a file that it does not list counts for nothing.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -24,10 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "MANIFEST",
     "RUNS",
+    "SCHEMA",
     "SUMMARY",
     "Reader",
+    "StoredTables",
     "checked_run",
     "current_run",
+    "current_tables",
+    "listed_files",
+    "read_facts",
     "read_parquet",
     "reader_of",
     "stored_pieces",
@@ -43,7 +51,38 @@ RUNS: Final = "kproto-runs"
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
 
+SCHEMA: Final = 2
+"""The version of the tables' columns and of the manifest. Tables of an older version are migrated, see
+``kproto.pipeline.upkeep``."""
+
 _BATCH_ROWS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTables:
+    """The files of stored tables, as a manifest lists them.
+
+    Attributes:
+        run: The directory of the files, a directory for each table.
+        rows: The rows of each file, by its path below ``run``.
+        facts: The content of the manifest.
+    """
+
+    run: Place
+    rows: dict[str, int]
+    facts: dict[str, Any]
+
+    def files(self, name: str) -> list[Place]:
+        """Return the files of a table that have rows."""
+        return [self.run / file for file in self.paths(name) if self.rows[file]]
+
+    def paths(self, name: str) -> list[str]:
+        """Return the files of a table, below ``run``."""
+        return [file for file in self.rows if file.startswith(f"{name}/")]
+
+    def count(self, name: str) -> int:
+        """Return the number of a table's rows."""
+        return sum(rows for file, rows in self.rows.items() if file.startswith(f"{name}/"))
 
 
 def current_run(tables: Place) -> Place:
@@ -55,48 +94,80 @@ def current_run(tables: Place) -> Place:
     Raises:
         ConfigurationError: It has no manifest, or the manifest cannot be read.
     """
-    run: Place = tables / _facts(tables)["run"]
+    run: Place = tables / read_facts(tables)["run"]
     return run
 
 
-def checked_run(tables: Place) -> Place:
-    """Return ``current_run`` if the tables on this machine's file systems are as they were written.
+def current_tables(tables: Place) -> StoredTables:
+    """Return the current tables.
+
+    Args:
+        tables: The directory that ``kproto analyze`` wrote.
+
+    Raises:
+        ConfigurationError: It has no manifest, the manifest cannot be read, or is of another version.
+    """
+    facts = read_facts(tables)
+    if not _is_run(facts["run"]) or not isinstance(facts.get("tables"), dict):
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no run, or no tables)")
+    version = facts.get("schema", 1)
+    if version != SCHEMA:
+        advice = (
+            f"bring them to version {SCHEMA}: kproto tables migrate {tables}"
+            if isinstance(version, int) and version < SCHEMA
+            else "a newer kproto wrote them: use that"
+        )
+        raise ConfigurationError(
+            f"the tables in {tables} are of version {version}, this kproto reads {SCHEMA}; {advice}"
+        )
+    listed = facts.get("files")
+    if not isinstance(listed, dict) or not all(isinstance(rows, int) for rows in listed.values()):
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it lists no files)")
+    return StoredTables(tables / facts["run"], {file: listed[file] for file in sorted(listed)}, facts)
+
+
+def _is_run(name: str) -> bool:
+    """Whether a manifest names a directory among the runs: files there, and nowhere else, are kproto's to remove."""
+    parts = PurePosixPath(name).parts
+    return len(parts) == 2 and parts[0] == RUNS and parts[1] != ".."
+
+
+def checked_run(tables: Place) -> StoredTables:
+    """Return ``current_tables`` if those on this machine's file systems are as they were written.
 
     The footers of the Parquet files are read. Tables in an object store are not checked: each footer costs a request.
 
     Raises:
-        ConfigurationError: As of ``current_run``; or a file is missing, damaged, or of another format.
+        ConfigurationError: As of ``current_tables``; or a file is missing, damaged, or of another format.
     """
-    facts = _facts(tables)
-    run: Place = tables / facts["run"]
-    if isinstance(run, RemotePath):
-        return run
-    if not isinstance(facts.get("tables"), dict):
-        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no tables)")
+    stored = current_tables(tables)
+    if isinstance(stored.run, RemotePath):
+        return stored
     again = f"make the tables again: kproto analyze CAPTURE --out {tables} --overwrite"
-    for name in TABLES:
-        rows = 0
-        for file in table_files(run / name):
-            try:
-                footer = pq.read_metadata(str(file))
-            except (pa.ArrowException, OSError) as e:
-                raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
-            missing = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
-            if missing:
-                raise ConfigurationError(
-                    f"{file} has no column {min(missing)}: another version or program wrote it; {again}"
-                )
-            rows += footer.num_rows
-        written = facts["tables"].get(name, rows)
-        if rows != written:
+    for path, written in stored.rows.items():
+        file, name = stored.run / path, path.partition("/")[0]
+        try:
+            footer = pq.read_metadata(str(file))
+        except FileNotFoundError:
+            raise ConfigurationError(f"{file} is missing; {again}") from None
+        except (pa.ArrowException, OSError) as e:
+            raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
+        lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
+        if lacking:
             raise ConfigurationError(
-                f"{run / name} has {rows} rows, where {written} were written: files are missing or new; {again}"
+                f"{file} has no column {min(lacking)}: another version or program wrote it; {again}"
             )
-    return run
+        if footer.num_rows != written:
+            raise ConfigurationError(f"{file} has {footer.num_rows} rows, where {written} were written; {again}")
+    return stored
 
 
-def _facts(tables: Place) -> dict[str, Any]:
-    """Return the manifest."""
+def read_facts(tables: Place) -> dict[str, Any]:
+    """Return the content of the manifest, of whatever version.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be read.
+    """
     try:
         facts = json.loads(_manifest(tables).read_bytes())
         assert isinstance(facts["run"], str)
@@ -135,15 +206,15 @@ def _manifest(tables: Place) -> Place:
     return manifest
 
 
-def stored_pieces(run: Place, columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, pa.Table]]:
-    """Yield the tables of a run: partition states in pieces, the others whole.
+def stored_pieces(stored: StoredTables, columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, pa.Table]]:
+    """Yield stored tables: partition states in pieces, the others whole.
 
     Args:
-        run: The directory in which the tables lie, see ``current_run``.
+        stored: The tables.
         columns: The columns to read, by table.
     """
-    yield {name: _whole(run, name, columns[name]) for name in columns if name != "partition_states"}
-    for file in table_files(run / "partition_states"):
+    yield {name: _whole(stored, name, columns[name]) for name in columns if name != "partition_states"}
+    for file in stored.files("partition_states"):
         with _opened(file) as opened:
             for batch in opened.iter_batches(_BATCH_ROWS, columns=list(columns["partition_states"])):
                 yield {"partition_states": pa.Table.from_batches([batch])}
@@ -154,20 +225,23 @@ def table_files(table: Place) -> list[Place]:
     return sorted(table.rglob("*.parquet"), key=str)
 
 
-def table_dataset(run: Place, name: str) -> pa.dataset.Dataset:
-    """Return a table of a run as a dataset, of which readers fetch the columns and rows they need."""
+def table_dataset(stored: StoredTables, name: str) -> pa.dataset.Dataset:
+    """Return a stored table as a dataset, of which readers fetch the columns and rows they need."""
     from pyarrow import dataset
 
-    path, files = arrow_path(run / name)
-    return dataset.dataset(path, TABLES[name], "parquet", filesystem=files, partitioning="hive")
+    found = [arrow_path(file) for file in stored.files(name)]
+    if not found:
+        return dataset.dataset(TABLES[name].empty_table())
+    paths = [path for path, _files in found]
+    return dataset.dataset(paths, TABLES[name], format="parquet", filesystem=found[0][1], partitioning="hive")
 
 
 Reader = Callable[[str, Sequence[str]], "Iterable[pa.Table]"]
 """Reads columns of a stored table by their names, in pieces."""
 
 
-def reader_of(source: Place | Mapping[str, pa.Table]) -> Reader:
-    """Return what reads the tables of a run, or tables in memory."""
+def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
+    """Return what reads stored tables, or tables in memory."""
 
     def read(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if isinstance(source, Mapping):
@@ -179,10 +253,25 @@ def reader_of(source: Place | Mapping[str, pa.Table]) -> Reader:
     return read
 
 
-def read_parquet(file: Place) -> pa.Table:
-    """Return the rows of a Parquet file, or of a directory of them."""
+def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a Parquet file, or of a directory of them.
+
+    Args:
+        file: The file.
+        columns: The columns to read; None: all.
+    """
     path, files = arrow_path(file)
-    return pq.read_table(path, filesystem=files)
+    return pq.read_table(path, columns=columns, filesystem=files, partitioning="hive" if file.is_dir() else None)
+
+
+def listed_files(run: Place) -> dict[str, int]:
+    """Return the rows of each file of tables without a list of them, by its path below their directory."""
+    found = {}
+    for name in TABLES:
+        for file in table_files(run / name):
+            with _opened(file) as opened:
+                found[str(file.relative_to(run))] = opened.metadata.num_rows  # type: ignore[arg-type]  # of one kind
+    return found
 
 
 def _opened(file: Place) -> pq.ParquetFile:
@@ -190,10 +279,10 @@ def _opened(file: Place) -> pq.ParquetFile:
     return pq.ParquetFile(path, filesystem=files)
 
 
-def _whole(run: Place, name: str, columns: Sequence[str]) -> pa.Table:
+def _whole(stored: StoredTables, name: str, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([TABLES[name].field(column) for column in columns])
     parts = []
-    for file in table_files(run / name):
+    for file in stored.files(name):
         with _opened(file) as opened:
             parts.append(opened.read(columns=list(columns)).cast(schema))
     return pa.concat_tables(parts) if parts else schema.empty_table()

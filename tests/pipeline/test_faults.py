@@ -59,7 +59,7 @@ def test_a_disk_that_fills_leaves_the_former_tables_and_one_line(spark: SparkSes
     assert "File too large" in line
     assert_holds(out, SMALL)
     assert len(list((out / "kproto-runs").iterdir())) == 1
-    analyze(spark, [str(large)], OutputDirectory(out))
+    analyze(spark, [str(large)], OutputDirectory(out, overwrite=True))
     assert_holds(out, large)
 
 

@@ -16,10 +16,9 @@ from table_truth import CAPTURES
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
 from kproto.pipeline.previous_run import PreviousRun
-from kproto.pipeline.stages import SMALL_TABLES
 from kproto.tables import TABLES, Filters
 from kproto.tables.brokers import BrokerFacts
-from kproto.tables.stored import current_run
+from kproto.tables.stored import StoredTables, current_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,14 +74,14 @@ def test_new_captures_are_added_without_reading_the_others(
 ) -> None:
     out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
     analyze(spark, captures[:1], out)
-    before = inodes(out.path)
+    before, base = inodes(out.path), current_run(out.path)
     run = analyze(spark, captures, out)
     assert run.captures_read == 2
+    assert current_run(out.path) == base
     once = analyze(spark, captures, whole)
     assert rows(out.path) == rows(whole.path)
     assert (run.rows, run.summary, run.bodies_decoded) == (once.rows, once.summary, once.bodies_decoded)
-    kept = {file: inode for file, inode in before.items() if file.partition("/")[0] not in SMALL_TABLES}
-    assert kept.items() <= inodes(out.path).items()
+    assert before.items() <= inodes(out.path).items()
     assert unchanged(captures, out) is not None
 
 
@@ -98,17 +97,22 @@ def test_a_capture_that_has_changed_is_read_again(spark: SparkSession, captures:
     assert unchanged(captures[:2], out) is None
 
 
-def test_fewer_captures_or_other_filters_make_the_tables_anew(
+def test_other_captures_are_added_and_other_filters_make_the_tables_anew(
     spark: SparkSession, captures: list[str], tmp_path: Path
 ) -> None:
     out = OutputDirectory(tmp_path / "out")
     everything = analyze(spark, captures[:2], out)
-    assert unchanged(captures[:1], out) is None
+    assert unchanged(captures[:1], out) is not None
     some = analyze(spark, captures[:2], out, filters=Filters(apis=frozenset({4})))
     assert some.captures_read == 2
     assert 0 < some.rows["requests"] < everything.rows["requests"]
     assert unchanged(captures[:2], out, Filters(apis=frozenset({4}))) is not None
-    assert analyze(spark, captures[:1], out).captures_read == 1
+    third = analyze(spark, captures[2:], out, filters=Filters(apis=frozenset({4})))
+    assert third.captures_read == 1
+    assert [row["file"] for row in third.summary["captures"]] == [Path(captures[2]).name]
+    assert third.rows["captures"] == 3
+    only = OutputDirectory(out.path, overwrite=True)
+    assert analyze(spark, captures[:1], only).rows["captures"] == 1
 
 
 def test_rows_stay_when_their_captures_are_deleted_and_the_run_says_so(
@@ -178,10 +182,10 @@ def test_files_of_any_names_are_one_capture_where_its_place_is_named(
 def test_what_new_captures_tell_of_the_brokers_makes_former_requests_be_read_again(tmp_path: Path) -> None:
     known, new = BrokerFacts(), BrokerFacts()
     known.learn_listeners(5, "a", [(1, "10.0.0.1", 9092)])
-    former = PreviousRun(tmp_path, {}, known, [("a", "10.0.0.1", 9092)])
+    former = PreviousRun(StoredTables(tmp_path, {}, {}), known, {("a", "10.0.0.1", 9092)})
     new.learn_listeners(7, "b", [(2, "10.0.0.2", 9092)])
     assert former.holds_beside([new], Filters())
-    former.addresses.append(("a", "10.0.0.2", 9092))  # nothing told its id when the former run was made
+    former.addresses.add(("a", "10.0.0.2", 9092))  # nothing told its id when the former run was made
     assert not former.holds_beside([new], Filters())
 
 
@@ -208,8 +212,11 @@ def test_the_same_captures_of_two_clusters_stand_beside_each_other_and_compressi
     east = pq.read_table(tmp_path / "out/requests").to_pylist()
     analyze(spark, [str(plain)], OutputDirectory(tmp_path / "plain"), cluster="east")
     assert pq.read_table(tmp_path / "plain/requests").to_pylist() == east
-    analyze(spark, [str(plain)], OutputDirectory(tmp_path / "west"), cluster="west")
-    west = pq.read_table(tmp_path / "west/requests").to_pylist()
+    analyze(spark, [str(plain)], out, cluster="west")
+    both = pq.read_table(tmp_path / "out/requests").to_pylist()
+    west = [row for row in both if row["cluster"] == "west"]
+    assert len(both) == 2 * len(east) == 2 * len(west)
+    assert {row["broker_id"] for row in west} == {row["broker_id"] for row in east}
     assert {row["cluster"] for row in east} == {"east"}
     assert {row["capture"] for row in west} == {f"west/{plain.name}"}
     for name in ("frame_id", "conn_id"):

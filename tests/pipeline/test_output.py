@@ -15,7 +15,7 @@ import pytest
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.tables import TABLES
-from kproto.tables.stored import MANIFEST, current_run
+from kproto.tables.stored import MANIFEST, SCHEMA, current_run, current_tables
 
 
 def write(out: OutputDirectory, text: str) -> None:
@@ -25,6 +25,43 @@ def write(out: OutputDirectory, text: str) -> None:
             (out.run / name).mkdir()
             (out.run / name / "part.parquet").write_text(text)
         out.publish({"text": text})
+
+
+def add(out: OutputDirectory, text: str) -> None:
+    """What a run that adds captures does, in small."""
+    with out.writing():
+        files = dict.fromkeys(json.loads((out.path / MANIFEST).read_bytes()).get("files", {}), 1)
+        moves = {}
+        for name in TABLES:
+            files[f"{name}/added-{text}.parquet"] = 1
+            moves[f"{name}/added-{text}.parquet"] = file = out.run / f"{name}.parquet"
+            file.write_text(text)
+        facts = {"schema": SCHEMA, "tables": {}, "files": files | {f"{name}/part.parquet": 1 for name in TABLES}}
+        out.append(current_run(out.path), moves, facts)
+
+
+def listed(path: Path) -> set[str]:
+    """The contents of the files that the manifest lists."""
+    stored = current_tables(path)
+    return {file.read_text() for name in TABLES for file in map(Path, map(str, stored.files(name)))}
+
+
+def identity(file: Path) -> tuple[int, int, int]:
+    facts = file.stat()
+    return facts.st_ino, facts.st_nlink, facts.st_ctime_ns
+
+
+def test_a_run_adds_files_and_touches_no_former_one(tmp_path: Path) -> None:
+    out = OutputDirectory(tmp_path / "out")
+    write(out, "1")
+    run = current_run(out.path)
+    before = {file: identity(file) for file in run.rglob("*.parquet")}
+    add(out, "2")
+    add(out, "3")
+    assert current_run(out.path) == run
+    assert listed(out.path) == {"1", "2", "3"}
+    assert {file: identity(file) for file in before} == before
+    assert [entry.name for entry in (out.path / "kproto-runs").iterdir()] == [run.name]
 
 
 def contents(path: Path) -> dict[str, str]:
@@ -150,6 +187,57 @@ def test_a_reader_of_the_former_tables_may_finish(tmp_path: Path) -> None:
     assert (current_run(tmp_path / "out") / "requests" / "part.parquet").read_text() == "2"
     write(OutputDirectory(tmp_path / "out"), "3")
     assert not former.exists()
+
+
+ADDING_KILLED_AT_EACH_STEP = """
+import itertools, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from pipeline.test_output import add, listed, write
+from kproto.pipeline.output import OutputDirectory
+
+base = Path(sys.argv[1])
+STEPS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "open")
+
+for step in itertools.count(1):
+    out = OutputDirectory(base / str(step))
+    write(out, "1")
+    add(out, "2")
+    child = os.fork()
+    if not child:
+        left = itertools.count(1)
+        def hook(event, _arguments):
+            if event in STEPS and next(left) == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(hook)
+        try:
+            add(out, "3")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    found = listed(out.path)
+    assert found in ({"1", "2"}, {"1", "2", "3"}), (step, found)
+    add(out, "4")
+    assert listed(out.path) == found | {"4"}
+    there = {file.read_text() for file in out.path.rglob("*.parquet")}
+    assert there == found | {"4"}, (step, there)
+    print(step, len(found))
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0
+        break
+"""
+
+
+def test_a_kill_at_any_step_of_adding_leaves_the_former_tables_or_the_new_ones(tmp_path: Path) -> None:
+    tests = Path(__file__).parent.parent
+    command = [sys.executable, "-c", ADDING_KILLED_AT_EACH_STEP, str(tmp_path), str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = [line.split()[1] for line in done.stdout.splitlines()]
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count("2") > len(TABLES)
+    assert outcomes.count("3") > 1
 
 
 KILLED_AT_EACH_STEP = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import pickle
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from kproto.pipeline.splitting import plan, scan_parts
 from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodies
 from kproto.pipeline.staging import aside, read_bodies
 from kproto.pipeline.stitching import Counts, stitch
+from kproto.pipeline.tasks import body_bytes_a_task
 from kproto.tables import BODIES, scan
 from kproto.tables.filters import Filters
 from kproto.tables.ids import body_id
@@ -82,3 +85,21 @@ def test_a_row_names_the_place_of_its_own_body(point: CapturePoint, tmp_path: Pa
     assert [place["bytes"] for place in places] == [len(payload) for payload in payloads]
     bodies = [pa.Table.from_batches(read_bodies([place]), BODIES)["payload"].to_pylist() for place in places]
     assert bodies == [[payload] for payload in payloads]
+
+
+def test_ten_terabytes_take_no_more_receipts_than_the_driver_holds_in_two_gigabytes(
+    point: CapturePoint, tmp_path: Path
+) -> None:
+    terabytes = 10 << 40
+    tasks = -(-terabytes // body_bytes_a_task(terabytes))
+    assert tasks <= 10_000
+    assert body_bytes_a_task(1 << 30) == 32 << 20  # small runs are cut as finely as ever
+    filters = Filters()
+    piece = gather(scan([point]), tmp_path, filters)
+    made, _claims = relate(piece.path, tmp_path, learn([piece], filters), filters)
+    sample = pickle.dumps(made)
+    tracemalloc.start()
+    held = [pickle.loads(sample) for _ in range(200)]
+    bytes_each = tracemalloc.get_traced_memory()[0] / len(held) + len(sample)
+    tracemalloc.stop()
+    assert tasks * bytes_each < 2 << 30

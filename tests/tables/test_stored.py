@@ -13,11 +13,12 @@ from conftest import DATA
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
-from kproto.pipeline.previous_run import PreviousRun, store_facts
+from kproto.pipeline import OutputDirectory
+from kproto.pipeline.previous_run import PreviousRun
 from kproto.query import ask, open_tables
 from kproto.report import report_facts
 from kproto.tables import read
-from kproto.tables.stored import checked_run
+from kproto.tables.stored import SCHEMA, checked_run
 from kproto.tables.writing import DATED, write_table
 
 if TYPE_CHECKING:
@@ -31,12 +32,13 @@ CAPTURE = DATA / "captures" / "external-controller-a.pcap.gz"
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     """The tables of a capture, stored as ``kproto analyze`` stores them."""
-    rows = {}
+    rows, files = {}, {}
     for name, table in read(str(CAPTURE)).items():
         folder = f"{name}/{DAY}" if name in DATED else name
         write_table(tmp_path / "kproto-runs" / "1" / folder / "part-0.zstd.parquet", name, table)
-        rows[name] = table.num_rows
-    (tmp_path / "_kproto.json").write_text(json.dumps({"run": "kproto-runs/1", "tables": rows}))
+        rows[name] = files[f"{folder}/part-0.zstd.parquet"] = table.num_rows
+    facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": rows, "files": files, "generations": []}
+    (tmp_path / "_kproto.json").write_text(json.dumps(facts))
     return tmp_path
 
 
@@ -48,8 +50,9 @@ def remove(file: Path) -> None:
     file.unlink()
 
 
-def copy(file: Path) -> None:
-    file.with_name("part-1.zstd.parquet").write_bytes(file.read_bytes())
+def double(file: Path) -> None:
+    table = pq.read_table(file, partitioning=None)
+    pq.write_table(pa.concat_tables([table, table]), file)
 
 
 def cut(file: Path) -> None:
@@ -66,7 +69,7 @@ def drop_a_column(file: Path) -> None:
 
 
 def test_whole_tables_are_read(tables: Path) -> None:
-    assert checked_run(tables) == tables / "kproto-runs" / "1"
+    assert checked_run(tables).run == tables / "kproto-runs" / "1"
     with open_tables(tables) as stored, open_tables(read(str(CAPTURE))) as direct:
         assert ask(stored, "leader") == ask(direct, "leader")
 
@@ -74,8 +77,8 @@ def test_whole_tables_are_read(tables: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (remove, "requests has 0 rows, where 95 were written"),
-        (copy, "requests has 190 rows, where 95 were written"),
+        (remove, "part-0.zstd.parquet is missing"),
+        (double, "part-0.zstd.parquet has 190 rows, where 95 were written"),
         (cut, "part-0.zstd.parquet cannot be read ("),
         (replace_by_another_programs, "part-0.zstd.parquet has no column api_key: another version or program wrote it"),
         (drop_a_column, "part-0.zstd.parquet has no column broker_epoch: another version or program wrote it"),
@@ -95,13 +98,31 @@ def test_damaged_tables_are_refused_in_one_line(
 
 
 def test_captures_are_not_added_to_damaged_tables(tables: Path) -> None:
-    store_facts(tables / "kproto-runs" / "1", [], set())
-    assert PreviousRun.of(tables) is not None
+    assert PreviousRun.of(OutputDirectory(tables)) is not None
     remove(requests_of(tables))
-    assert PreviousRun.of(tables) is None
+    with pytest.raises(ConfigurationError, match=r"requests.*is missing; or give up these tables .* --overwrite"):
+        PreviousRun.of(OutputDirectory(tables))
+    assert PreviousRun.of(OutputDirectory(tables, overwrite=True)) is None
 
 
-@pytest.mark.parametrize("manifest", ['{"run": "../.."}', '{"run": "x", "tables": 7}', '{"run": ', "[]"])
+def test_a_file_that_the_manifest_does_not_list_counts_for_nothing(tables: Path) -> None:
+    with open_tables(tables) as sql:
+        before = ask(sql, "leader")
+    file = requests_of(tables)
+    file.with_name("part-1.zstd.parquet").write_bytes(file.read_bytes())
+    with open_tables(tables) as sql:
+        assert ask(sql, "leader") == before
+
+
+@pytest.mark.parametrize(("version", "words"), [(1, "kproto tables migrate"), (SCHEMA + 1, "a newer kproto")])
+def test_tables_of_another_version_are_refused_with_what_to_do(tables: Path, version: int, words: str) -> None:
+    manifest = tables / "_kproto.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": version}))
+    with pytest.raises(ConfigurationError, match=f"are of version {version}.*{words}"):
+        open_tables(tables)
+
+
+@pytest.mark.parametrize("manifest", ['{"run": "../..", "tables": {}}', '{"run": "x", "tables": 7}', '{"run": ', "[]"])
 def test_a_damaged_manifest_is_named(manifest: str, tables: Path) -> None:
     (tables / "_kproto.json").write_text(manifest)
     with pytest.raises(ConfigurationError, match=r"_kproto\.json is no manifest of kproto"):

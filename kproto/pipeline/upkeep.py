@@ -1,0 +1,293 @@
+"""Keeps stored tables for years: old days expire, small files are joined, tables of older versions are migrated.
+
+Each of these writes the directory of a new run, in which files that stay are links (copies, in a store), and makes it
+the current one by the rename of the manifest. Whatever ends it before leaves the former tables; readers of these may
+finish, since they are removed when the next run begins.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.pipeline.previous_run import store_facts
+from kproto.tables.brokers import BrokerFacts
+from kproto.tables.places import RemotePath, at_store, copy
+from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.schemas import TABLES
+from kproto.tables.stored import SCHEMA, StoredTables, current_tables, listed_files, read_facts, read_parquet
+from kproto.tables.writing import DATED, file_schema, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kproto.pipeline.output import OutputDirectory
+    from kproto.tables.places import Place
+
+__all__ = ["compact", "expire", "migrate"]
+
+_COMPACT_BYTES: Final = 64 << 20
+"""Files of one table and day are joined until they have about so many bytes."""
+
+_RENAMED_1: Final = {
+    ("requests", "target_broker"): "broker_id",
+    ("requests", "is_kraft"): "is_kraft_controller",
+    ("partition_states", "offline"): "offline_replicas",
+    ("partition_states", "adding"): "adding_replicas",
+    ("partition_states", "removing"): "removing_replicas",
+}
+"""The columns of version 1 that have other names now."""
+
+_DIRECTIONS_1: Final = {"req": "request", "resp": "response"}
+
+_FACTS_1: Final = "brokers.json"
+"""The file of the facts about brokers in tables of version 1."""
+
+
+class _NewRun:
+    """The run that takes the place of stored tables.
+
+    Args:
+        out: The output directory, in ``writing``.
+        stored: The tables.
+    """
+
+    def __init__(self, out: OutputDirectory, stored: StoredTables) -> None:
+        self._out = out
+        self._from = stored
+        self._links: dict[str, str] = {}
+        self._rows: dict[str, int] = {}
+
+    def keep(self, files: Iterable[str]) -> None:
+        """Keep files as they are."""
+        for file in files:
+            self._links[file] = file
+            self._rows[file] = self._from.rows[file]
+
+    def write(self, file: str, table: pa.Table) -> None:
+        """Write a file of the table in whose directory it is."""
+        write_table(self._out.run / file, file.partition("/")[0], table)
+        self._rows[file] = table.num_rows
+
+    def publish(self, changes: Mapping[str, Any] | None = None) -> StoredTables:
+        """Make it the current run.
+
+        Args:
+            changes: What changes in the manifest beside the files.
+        """
+        facts = self._from.facts
+        generations = (changes or {}).get("generations", facts.get("generations", []))
+        others = {each["facts"]: each["facts"] for each in generations if (self._from.run / each["facts"]).exists()}
+        links = self._links | others
+        run = self._out.run
+        for folder in {(run / file).parent for file in links}:
+            folder.mkdir(parents=True, exist_ok=True)
+        at_store(lambda file: _link(self._from.run / file, run / file), links)
+        for name, schema in TABLES.items():
+            if not any(file.startswith(f"{name}/") for file in self._rows):
+                self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
+        new = StoredTables(run, self._rows, {})
+        manifest = facts | {"tables": {name: new.count(name) for name in TABLES}} | dict(changes or {})
+        del manifest["run"]
+        self._out.publish(manifest | {"schema": SCHEMA, "files": self._rows})
+        return new
+
+
+def _link(file: Place, place: Place) -> None:
+    if isinstance(file, RemotePath) and isinstance(place, RemotePath):
+        copy(file, place)
+        return
+    assert isinstance(file, Path)
+    assert isinstance(place, Path)
+    try:
+        os.link(file, place)
+    except OSError:
+        shutil.copy2(file, place)
+
+
+def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
+    """Remove the rows of days before a moment's day (UTC).
+
+    Bodies and their states go with the last request that has them. A capture keeps its place among the captures that
+    were read, so that it is not read again.
+
+    Args:
+        out: The tables.
+        before: The moment.
+
+    Returns:
+        The rows removed, by table.
+
+    Raises:
+        ConfigurationError: There are no tables, or they cannot be written.
+    """
+    day = before.astimezone(UTC).date().isoformat()
+    stored = current_tables(out.path)
+    with out.writing():
+        stored = current_tables(out.path)
+        new = _NewRun(out, stored)
+        kept = [file for file in stored.rows if not ("/date=" in file and _day(file) < day)]
+        requests = _column(stored, kept, "requests", "frame_id")
+        answers = _column(stored, kept, "requests", "response_frame_id")
+        for file in (file for file in kept if file.partition("/")[0] in DATED):
+            if _day(file) == day and not file.startswith("requests/"):  # answers to requests of the day before
+                table = read_parquet(stored.run / file)
+                of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
+                _write_what_stays(new, file, table, table.filter(of_kept))
+            else:
+                new.keep([file])
+        needed = {
+            "bodies": ("body_id", _column(stored, kept, "frames", "body_id")),
+            "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
+            "partition_errors": ("frame_id", requests),
+            "live_brokers": ("live_brokers_id", _column(stored, kept, "requests", "live_brokers_id")),
+        }
+        for name, (column, values) in needed.items():
+            for file in stored.paths(name):
+                table = read_parquet(stored.run / file)
+                wanted = table.filter(pc.is_in(table[column], value_set=values))
+                _write_what_stays(new, file, table, wanted)
+        midnight = pa.scalar(datetime.fromisoformat(f"{day}T00:00:00+00:00"), pa.timestamp("us", "UTC"))
+        gone: set[str] = set()
+        for file in stored.paths("captures"):
+            table = read_parquet(stored.run / file)
+            wanted = table.filter(pc.fill_null(pc.greater_equal(table["last_ts"], midnight), True))
+            gone.update(set(table["file"].to_pylist()) - set(wanted["file"].to_pylist()))
+            _write_what_stays(new, file, table, wanted)
+        for file in stored.paths("bad_inputs"):
+            table = read_parquet(stored.run / file)
+            of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
+            _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
+        new.keep(stored.paths("brokers"))
+        after = new.publish()
+    return {name: stored.count(name) - after.count(name) for name in TABLES}
+
+
+def _write_what_stays(new: _NewRun, file: str, table: pa.Table, wanted: pa.Table) -> None:
+    if wanted.num_rows == table.num_rows:
+        new.keep([file])
+    elif wanted.num_rows:
+        new.write(file, wanted)
+
+
+def compact(out: OutputDirectory) -> tuple[int, int]:
+    """Join the small files of each table and day.
+
+    Args:
+        out: The tables.
+
+    Returns:
+        The number of files before and after.
+
+    Raises:
+        ConfigurationError: There are no tables, or they cannot be written.
+    """
+    current_tables(out.path)  # before anything is locked or made
+    with out.writing():
+        stored = current_tables(out.path)
+        new = _NewRun(out, stored)
+        number = 0
+        for group in _groups(stored):
+            if len(group) == 1:
+                new.keep(group)
+                continue
+            joined = pa.concat_tables([read_parquet(stored.run / file) for file in group])
+            new.write(f"{group[0].rpartition('/')[0]}/part-{out.run.name}-{number}.zstd.parquet", joined)
+            number += 1
+        after = new.publish()
+    return len(stored.rows), len(after.rows)
+
+
+def _groups(stored: StoredTables) -> list[list[str]]:
+    """The files to join: of one table and day, together of about ``_COMPACT_BYTES``; a file alone stays."""
+    groups: list[list[str]] = []
+    folders: dict[str, int] = {}
+    for file in stored.rows:
+        folder = file.rpartition("/")[0]
+        size = _size(stored.run / file)
+        if folder in folders and folders[folder] + size <= _COMPACT_BYTES:
+            folders[folder] += size
+            next(group for group in reversed(groups) if group[0].rpartition("/")[0] == folder).append(file)
+        else:
+            folders[folder] = size
+            groups.append([file])
+    return groups
+
+
+def _size(file: Place) -> int:
+    if isinstance(file, Path):
+        return file.stat().st_size
+    files, path = file.arrow()
+    return int(files.get_file_info(path).size or 0)
+
+
+def _from_1(name: str, table: pa.Table) -> pa.Table:
+    """Return rows of version 1 with this version's columns."""
+    schema = file_schema(name)
+    table = table.rename_columns([_RENAMED_1.get((name, column), column) for column in table.column_names])
+    columns = {column: table[column] for column in schema.names if column in table.column_names}
+    if "cluster" in schema.names:
+        columns["cluster"] = pa.repeat(pa.scalar(DEFAULT_CLUSTER, pa.string()), table.num_rows)
+    if "direction" in columns:
+        columns["direction"] = pc.if_else(pc.equal(columns["direction"], "req"), "request", "response")
+    if "losses" in columns:
+        losses = table["losses"].to_pylist()
+        for loss in (loss for of_file in losses for loss in of_file or ()):
+            loss["direction"] = _DIRECTIONS_1[loss["direction"]]
+        columns["losses"] = pa.array(losses, schema.field("losses").type)
+    return pa.Table.from_arrays([columns[column] for column in schema.names], names=schema.names).cast(schema)
+
+
+def migrate(out: OutputDirectory) -> int:
+    """Bring tables of an older version to this one, without their captures.
+
+    Args:
+        out: The tables.
+
+    Returns:
+        The version that they had.
+
+    Raises:
+        ConfigurationError: There are no tables, a newer kproto wrote them, or they cannot be written.
+    """
+    version = read_facts(out.path).get("schema", 1)
+    if version == SCHEMA:
+        return SCHEMA
+    if version != 1:
+        current_tables(out.path)  # says what to do
+    with out.writing():
+        facts = read_facts(out.path)
+        run = out.path / facts["run"]
+        stored = StoredTables(run, listed_files(run), facts)
+        new = _NewRun(out, stored)
+        for file in stored.rows:
+            new.write(file, _from_1(file.partition("/")[0], read_parquet(run / file)))
+        if (run / _FACTS_1).exists():
+            facts_file = _FACTS_1
+        else:
+            facts_file = "brokers-none.json"
+            store_facts(out.run / facts_file, [BrokerFacts()], set())
+        generation = {"id": run.name, "cluster": DEFAULT_CLUSTER, "facts": facts_file}
+        clusters = dict.fromkeys(facts.get("points", {}), DEFAULT_CLUSTER)
+        new.publish({"generations": [generation], "clusters": clusters})
+    return 1
+
+
+def _day(file: str) -> str:
+    return file.partition("/date=")[2].partition("/")[0]
+
+
+def _column(stored: StoredTables, files: Collection[str], name: str, column: str) -> pa.Array:
+    """The distinct values of a column in some files of a table."""
+    found = [
+        pc.unique(read_parquet(stored.run / file, [column])[column])
+        for file in files
+        if file.startswith(f"{name}/") and stored.rows[file]
+    ]
+    return pc.unique(pa.chunked_array(found, pa.binary())).drop_null()

@@ -1,0 +1,223 @@
+"""Stored tables are kept for years: days expire, files are joined, older versions are migrated, each at once or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from kproto.cli import main
+from kproto.errors import ConfigurationError
+from kproto.pipeline import OutputDirectory
+from kproto.pipeline.previous_run import PreviousRun
+from kproto.pipeline.upkeep import _RENAMED_1, compact, expire, migrate
+from kproto.query import ask_sql, open_tables
+from kproto.tables import TABLES, read
+from kproto.tables.stored import SCHEMA, current_run, current_tables
+from kproto.tables.writing import DATED, TableFiles, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = ("external-controller-a", "ibp-3.9-a")
+DAY_US = 86_400_000_000
+
+
+def later(table: pa.Table, days: int) -> pa.Table:
+    """The rows some days later."""
+    for name in table.column_names:
+        field = table.schema.field(name)
+        if pa.types.is_timestamp(field.type):
+            moved = pa.array([None if t is None else t + days * DAY_US for t in table[name].cast("int64").to_pylist()])
+            table = table.set_column(table.column_names.index(name), field, moved.cast(field.type))
+    return table
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of two days, of each of which another capture tells, as two runs of ``kproto analyze`` leave them."""
+    path = tmp_path_factory.mktemp("kept") / "out"
+    run = path / "kproto-runs" / "1"
+    files: dict[str, int] = {}
+    for number, name in enumerate(NAMES):
+        for table_name, table in read(str(DATA / "captures" / f"{name}.pcap.gz")).items():
+            if table_name in DATED:
+                written = TableFiles(run)
+                written.write(table_name, later(table, number))
+                files |= written.close()
+            else:
+                file = f"{table_name}/part-{number}.zstd.parquet"
+                write_table(run / file, table_name, later(table, number))
+                files[file] = table.num_rows
+        (run / f"brokers-{number}.json").write_text(
+            json.dumps({"lists": [], "listeners": [], "replicas": [], "addresses": [[name, "10.0.0.1", number]]})
+        )
+    rows = {name: sum(n for file, n in files.items() if file.startswith(f"{name}/")) for name in TABLES}
+    generations = [{"id": str(n), "cluster": "default", "facts": f"brokers-{n}.json"} for n in (0, 1)]
+    manifest = {
+        "schema": SCHEMA, "run": "kproto-runs/1", "tables": rows, "files": files, "generations": generations,
+        "points": {name: [] for name in NAMES}, "clusters": {}, "filters": "[]", "bodies_decoded": 0, "seconds": 0,
+    }  # fmt: skip
+    (path / "_kproto.json").write_text(json.dumps(manifest))
+    return path
+
+
+@pytest.fixture
+def tables(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+def rows(path: Path, where: str = "") -> dict[str, list[Any]]:
+    with open_tables(path) as sql:
+        return {name: ask_sql(sql, f"FROM {name} {where} ORDER BY ALL").rows for name in TABLES}
+
+
+def days(path: Path) -> list[str]:
+    return sorted({file.partition("date=")[2][:10] for file in current_tables(path).rows if "date=" in file})
+
+
+def test_days_expire_with_all_that_no_later_request_needs(tables: Path) -> None:
+    before, dates = rows(tables), days(tables)
+    assert len(dates) == 2
+    removed = expire(OutputDirectory(tables), datetime.fromisoformat(f"{dates[1]}T12:00:00+00:00"))
+    assert days(tables) == dates[1:]
+    after = rows(tables)
+    for name in TABLES:
+        assert removed[name] == len(before[name]) - len(after[name])
+        assert set(map(repr, after[name])) <= set(map(repr, before[name]))
+    for name in ("requests", "frames", "bodies", "partition_states", "captures"):
+        assert 0 < len(after[name]) < len(before[name]), name
+    with open_tables(tables) as sql:
+        dangling = "SELECT count(*) FROM frames WHERE body_id NOT IN (SELECT body_id FROM bodies)"
+        needless = "SELECT count(*) FROM bodies WHERE body_id NOT IN (SELECT body_id FROM frames WHERE body_id NOTNULL)"
+        stateless = (
+            "SELECT count(*) FROM requests WHERE n_partitions > 0 AND decode_error IS NULL "
+            "AND body_id NOT IN (SELECT body_id FROM partition_states)"
+        )
+        for query in (dangling, needless, stateless):
+            assert ask_sql(sql, query).rows == [(0,)]
+    assert PreviousRun.of(OutputDirectory(tables)) is not None  # captures can be added, and old ones are not read again
+    assert set(current_tables(tables).facts["points"]) == set(NAMES)
+    assert sum(expire(OutputDirectory(tables), datetime(2000, 1, 1, tzinfo=UTC)).values()) == 0
+
+
+def test_all_days_may_expire(tables: Path) -> None:
+    expire(OutputDirectory(tables), datetime(2100, 1, 1, tzinfo=UTC))
+    assert {name: len(found) for name, found in rows(tables).items() if found} == {
+        "brokers": len(rows(tables)["brokers"])
+    }
+
+
+def test_small_files_are_joined_and_rows_stay(tables: Path) -> None:
+    before = rows(tables)
+    stored = current_tables(tables)
+    several = [name for name in TABLES if name not in DATED]
+    assert compact(OutputDirectory(tables)) == (len(stored.rows), len(stored.rows) - len(several))
+    assert rows(tables) == before
+    assert all(len(current_tables(tables).paths(name)) == 1 for name in several)
+    assert compact(OutputDirectory(tables))[0] == len(stored.rows) - len(several)
+    assert len(PreviousRun.of(OutputDirectory(tables)).addresses) == 2  # type: ignore[union-attr]
+
+
+def as_version_1(path: Path) -> None:
+    """What the first version wrote: no cluster, no list of files, one file of facts."""
+    run = current_run(path)
+    for file in run.rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        name = file.relative_to(run).parts[0]
+        old = {new: old for (of, old), new in _RENAMED_1.items() if of == name}
+        table = table.rename_columns([old.get(column, column) for column in table.column_names])
+        if "direction" in table.column_names:
+            short = pa.array([way.removesuffix("uest").removesuffix("onse") for way in table["direction"].to_pylist()])
+            table = table.set_column(table.column_names.index("direction"), "direction", short.cast(pa.string()))
+        if "losses" in table.column_names:
+            losses = table["losses"].to_pylist()
+            for loss in (loss for of_file in losses for loss in of_file):
+                loss["direction"] = {"request": "req", "response": "resp"}[loss["direction"]]
+            field = table.schema.field("losses")
+            table = table.set_column(table.column_names.index("losses"), field, pa.array(losses, field.type))
+        pq.write_table(table.drop_columns(["cluster"]) if "cluster" in table.column_names else table, file)
+    (run / "brokers-0.json").rename(run / "brokers.json")
+    facts = json.loads((path / "_kproto.json").read_text())
+    for name in ("schema", "files", "generations", "clusters"):
+        del facts[name]
+    (path / "_kproto.json").write_text(json.dumps(facts))
+
+
+def test_tables_of_version_1_are_migrated_without_their_captures(tables: Path) -> None:
+    before = rows(tables)
+    as_version_1(tables)
+    with pytest.raises(ConfigurationError, match=f"version 1, .* kproto tables migrate {tables}"):
+        open_tables(tables)
+    with pytest.raises(ConfigurationError, match="kproto tables migrate"):
+        PreviousRun.of(OutputDirectory(tables))
+    assert migrate(OutputDirectory(tables)) == 1
+    assert rows(tables) == before
+    assert PreviousRun.of(OutputDirectory(tables)).addresses  # type: ignore[union-attr]
+    assert migrate(OutputDirectory(tables)) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda out: expire(out, datetime(2100, 1, 1, tzinfo=UTC)), compact, migrate],
+    ids=["expire", "compact", "migrate"],
+)
+def test_a_change_that_fails_at_any_step_leaves_the_former_tables(
+    change: Callable[[OutputDirectory], object], tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if change is migrate:
+        as_version_1(tables)
+    manifest = (tables / "_kproto.json").read_bytes()
+    run = current_run(tables)
+    files = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
+    real: dict[str, Any] = {"link": os.link, "write": write_table, "publish": OutputDirectory.publish}
+    for step in ("write", "publish") if change is migrate else ("link", "write", "publish"):
+        calls = 0
+
+        def fails(*arguments: Any, real_one: Any = real[step]) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2 or real_one is real["publish"]:
+                raise KeyboardInterrupt
+            return real_one(*arguments)
+
+        with monkeypatch.context() as patched:
+            match step:
+                case "link":
+                    patched.setattr("kproto.pipeline.upkeep.os.link", fails)
+                case "write":
+                    patched.setattr("kproto.pipeline.upkeep.write_table", fails)
+                case "publish":
+                    patched.setattr(OutputDirectory, "publish", fails)
+            with pytest.raises(KeyboardInterrupt):
+                change(OutputDirectory(tables))
+        assert (tables / "_kproto.json").read_bytes() == manifest
+        assert {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()} == files
+        assert [entry.name for entry in (tables / "kproto-runs").iterdir()] == [run.name]
+    change(OutputDirectory(tables))
+    assert current_run(tables) != run
+    assert {file: file.stat().st_mtime_ns for file in files} == files  # a reader of the former tables may finish
+
+
+def test_the_command_says_what_was_done(tables: Path) -> None:
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(main, ["tables", *arguments], prog_name="kproto")
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "now" in said("compact", str(tables))
+    assert "as this kproto reads them" in said("migrate", str(tables))
+    assert "removed" in said("expire", str(tables), "--before", days(tables)[1])
+    assert "no rows before 2000-01-01" in said("expire", str(tables), "--before", "2000-01-01")
+    absent = CliRunner().invoke(main, ["tables", "compact", str(tables / "absent")], prog_name="kproto")
+    assert absent.exit_code == 2
+    assert "no such file or directory" in absent.stderr
