@@ -44,6 +44,7 @@ Questions:
   isr               when in-sync replicas left and came back, who asked for it
   flaps             partitions that changed their leader again and again
   restarts          each registration of a broker, by its broker epochs
+  findings          what the rules of kproto doctor find, the worst first
   behind            brokers that were never sent a partition's newest state
   missed            metadata updates that a broker never got, most others did
   lag               time from the first broker's metadata update to each other

@@ -125,6 +125,13 @@ QUESTIONS: Final = {
         "valid_from",
         "valid_to",
     ),
+    "findings": Question(
+        "What do the rules of kproto doctor find, the worst first?",
+        "SELECT cluster AS capture, rule, severity, text, first_ts, last_ts, count, TRY_CAST(broker AS int) AS broker, "
+        "topic, partition, cannot_tell FROM findings",
+        "list_position(['trouble', 'warning', 'note'], severity), rule, first_ts, text",
+        "first_ts",
+    ),
     "behind": Question(
         "Which brokers were never sent the newest state of a partition?",
         "SELECT cluster AS capture, * EXCLUDE (cluster) FROM behind",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.json_form import uuid_to_json
 from kproto.query import ask_sql
+from kproto.verdicts.epochs import STATE_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -86,19 +87,21 @@ def timeline(
     }
 
 
-_ENDS: Final = """
+_EPOCHS: Final = ", ".join(STATE_ORDER)
+
+_ENDS: Final = f"""
     CREATE OR REPLACE TEMP TABLE ends AS
     WITH last_states AS (
         SELECT capture, topic, topic_id, partition, count(*) AS states, min(ts) AS first_ts,
-               max_by({'leader': leader, 'missing': len(replicas) - len(isr), 'deleted_ts': deleted_ts},
-                      (incarnation, leader_epoch, partition_epoch, ts)) AS state
+               max_by({{'leader': leader, 'missing': len(replicas) - len(isr), 'deleted_ts': deleted_ts}},
+                      (incarnation, {_EPOCHS}, ts)) AS state
         FROM changes GROUP BY ALL
     )
     SELECT capture, topic, topic_id, partition, states, first_ts, state.deleted_ts AS deleted_ts,
            state.deleted_ts IS NULL AND state.leader = -1 AS leaderless,
            state.deleted_ts IS NULL AND state.leader <> -1 AND state.missing > 0 AS short
     FROM last_states
-"""
+"""  # noqa: S608  # our own names
 """The last state of each partition."""
 
 _KEPT: Final = """
@@ -118,14 +121,14 @@ _PARTITIONS: Final = """
     SELECT capture, topic, topic_id, partition, epoch_us(deleted_ts) FROM kept_partitions ORDER BY row
 """
 
-_KEPT_STATES: Final = """
+_KEPT_STATES: Final = f"""
     SELECT p.row, epoch_us(c.ts), c.leader, c.leader_epoch, c.controller_epoch, c.partition_epoch, c.controller_id,
            c.isr, c.replicas, c.frame_id
     FROM changes c
     JOIN kept_partitions p ON p.capture = c.capture AND p.topic = c.topic AND p.partition = c.partition
                           AND p.topic_id IS NOT DISTINCT FROM c.topic_id
-    ORDER BY p.row, c.incarnation, c.leader_epoch, c.partition_epoch, c.ts, c.frame_id
-"""
+    ORDER BY p.row, c.incarnation, {_EPOCHS}, c.ts, c.frame_id
+"""  # noqa: S608  # our own names
 
 _IN_ALL: Final = """
     SELECT count(*), count(DISTINCT row(capture, topic)), count_if(leaderless), count_if(short),

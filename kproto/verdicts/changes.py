@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
+from kproto.verdicts.epochs import BEING_DELETED, NO_LEADER, STATE_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Changes", "PartitionHistory", "merged"]
 
-_EPOCHS: Final = ["controller_epoch", "leader_epoch", "partition_epoch"]
+_EPOCHS: Final = [*STATE_ORDER, "controller_epoch"]
 _COMPACT_ROWS: Final = 1 << 22
-_DELETED: Final = -2
-_NO_LEADER: Final = -1
 _KINDS: Final = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
 _STATES: Final = pa.schema(
     [
@@ -62,7 +61,7 @@ class PartitionHistory:
     def add(self, states: pa.Table) -> None:
         """Add rows of ``partition_states`` that brokers accepted."""
         counts = pc.and_(
-            pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], _DELETED)
+            pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], BEING_DELETED)
         )
         if not pc.all(counts, skip_nulls=False).as_py():
             states = states.filter(counts)
@@ -313,7 +312,7 @@ def _steps(states: pa.Table, isrs: list[bytes]) -> Iterator[tuple[int, list[str]
         {
             "key": later["partition_key"].filter(rows),
             "led": led.filter(rows),
-            "lost": pc.and_(led, pc.equal(later["leader"], _NO_LEADER)).filter(rows),
+            "lost": pc.and_(led, pc.equal(later["leader"], NO_LEADER)).filter(rows),
             "isr": pa.array(kind_of, pa.string()).take(pairs.indices),
         }
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.tables.arrays import rows_of
+from kproto.verdicts.epochs import BEING_DELETED
 from kproto.verdicts.request_groups import target_of
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Deletions"]
-
-_BEING_DELETED: Final = -2
-"""The leader of a partition whose topic is being deleted."""
 
 
 class Deletions:
@@ -41,7 +39,7 @@ class Deletions:
 
     def add_states(self, states: pa.Table) -> None:
         """Add rows of ``partition_states``."""
-        leaving = states.filter(pc.fill_null(pc.equal(states["leader"], _BEING_DELETED), False))
+        leaving = states.filter(pc.fill_null(pc.equal(states["leader"], BEING_DELETED), False))
         self._topics.update(pc.unique(leaving["topic"]).to_pylist())
         deleted = states.filter(pc.fill_null(states["delete_partition"], False))
         for body_id, topic, partition in rows_of(deleted, ("body_id", "topic", "partition")):

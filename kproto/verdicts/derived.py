@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 from kproto.tables.stored import Reader
-from kproto.verdicts.facts import BEING_DELETED
+from kproto.verdicts.epochs import BEING_DELETED, STATE_ORDER
 from kproto.verdicts.found import (
     BEHIND,
     BROKER_LIVES,
@@ -62,7 +62,7 @@ _PARTITION: Final = (
 )
 
 _LIFE: Final = "capture, topic, topic_id, partition, incarnation"
-_IN_ORDER: Final = f"PARTITION BY {_LIFE} ORDER BY leader_epoch, partition_epoch, ts"
+_IN_ORDER: Final = f"PARTITION BY {_LIFE} ORDER BY {', '.join(STATE_ORDER)}, ts"
 """The order of a partition's states: by their epochs, from its creation to its deletion."""
 
 _CHANGES: Final = Derived(

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "BEING_DELETED",
     "NOT_NEWER",
+    "NO_LEADER",
+    "STATE_ORDER",
     "Address",
     "ControllerEpoch",
     "EpochWentBack",
@@ -37,6 +40,15 @@ Address = tuple[str, int]
 """A broker's address: IP and port."""
 
 StaleReason = Literal["controller_epoch_regressed", "broker_epoch_regressed", "refused_as_stale"]
+
+BEING_DELETED: Final = -2
+"""The leader in UpdateMetadata of a topic that is being deleted."""
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
+"""What orders a partition's states from its creation to its deletion; clocks only date them."""
 
 NOT_NEWER: Final = "not newer than the broker's (no zombie)"
 """What STALE_CONTROLLER_EPOCH says of a single partition: of its leader epoch, not of the controller's epoch."""

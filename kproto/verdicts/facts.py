@@ -19,7 +19,7 @@ from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.clocks import clock_offsets
-from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.epochs import BEING_DELETED, NO_LEADER, Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
-BEING_DELETED: Final = -2
-NO_LEADER: Final = -1
 _NO_ID: Final = bytes(16)
 _QUEUED: Final = 200_000
 """A request that is sent within this time, in us, after an answer was waiting for it."""

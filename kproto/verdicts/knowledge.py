@@ -10,9 +10,10 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproto.api import ApiKey
+from kproto.verdicts.epochs import BEING_DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Knowledge", "PartitionChange"]
 
-_DELETED: Final = -2
 
 _Partition = tuple[str, int]
 
@@ -201,7 +201,7 @@ class Knowledge:
     def _kind(self, api_key: int, state: PartitionState, before: PartitionState | None, began: int) -> str:
         if api_key == ApiKey.STOP_REPLICA:
             return "deleted" if state.delete else "stopped"
-        if state.leader == _DELETED:
+        if state.leader == BEING_DELETED:
             return "deleted"
         if before is None:
             place = (state.topic, state.partition)

@@ -12,7 +12,7 @@ from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_f
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.json_choice import named_ids, names_partition
 from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
-from kproto.verdicts.epochs import Epochs, broker_name
+from kproto.verdicts.epochs import BEING_DELETED, Epochs, broker_name
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
 
 if TYPE_CHECKING:
@@ -309,13 +309,10 @@ class Timeline:
             if latency_ms is None or latency_ms * 1_000_000 < more.slow_ns:
                 return False
         if more.deletes and not any(
-            change.state.delete or change.state.leader == _BEING_DELETED for change in entry.partitions
+            change.state.delete or change.state.leader == BEING_DELETED for change in entry.partitions
         ):
             return False
         return not more.changes or entry.is_change
-
-
-_BEING_DELETED: Final = -2
 
 
 def _target(exchange: Exchange, broker_id: BrokerId | None) -> object:

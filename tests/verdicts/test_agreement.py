@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ Row = dict[str, Any]
 
 BEING_DELETED = -2
 STALE_BROKER_EPOCH = 77
+STALE_CONTROLLER_EPOCH = 11
 FLEETS = ("a fresh fleet", "another fresh fleet")
 """Of a seed that is printed with a failure; KPROTO_FLEET_SEED repeats it. The tests' ids do not tell it: processes that
 share a run must have the same."""
@@ -113,7 +115,7 @@ def _states(request: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _epochs(state: Row) -> tuple[int, int]:
-    return state["leaderEpoch"], state.get("zkVersion", state.get("partitionEpoch", -1))
+    return int(state["leaderEpoch"]), int(state.get("zkVersion", state.get("partitionEpoch", -1)))
 
 
 def test_the_leaders_at_the_end_are_the_same_everywhere(
@@ -143,6 +145,45 @@ def test_the_leaders_at_the_end_are_the_same_everywhere(
         for place, state in drawn.items()
         if parts["deleted"][place] is None
     }
+
+
+def test_changes_are_counted_the_same_everywhere(path: Path, summary: Row) -> None:
+    kinds = Counter(row["kind"] for row in rows("query", path, "isr"))
+    leaders = """
+        SELECT leader FROM leadership
+        QUALIFY lag(leader) OVER (
+            PARTITION BY capture, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from
+        ) <> leader
+    """
+    assert summary["changes"] | {"partitions": 0, "partitions_moved": 0} == {
+        "partitions": 0, "partitions_moved": 0,
+        "leader_changes": count(path, f"SELECT count(*) FROM ({leaders})"),
+        "leader_lost": count(path, f"SELECT count(*) FROM ({leaders}) WHERE leader = -1"),
+        "isr_shrinks": kinds["shrink"], "isr_expands": kinds["expand"], "isr_swaps": kinds["swap"],
+    }  # fmt: skip
+
+
+def test_findings_are_the_same_everywhere(path: Path, doctor: list[Row]) -> None:
+    about = ("rule", "severity", "text", "topic", "partition", "count")
+    asked = Counter(tuple(row[name] for name in about) for row in rows("query", path, "findings"))
+    assert asked == Counter(tuple(row[name] for name in about) for row in doctor)
+
+
+def test_a_stale_epoch_of_a_partition_is_said_to_be_no_zombie_in_the_same_words(
+    path: Path, summary: Row, shown: list[Row], report: Row
+) -> None:
+    words = "the leader epoch is not newer than the broker's (no zombie)"
+    for answered in (
+        summary["partition_errors"],
+        [row for row in rows("query", path, "errors") if row["scope"] == "partition"],
+    ):
+        assert {row["meaning"] for row in answered if row["error_code"] == STALE_CONTROLLER_EPOCH} <= {words}
+    said = [row for row in report["errors"] if row["scope"] == "partition"]
+    assert {row["reason"] for row in said if row["error_code"] == STALE_CONTROLLER_EPOCH} <= {words}
+    for row in shown:
+        codes = {error["error_code"] for error in row["partition_errors"] or ()}
+        if codes == {STALE_CONTROLLER_EPOCH} and row["outcome"] != "refused":
+            assert re.search(r"leader epochs? .*not newer than .* \(no zombie\)", row["reason"]), row["reason"]
 
 
 def test_isrs_at_the_end_are_the_same_everywhere(path: Path, shown: list[Row], facts: Facts) -> None:
