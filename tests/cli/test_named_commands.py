@@ -118,7 +118,8 @@ def test_the_doctors_commands_show_something_of_faults_that_are_not_planted() ->
         for rule_id, words in commands_of(capture, "--limit", "min-isr=2")
         if RULES[rule_id].name not in PLANTS
     }
-    assert found.keys() == {rule.id for rule in RULES.values() if rule.name not in PLANTS}
+    unplanted = {rule.id for rule in RULES.values() if rule.name not in PLANTS}
+    assert found.keys() == unplanted - {"KP063"}  # of several hosts: tests/verdicts/test_clocks.py
     for words in found.values():
         printed = run(words)
         assert printed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 import kproto.tables
+from kproto.cli import main
 from kproto.generate import Fleet, write_captures
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
@@ -60,6 +63,15 @@ def test_a_clock_that_differs_is_told_and_taken_off(hosts: Path, us: int) -> Non
     (clock,) = (finding for finding in found if finding.rule == "KP063")
     assert f"broker-2.pcap is {abs(us) // 1_000_000}.0 s {'ahead of' if us > 0 else 'behind'}" in clock.text
     assert certain(found) == expected
+
+
+def test_the_doctors_command_shows_the_capture_whose_clock_differs(hosts: Path) -> None:
+    shift(hosts / "broker-2.pcap", 7_000_000)
+    told = CliRunner().invoke(main, ["doctor", str(hosts), "--rule", "KP063"], prog_name="kproto")
+    (words,) = (shlex.split(line) for line in told.stdout.splitlines() if line.startswith(" "))
+    shown = CliRunner().invoke(main, words[1:], prog_name="kproto")
+    assert (words[0], shown.exit_code) == ("kproto", 0), shown.stderr
+    assert shown.stdout
 
 
 def test_clocks_that_agree_are_not_mentioned(hosts: Path) -> None:
