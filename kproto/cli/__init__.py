@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "check": "Verify captures and recordings, packet by packet.",
     "audit": "Read every frame with both codecs, and list the frames on which they differ.",
     "tap": "Relay Kafka connections and record them as pcapng.",
+    "replay": "Send a captured controller's requests to a broker again.",
     "send": "Send one request to a broker, and print its answer.",
     "demo": "Run a live cluster in one process, record it, and make tables of the recording.",
     "wireshark": "Make Wireshark and tshark read the three control requests.",
