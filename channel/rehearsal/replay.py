@@ -15,6 +15,7 @@ from channel.network.client import ManualMetadataUpdater, NetworkClient, await_r
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
+from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import error_name
@@ -26,7 +27,6 @@ from kproto.reference.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from channel.security import SecurityConfig
     from kproto.capture import Exchange
 
 __all__ = ["Replay", "Replayed", "Responded", "rewrite"]
@@ -105,7 +105,7 @@ class Replay:
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
         self._client = NetworkClient(
-            Selector(channel_builder=client_channels(protocol, security, _CLIENT_ID)),
+            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), _CLIENT_ID)),
             ManualMetadataUpdater([self._node]),
             _CLIENT_ID,
             request_timeout_ms=timeout_ms,
