@@ -3,9 +3,10 @@
 ``kproto._codec`` is written in Cython. The modules that every request of the channel, every packet of a capture, or
 every row of a table passes are plain Python, which Cython compiles as they stand: those with a .pxd file beside them,
 which gives their classes C attributes.
-``channel.network._socket_calls`` is written in Cython. KPROTO_CHANNEL=python compiles nothing of the channel: the same
-program, slower, whose frames pass by the methods of ``socket``.
+``channel.network._socket_calls`` is written in Cython.
 
+KPROTO_PURE=1 compiles the codec alone: the same program, slower, which debuggers, coverage and profilers see whole.
+KPROTO_CHANNEL=python compiles nothing of the channel, for programs that only read captures.
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
 KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
 """
@@ -37,14 +38,18 @@ VECTORS = ["-mssse3"] if get_platform() == "linux-x86_64" else []
 # Small functions vanish into the loops over rows, which the compiler then makes for each version's form.
 MACROS = [("CYTHON_INLINE", "inline __attribute__((always_inline))"), *([("CYTHON_TRACE", "1")] if DEBUG else [])]
 
-FLAGS = {
-    "extra_compile_args": [
-        *(["-O0", "-g"] if DEBUG else ["-O3", "-g0"]),  # without -g0, Python's own -g takes a quarter of the build
-        *VECTORS,
-        *os.environ.get("KPROTO_CFLAGS", "").split(),
-    ],
-    "extra_link_args": os.environ.get("KPROTO_LDFLAGS", "").split(),
-}
+
+def flags(level: str) -> dict[str, list[str]]:
+    """The options of compiler and linker at this level of optimisation."""
+    return {
+        "extra_compile_args": [
+            *(["-O0", "-g"] if DEBUG else [level, "-g0"]),  # without -g0, Python's own -g takes a quarter of the build
+            *VECTORS,
+            *os.environ.get("KPROTO_CFLAGS", "").split(),
+        ],
+        "extra_link_args": os.environ.get("KPROTO_LDFLAGS", "").split(),
+    }
+
 
 codec = Extension(
     "kproto._codec",
@@ -52,33 +57,35 @@ codec = Extension(
     include_dirs=["kproto"],
     depends=[str(path) for path in sorted(Path("kproto/_cython").iterdir())],
     define_macros=MACROS,
-    **FLAGS,
+    **flags("-O3"),
 )
 
 # Python's own rules for Python's own code: None has no attributes, and an annotation converts nothing.
-PYTHON_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False}
+# No compiled class is pickled.
+PYTHON_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False, "auto_pickle": False}
 
 
 def modules(package: str) -> list[Extension]:
     """The Python modules of a package that have a .pxd file beside them."""
     layouts = (path for path in sorted(Path(package).rglob("*.pxd")) if path.with_suffix(".py").exists())
-    return [
-        Extension(".".join(path.with_suffix("").parts), [str(path.with_suffix(".py"))], **FLAGS) for path in layouts
-    ]
+    names = [path.with_suffix("") for path in layouts]
+    return [Extension(".".join(name.parts), [f"{name}.py"], **flags("-O1")) for name in names]
 
 
-kproto = [*modules("kproto/capture"), *modules("kproto/tables")]
-channel = modules("channel")
-channel.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **FLAGS))
-if os.environ.get("KPROTO_CHANNEL") == "python":
-    channel.clear()
+# -O1 takes less than half the time of -O3, and is as quick: these modules spend their time in the interpreter's C API.
+python = [*modules("kproto/capture"), *modules("kproto/tables")]
+if os.environ.get("KPROTO_CHANNEL") != "python":
+    python += modules("channel")
+    python.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **flags("-O1")))
+if os.environ.get("KPROTO_PURE") == "1":
+    python.clear()
 
 JOBS = os.cpu_count() or 1
 setup(
     package_dir={"": "."},
     ext_modules=[
         *cythonize([codec], compiler_directives=DIRECTIVES),
-        *cythonize([*kproto, *channel], compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
+        *cythonize(python, compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
     ],
     options={"build_ext": {"parallel": JOBS}},
 )

@@ -6,7 +6,7 @@ import pytest
 
 from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.network.connection_states import ClusterConnectionStates, ConnectionState
+from channel.network.client import ClusterConnectionStates, ConnectionState
 
 NODE = "1001"
 HOST = "localhost"
