@@ -158,6 +158,9 @@ class StoppableThread(threading.Thread, ABC):
         error: The error that ended the thread, None if a shutdown did.
     """
 
+    _life_level = logging.INFO
+    """The level of the lines that tell of the thread's beginning and end."""
+
     def __init__(
         self,
         name: str,
@@ -220,7 +223,7 @@ class StoppableThread(threading.Thread, ABC):
         with self._initiate:
             if self._initiated.is_set():
                 return False
-            self.log.info("shutting down")
+            self.log.log(self._life_level, "shutting down")
             self._initiated.set()
             if self._interruptible:
                 self.interrupt()
@@ -242,7 +245,7 @@ class StoppableThread(threading.Thread, ABC):
                 pass
             if not self._complete.wait(timeout_s):
                 return False
-        self.log.info("shut down")
+        self.log.log(self._life_level, "shut down")
         return True
 
     def shutdown(self, timeout_s: float | None = None) -> bool:
@@ -282,7 +285,7 @@ class StoppableThread(threading.Thread, ABC):
 
     def run(self) -> None:
         """The loop itself; not to be called by hand."""
-        self.log.info("starting")
+        self.log.log(self._life_level, "starting")
         try:
             ends, do_work = self._initiated.is_set, self.do_work
             while not ends():
@@ -304,7 +307,7 @@ class StoppableThread(threading.Thread, ABC):
                 self.log.exception("could not clean up at its end")
             finally:
                 self._complete.set()
-        self.log.info("stopped")
+        self.log.log(self._life_level, "stopped")
 
 
 class LoopThread(StoppableThread):
@@ -316,6 +319,8 @@ class LoopThread(StoppableThread):
         interrupt: Makes ``work`` return early, None if it does so by itself.
         ended: Cleans up, on the thread itself, as its last act; None for nothing.
     """
+
+    _life_level = logging.DEBUG
 
     def __init__(
         self,

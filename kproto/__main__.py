@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line; without click, print in one line what to install and exit with code 2."""

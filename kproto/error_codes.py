@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["ErrorCode", "error_name", "is_retriable", "named_error"]
-
 
 class ErrorCode(IntEnum):
     """An error code of Kafka 3.9.1.

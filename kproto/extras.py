@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["EXTRAS", "install_command"]
-
 EXTRAS: Final = {
     "rich": "cli",
     "pyspark": "pipeline",

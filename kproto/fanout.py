@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .codec import Message
 
-__all__ = ["Fanout", "SharedBody"]
-
 _MAX_FRAME: Final = 2**31 - 1
 _int64_bytes: Final = struct.Struct(">q").pack
 

@@ -11,8 +11,6 @@ import re
 
 from .errors import EncodeError
 
-__all__ = ["bytes_from_json", "bytes_to_json", "camel_case", "snake_case", "uuid_from_json", "uuid_to_json"]
-
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .types import Buffer
 
-__all__ = ["NodeApiVersions", "VersionRange", "decode_api_versions_response"]
-
 
 class VersionRange(NamedTuple):
     """A range of versions of one API, both ends included.

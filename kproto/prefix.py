@@ -7,8 +7,6 @@ from typing import Final
 
 from .api import ApiKey
 
-__all__ = ["Prefix", "prefix_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prefix:

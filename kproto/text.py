@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LONGEST_TEXT", "printable"]
-
 LONGEST_TEXT: Final = 2_000
 """The longest text that is shown, in characters."""
 

@@ -154,6 +154,7 @@ class Controller:
                 timeout_ms=session_timeout_ms,
                 on_expired=self.session_expired,
                 on_new_session=self.session_began,
+                metrics=metrics,
             )
             if isinstance(zookeeper, str)
             else zookeeper

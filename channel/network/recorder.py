@@ -85,6 +85,7 @@ _HIGHEST_API: Final = 127
 _HIGHEST_VERSION: Final = 30
 
 _head = struct.Struct(">iHH")
+_length = struct.Struct(">i")
 
 
 class Recorder(Protocol):
@@ -144,10 +145,14 @@ class SecretMask:
         A whole frame without secrets is returned as it is.
         """
         stream = self._sent if is_request else self._received
-        if buffers and not stream.held and not stream.rest and len(head := _head_of(buffers)) == _REQUEST_HEAD:
-            is_whole = int.from_bytes(head[:4], "big") + 4 == sum(map(len, buffers))
-            if is_whole and (self._request_passes if is_request else self._response_passes)(head, 0) is not None:
-                return buffers
+        if buffers and not stream.held and not stream.rest:
+            head = buffers[0]
+            if len(head) == 4 and len(buffers) > 1:
+                head = bytes(head) + buffers[1][: _REQUEST_HEAD - 4]
+            if len(head) >= (_REQUEST_HEAD if is_request else _RESPONSE_HEAD):
+                size = (self._request_passes if is_request else self._response_passes)(head, 0)
+                if size is not None and size + 4 == sum(map(len, buffers)):
+                    return buffers
         recorded: list[Bytes] = []
         for buffer in buffers:
             recorded += self._apply(memoryview(buffer), is_request=is_request)
@@ -197,7 +202,7 @@ class SecretMask:
         """Return the size of a response if none with a secret is due, None if the frame must be examined."""
         if self._answers or self._answers_tokens:
             return None
-        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        size: int = _length.unpack_from(data, at)[0]
         return size if size >= 0 else None
 
     def _examine(self, stream: _Stream, recorded: list[bytes | memoryview]) -> None:
@@ -529,14 +534,6 @@ def _interface() -> bytes:
     """Ethernet, whole packets, times in ns."""
     options = _option(2, b"kproto") + _option(9, b"\x09") + _option(0, b"")
     return _wrapped(1, struct.pack("<HHI", 1, 0, 0) + options)
-
-
-def _head_of(buffers: Sequence[Bytes]) -> bytes:
-    """Return the first bytes, as many as a request's head has, or fewer if there are no more in two buffers."""
-    head = bytes(memoryview(buffers[0])[:_REQUEST_HEAD])
-    if len(head) < _REQUEST_HEAD and len(buffers) > 1:
-        head += memoryview(buffers[1])[: _REQUEST_HEAD - len(head)]
-    return head
 
 
 def _is_request(frame: bytes) -> bool:

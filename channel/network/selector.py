@@ -941,6 +941,8 @@ class ChannelRegistry:
         self._expiry.forget(channel)
         try:
             channel.close()
+        except OSError as e:  # as in Kafka, it counts as closed, and costs no other connection
+            _log.warning("connection %s to %s could not be closed cleanly: %s", channel.id, channel.transport.remote, e)
         finally:
             self._traffic.closed(channel)
             if notify:

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode
+from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode, NotEmpty
 from channel.logs import bounded, get_logger
 from channel.types import random_uuid
 from kproto.errors import DecodeError
@@ -174,11 +174,26 @@ def read_settings(session: ZooKeeperSession, entity: str) -> dict[str, str]:
 
 
 def write_settings(session: ZooKeeperSession, entity: str, settings: Mapping[str, str]) -> None:
-    """Replace the settings of an entity, and notify the brokers, as any of Kafka's brokers does."""
+    """Replace the settings of an entity, and notify the brokers, as any of Kafka's brokers does.
+
+    The znode of a user without settings is deleted, unless clients of the user have settings.
+    """
     path = f"/config/{entity}"
-    session.ensure(path)
-    session.set(path, encode_config(settings))
+    if settings or not entity.startswith("users/") or not _deleted(session, path):
+        session.ensure(path)
+        session.set(path, encode_config(settings))
     session.create(f"{CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequence=True)
+
+
+def _deleted(session: ZooKeeperSession, path: str) -> bool:
+    """Delete a znode; False if it has children."""
+    try:
+        session.delete(path)
+    except NoNode:
+        return True
+    except NotEmpty:
+        return False
+    return True
 
 
 # ---- the controller --------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from .watches import Watches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from channel.metrics import Metrics
 
 __all__ = ["ERRORS", "ZooKeeperSession", "answers"]
 
@@ -48,6 +49,14 @@ SLICE_S: Final = 1.0
 
 WINDOW: Final = 1_000
 """The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
+
+_LISTENER: Final = "kafka.server:type=SessionExpireListener"
+_METERS: Final = {
+    KazooState.CONNECTED: ("ZooKeeperSyncConnectsPerSec", "Connections to ZooKeeper"),
+    KazooState.SUSPENDED: ("ZooKeeperDisconnectsPerSec", "Lost connections to ZooKeeper"),
+    KazooState.LOST: ("ZooKeeperExpiresPerSec", "Expired sessions"),
+}
+"""The meter of each state of the connection, under Kafka's name."""
 
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
 
@@ -169,6 +178,7 @@ class ZooKeeperSession:
         timeout_ms: The session timeout: the time after the last heartbeat at which ZooKeeper ends the session.
         on_expired: Called after a session expired and before the next begins; requests fail meanwhile.
         on_new_session: Called once the next session has begun.
+        metrics: Takes counts of connections and of their ends, under Kafka's names, until ``close``.
 
     Attributes:
         previous_ids: The expired sessions, the latest last: their ephemeral nodes were ours, and end by themselves.
@@ -184,8 +194,15 @@ class ZooKeeperSession:
         timeout_ms: int = 18_000,
         on_expired: Callable[[], None] | None = None,
         on_new_session: Callable[[], None] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.hosts = hosts
+        self._metrics = metrics
+        self._meters = (
+            {}
+            if metrics is None
+            else {state: metrics.meter(_LISTENER, name, doc=doc) for state, (name, doc) in _METERS.items()}
+        )
         self.previous_ids: list[int] = []
         self._timeout_ms = timeout_ms
         self._on_expired = on_expired
@@ -242,6 +259,8 @@ class ZooKeeperSession:
             client, renewing = self._client, self._renewing
         self._watches.begin_session(None)
         self._connected.set()  # so that threads waiting for the connection stop waiting
+        if self._metrics is not None:
+            self._metrics.remove(_LISTENER)
 
         def end() -> None:
             client.stop()
@@ -301,6 +320,8 @@ class ZooKeeperSession:
         if client is not self._client:
             return
         self._connection_number += 1
+        if state in self._meters and not self._is_closed:
+            self._meters[state].value += 1
         if state == KazooState.CONNECTED:
             self._last_id = int(client.client_id[0])
             self._connected.set()

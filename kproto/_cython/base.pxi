@@ -158,6 +158,11 @@ cdef class Struct:
             shown.append(f"{name}={_shown(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def _repr_html_(self):
+        from kproto.notebook import message_html
+
+        return message_html(self)
+
     def __reduce__(self):
         return _rebuild, (type(self), {name: getattr(self, name) for name in self._fields})
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
-__all__ = ["CapturePoint", "capture_points", "in_order", "point_name", "unpacked"]
-
 _EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
 _ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
 _PACKING: Final = "gz|zst|zstd"

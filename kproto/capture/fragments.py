@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .summary import CaptureSummary
 
-__all__ = ["Fragments"]
-
 _U16 = struct.Struct(">H").unpack_from
 
 _PATIENCE_NS: Final = 30_000_000_000

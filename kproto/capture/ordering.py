@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from .conversation import Event
 
-__all__ = ["TimeOrder"]
-
 _LATE_NS: Final = 2_000_000_000
 _MOST_EXCHANGES: Final = 50_000
 _MOST_BYTES: Final = 256 << 20

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from hashlib import blake2b
 
-__all__ = ["LONGEST_HEADER", "SHARED_FROM", "Payload", "PayloadStore", "SharedPayload"]
-
 SHARED_FROM: Final = 64 << 10
 """Payloads of fewer bytes are not shared."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .pcap import Packet
     from .summary import CaptureSummary
 
-__all__ = ["CRC_OPTION", "CRC_PEN", "CRC_TAG", "PcapngReader"]
-
 CRC_OPTION: Final = 2989
 """Code of a custom option with a binary value that tools may copy with the packet."""
 CRC_PEN: Final = 32473

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .conversation import Event
     from .payloads import PayloadStore
 
-__all__ = ["Captures", "exchanges", "frames", "problem_of"]
-
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
 """Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
 
@@ -43,9 +41,6 @@ def frames(
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
     summary: CaptureSummary | None = None,
-    opener: Callable[[str], IO[bytes]] | None = None,
-    keeps_payloads: bool = True,
-    payloads: PayloadStore | None = None,
 ) -> Iterator[Frame]:
     """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
@@ -61,14 +56,37 @@ def frames(
         limit: The largest frame in bytes; a larger one is passed over.
         progress: Called with (bytes read, size of the files or None) after each piece.
         summary: A fresh summary to be filled.
-        opener: Opens a path; None: the file system does.
-        keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
-            reach 256 MiB. Otherwise the caller sets each frame's ``content`` to ``b""`` before taking the next frame.
-        payloads: As of ``CaptureReader``.
 
     Raises:
         CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary, and so does
             such a file of a directory that holds captures, too.
+    """
+    return read_frames(
+        captures, ports=ports, apis=apis, capture=capture, limit=limit, progress=progress, summary=summary
+    )
+
+
+def read_frames(
+    captures: Captures,
+    *,
+    ports: Collection[int] | None = None,
+    apis: Collection[int] | None = CONTROL_APIS,
+    capture: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    progress: Callable[[int, int | None], object] | None = None,
+    summary: CaptureSummary | None = None,
+    opener: Callable[[str], IO[bytes]] | None = None,
+    keeps_payloads: bool = True,
+    payloads: PayloadStore | None = None,
+) -> Iterator[Frame]:
+    """``frames`` for the tables, which open files in stores and keep no payloads.
+
+    Args:
+        captures, ports, apis, capture, limit, progress, summary: Arguments of ``frames``.
+        opener: Opens a path; None: the file system does.
+        keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
+            reach 256 MiB. Otherwise the caller sets each frame's ``content`` to ``b""`` before taking the next frame.
+        payloads: As of ``CaptureReader``.
     """
     summary = CaptureSummary() if summary is None else summary
     for point in _points(captures, capture, summary):
@@ -137,7 +155,7 @@ def problem_of(
         return problem
     whole = CaptureSummary()
     try:
-        for _ in frames(captures, apis=(), capture=summary.file, summary=whole, opener=opener):
+        for _ in read_frames(captures, apis=(), capture=summary.file, summary=whole, opener=opener):
             pass
     except CaptureError:
         return problem

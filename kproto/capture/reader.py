@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .conversation import Event
     from .payloads import PayloadStore
 
-__all__ = ["CaptureReader"]
-
 
 class CaptureReader:
     """Reads the recording of one capture point, piece by piece, from any source.
@@ -42,7 +40,7 @@ class CaptureReader:
         capture: Name of the capture point, part of the connections' ids.
         limit: The largest frame in bytes; a larger one is passed over.
         summary: A fresh summary to be filled.
-        keeps_payloads: As of ``frames``.
+        keeps_payloads: As of ``read_frames``.
         payloads: The payloads of large requests, which captures that are read one after the other may share; None: a
             store of its own.
 

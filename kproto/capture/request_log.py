@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .model import Direction
     from .summary import CaptureSummary
 
-__all__ = ["LONGEST_LINE", "RequestLogReader"]
-
 LONGEST_LINE: Final = 16 << 20
 """A longer line is not read as a request."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .matcher import Matcher
     from .wanted import WantedApis
 
-__all__ = ["FrameLink", "RequestSearch", "ResponseSearch", "Search"]
-
 _I32_PAIR: Final = struct.Struct(">ii").unpack_from
 _I32: Final = struct.Struct(">i")
 

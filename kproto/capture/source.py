@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-__all__ = [
-    "HEAD",
-    "File",
-    "Format",
-    "Source",
-    "check_begun",
-    "check_capture",
-    "detect_format",
-    "faults_of",
-    "file_name",
-    "is_file",
-]
-
 Format = Literal["pcap", "pcapng", "request log"]
 
 File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .pcap import Packet
 
-__all__ = ["Split", "SplitError", "is_splittable", "read_split"]
-
 _CHUNK: Final = 1 << 18
 _FIRST_LOOK: Final = 1 << 13
 """Mostly so few bytes are enough to find a border."""

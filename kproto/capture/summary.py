@@ -11,8 +11,6 @@ from kproto.api import CONTROL_APIS, ApiKey
 if TYPE_CHECKING:
     from .model import Connection, Direction, Endpoint
 
-__all__ = ["LOSSES", "BadInput", "CaptureSummary", "LossKind", "StreamLoss"]
-
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
 
 _KEPT_BAD_INPUTS: Final = 1000

@@ -9,8 +9,6 @@ from kproto.api import CONTROL_APIS, ApiKey
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["WantedApis"]
-
 
 class WantedApis:
     """A set of APIs, or all of them.

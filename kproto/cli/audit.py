@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kproto.cli.sections import Section
     from kproto.tables.decoders import Decoder
 
-__all__ = ["command"]
-
 _SHOWN: Final = 20
 """The most mismatches that the text output lists."""
 

@@ -11,8 +11,6 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["warn_of_bad_inputs"]
-
 
 def warn_of_bad_inputs(bad_inputs: Sequence[Mapping[str, Any]], listed: str) -> None:
     """Print one line that names the first bad input with its reason, and how many more there are; none, no line.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from channel.broker.links import Stand
     from channel.config import BrokerConfigs
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

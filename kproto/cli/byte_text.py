@@ -13,8 +13,6 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FORMS", "Form", "hexdump", "parse_bytes", "recognised"]
-
 Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
 FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
 

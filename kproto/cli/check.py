@@ -12,8 +12,6 @@ from kproto.cli.output_format import format_option
 from kproto.cli.text import counted
 from kproto.text import printable
 
-__all__ = ["command"]
-
 _SHOWN = 20  # the most damages of one file that the text output lists
 
 

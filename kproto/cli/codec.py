@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kproto.codec import Codec, Implementation
 
-__all__ = ["BadQuestion", "Respondent", "command"]
-
 _INT32: Final = 1 << 31
 _parse: Final = json.JSONDecoder().decode
 _print: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from channel.rehearsal.journal import Journal, SentRequest
 
-__all__ = ["differences"]
-
 _Row: TypeAlias = dict[str, Any]
 _Exchange: TypeAlias = tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
 """Values of the request's columns, then of each partition state, then of each partition error."""

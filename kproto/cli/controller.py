@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
 
-__all__ = ["command"]
-
 _M_ARENA_MAX: Final = -8
 """A setting of glibc's mallopt."""
 

@@ -17,8 +17,6 @@ from kproto.cli.text import counted
 if TYPE_CHECKING:
     from kproto.cli.byte_text import Form
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

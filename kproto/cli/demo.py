@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from channel.rehearsal.journal import Journal
     from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

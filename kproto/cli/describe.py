@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.knowledge import PartitionChange
     from kproto.verdicts.timeline import Entry
 
-__all__ = ["PartitionWords", "answer_of", "parts_of", "state_cells"]
-
 _LEADERS: Final = {-1: "none", -2: "deleted"}
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from kproto.reference.trace import FieldSpan
     from kproto.types import Json, Kind
 
-__all__ = ["Dissection", "MessageDump", "dissect"]
-
-
 _OTHER_KINDS: Final = "if the input is not a request frame, name what it is: --kind, --api, --version"
 
 

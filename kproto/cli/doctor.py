@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.facts import Facts
     from kproto.verdicts.rules import Finding
 
-__all__ = ["command", "finding_lines"]
-
 _FOUND: Final = 1
 """The exit code where ``--fail-on`` holds."""
 

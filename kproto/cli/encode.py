@@ -27,8 +27,6 @@ from kproto.framing import frame
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     _Wait = Callable[[Callable[[], object], Callable[[float], object]], None]
 
-__all__ = ["ended_by_sigterm"]
-
 _POLL_S: Final = 0.2
 """How long a wait may go on after SIGTERM. The handler cannot set an event: the main thread may hold its lock."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.verdicts.timeline import Timeline
 
-__all__ = ["has_loss", "print_footer", "problem_with_path", "warn_of_losses"]
-
 _OUTCOMES = {
     "ok": "ok",
     "partition errors": "ok with errors of single partitions",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from kproto.generate import Written
 
-__all__ = ["command"]
-
 _STANDARD_OUTPUT: Final = "-"
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.verdicts.timeline import Entry
 
-__all__ = ["command"]
-
 _STANDARD_INPUT: Final = "-"
 _OPEN_FILES: Final = 200
 """The most captures that are read side by side."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.knowledge import PartitionChange
     from kproto.verdicts.timeline import Entry
 
-__all__ = ["LineFormatter"]
-
 _API_COLOURS: Final = {
     ApiKey.LEADER_AND_ISR: "cyan",
     ApiKey.STOP_REPLICA: "magenta",

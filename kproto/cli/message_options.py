@@ -18,17 +18,6 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "KINDS",
-    "MessageOptions",
-    "message_of",
-    "message_options",
-    "parse_message_options",
-    "read_input",
-    "request_header_at",
-    "size_field",
-]
-
 KINDS: Final = ("request-frame", "response-frame", "request", "response", "request-header", "response-header")
 KindName = Literal["request-frame", "response-frame", "request", "response", "request-header", "response-header"]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from channel.security import SecurityConfig
     from channel.types import SecurityProtocol
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

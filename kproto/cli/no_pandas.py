@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["keep_pandas_out"]
-
 
 class _NoPandas:
     """An import hook that hides pandas."""

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import ErrorScope
     from kproto.types import BrokerId
 
-__all__ = [
-    "CaptureCommand",
-    "answer_filters",
-    "capture_filters",
-    "parse_api",
-    "parse_brokers",
-    "parse_topic_partition",
-    "timed",
-]
-
-
 # ---- parsing of values -----------------------------------------------------------------------------------------------
 
 

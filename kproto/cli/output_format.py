@@ -9,8 +9,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["format_option"]
-
 
 def format_option(*others: str, description: str | None = None) -> Callable[..., Any]:
     """Give a command ``--format``, passed to it as ``form``: ``text``, which is the default, or another format.

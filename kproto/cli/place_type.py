@@ -11,8 +11,6 @@ from kproto.tables.places import Place, RemotePath, place_of
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["PlaceType"]
-
 
 class PlaceType(click.ParamType[Place]):
     """A path, or a URI such as ``s3://bucket/tables``."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-__all__ = ["ReadingProgress", "reading"]
-
 _QUIET_SECONDS: Final = 1.0
 """Seconds before the bar appears, and after each line of output."""
 

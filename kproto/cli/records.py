@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.verdicts.timeline import Entry
 
-__all__ = ["exchange_record", "loss_records"]
-
 
 def exchange_record(entry: Entry, filters: Filters) -> str:
     """Make the record of a request and its response in Kafka's JSON form, with ids and names to select by."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["check_place", "command", "page_written"]
-
 
 @click.command(
     epilog="""\b

@@ -15,8 +15,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Section", "print_sections", "shortened"]
-
 _INDENT: Final = "  "
 _SHORTEST: Final = 12
 """The least width to which a column may be shortened."""

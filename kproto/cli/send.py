@@ -16,8 +16,6 @@ from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.verdicts.rules import Finding
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=CaptureCommand,

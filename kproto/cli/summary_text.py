@@ -14,8 +14,6 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["MOST_ROWS", "one_line", "page_of", "sections_of"]
-
 Row = dict[str, Any]
 
 

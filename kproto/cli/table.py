@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kproto.cli.dissection import Dissection, MessageDump
     from kproto.reference.trace import FieldSpan
 
-__all__ = ["table"]
-
 _BYTES: Final = 8
 """How many bytes of a field are shown; a string's characters stand in its value."""
 

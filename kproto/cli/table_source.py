@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kproto.cli.times import Span
     from kproto.tables.places import Place
 
-__all__ = ["span_of_tables", "tables_in", "tables_of"]
-
 
 def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
     """Return the directory of tables, or the tables of captures, in memory.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from channel.tap.rotation import RotatingRecorder
     from channel.tls_contexts import CurrentContext
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["counted", "day_and_clock", "json_fault", "losses_of", "ranges"]
-
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun.

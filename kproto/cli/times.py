@@ -16,8 +16,6 @@ from kproto.errors import CaptureError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Seconds", "Span", "moment_ns", "parse_duration", "parse_time", "span_of"]
-
 Span: TypeAlias = tuple[int, int]
 """When captures or tables begin and end, ns since 1970 UTC."""
 

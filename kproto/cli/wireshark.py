@@ -8,8 +8,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
-
 
 @click.command(
     epilog="""\b

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from .content import Content
 
-__all__ = ["encode_response", "request_head", "response_head", "shared_body"]
-
 _LISTENER: Final = "PLAINTEXT"
 _RACKS: Final = 3
 _FLAG_OF_PARTITIONS: Final = 3

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .events import Event
     from .fleet import Fleet
 
-__all__ = ["FULL", "Cluster"]
-
 _NO_LEADER: Final = -1
 _BEING_DELETED: Final = -2
 _FIRST_BROKER_EPOCH: Final = 4_294_967_296

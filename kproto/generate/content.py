@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .fleet import Fleet
 
-__all__ = ["Content", "Controller", "Rows"]
-
 Rows: TypeAlias = dict[str, list[Any]]
 """Partition states by column, named as ``kproto.columns`` names them."""
 

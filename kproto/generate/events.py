@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Event", "Kind"]
-
 Kind: TypeAlias = Literal[
     "first_controller", "failover", "stop", "restart", "election", "isr_change", "zombie", "deletion", "migration",
     "plant",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .traffic import PlannedExchange
     from .wire import PlannedFrame
 
-__all__ = ["expected_tables", "frame_row", "payload_of", "unmatched_reason"]
-
 _Row = dict[str, Any]
 
 _US: Final = 1000

@@ -13,8 +13,6 @@ from kproto.types import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["derived_rows"]
-
 _Row = dict[str, Any]
 _Partition = tuple[str, str, bytes | None, int]
 

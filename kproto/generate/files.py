@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .fleet import Fleet
 
-__all__ = ["DEFAULT_MSS", "Written", "write_captures", "write_stream"]
-
 DEFAULT_MSS: Final = 1460
 """The maximum segment size of Ethernet without jumbo frames."""
 

@@ -10,8 +10,6 @@ from typing import Final, Literal, NamedTuple
 
 from kproto.errors import ConfigurationError
 
-__all__ = ["LISTENER_PORT", "Address", "Bodies", "Fleet", "Protocol", "Versions", "random_of"]
-
 Bodies = Literal["fleet", "distinct"]
 """``fleet``: each change goes to all brokers that Kafka tells of it. ``distinct``: each change goes to one broker, in
 turn, so that requests share no body; those that are lost are sent again with theirs."""

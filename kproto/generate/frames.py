@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .fleet import Fleet
     from .traffic import PlannedExchange
 
-__all__ = ["frames"]
-
 _BATCH_BYTES: Final = 8 << 20
 _ROW_BYTES: Final = 300
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .traffic import PlannedConnection, PlannedExchange, PlannedStep
 
-__all__ = ["PCAP_HEADER", "Burst", "burst_times", "bursts"]
-
 _SNAPLEN: Final = 262_144
 _ETHERNET: Final = 1
 PCAP_HEADER: Final = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, _SNAPLEN, _ETHERNET)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .content import Content
     from .events import Event
 
-__all__ = ["PLANTS", "SLOW_BROKER", "Plant", "Planted", "PlantedFinding", "Planter", "chosen"]
-
 SLOW_BROKER: Final = "slow-broker"
 """The plant by which one broker answers slowly all the time."""
 

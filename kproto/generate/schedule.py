@@ -9,8 +9,6 @@ from .events import Event, Kind
 from .fleet import Fleet, random_of
 from .plants import PLANTS
 
-__all__ = ["Schedule"]
-
 _LEAST_STEP_US: Final = 160_000_000
 """Between events at least, where faults are planted: they last up to two minutes."""
 

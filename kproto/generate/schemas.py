@@ -9,8 +9,6 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["EXPECTED", "FRAMES"]
-
 _ID = pa.binary()
 _TEXT = pa.string()
 _SHORT = pa.int16()

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .content import Content
     from .fleet import Fleet
 
-__all__ = ["sized"]
-
 _EXCHANGE_BYTES: Final = 420
 """About how many bytes an exchange takes beside the request's body: the response, headers and acknowledgements."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .fleet import Fleet
 
-__all__ = ["spark_frames"]
-
 
 def spark_frames(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
     """Return a fleet's frames as a lazy DataFrame with the columns of ``kproto.generate.schemas.FRAMES``.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .events import Event
     from .fleet import Fleet
 
-__all__ = ["PlannedConnection", "PlannedExchange", "PlannedStep", "Traffic", "steps"]
-
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US
 """Time between two requests of an event, which the controller queues one after the other."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .content import Content
     from .fleet import Fleet
 
-__all__ = ["Truth", "findings_truth"]
-
 _SECOND: Final = 1_000_000_000
 _OFFLINE_NS: Final = 30 * _SECOND
 _UNDER_REPLICATED_NS: Final = 300 * _SECOND

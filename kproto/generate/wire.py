@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .content import Content
     from .traffic import PlannedConnection, PlannedExchange
 
-__all__ = ["PlannedFrame", "Recorder"]
-
 Positions = Literal["offset", "correlation_id"]
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
-__all__ = ["gather_captures", "joined_parts", "parallelism", "scan_options", "shares_of"]
-
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
 

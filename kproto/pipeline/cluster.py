@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["SHIPPED", "check_workers", "is_cluster", "shipped"]
-
 SHIPPED: Final = "kproto-shipped"
 """Where workers unpack kproto, below their working directories; stands in their ``PYTHONPATH``."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from kproto.pipeline.stitching import Counts
 
-__all__ = ["read_frames"]
-
 
 def read_frames(
     spark: SparkSession, captures: Sequence[str], *, split_bytes: int = SPLIT_BYTES, **options: str

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place, RemotePath
 
-__all__ = ["LOCKS", "locked"]
-
 LOCKS: Final = "kproto-locks"
 
 _REFRESH_SECONDS: Final = 10.0

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
 
-__all__ = ["capture_points_of", "checked", "columns_of", "rows_of", "scan_arguments"]
-
 _TABLES: Final = {
     "frames": pa.schema([*FRAMES, *(SCAN.field(name) for name in ("request_frame_id", "error", "payload"))]),
     "bad_inputs": BAD_INPUTS,

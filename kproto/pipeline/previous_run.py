@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["Changes", "PreviousRun", "fingerprint", "store_facts"]
-
 Address = tuple[str, str, int]
 """Capture point, IP and port of a broker."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["probe"]
-
 
 def probe(paths: list[str], directory: str) -> tuple[str, dict[str, str]]:
     """The worker's host, and what is wrong there: kind of fault -> its details.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Queries"]
-
 
 class Queries:
     """Runs SQL queries in which ``{name}`` stands for a relation.

@@ -23,8 +23,6 @@ from kproto.pipeline.cluster import SHIPPED, is_cluster, shipped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["check_java", "spark_session"]
-
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """An environment variable that ``spark-submit`` sets for its program."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
 
-__all__ = ["KafkaControlSource"]
-
 
 class KafkaControlSource(DataSource):
     """The format ``kafka_control``.

@@ -37,24 +37,6 @@ if TYPE_CHECKING:
     from kproto.capture.link import Segment
     from kproto.tables.scanning import Selection
 
-__all__ = [
-    "FRAME",
-    "LEFT_OUT",
-    "PLACE",
-    "REST_BEGINS",
-    "REST_ENDS",
-    "SEGMENT",
-    "SEGMENT_ROW",
-    "SPLIT",
-    "SPLIT_BYTES",
-    "SUMMARY",
-    "Part",
-    "add_event",
-    "is_selected",
-    "plan",
-    "scan_parts",
-]
-
 SPLIT: Final = pa.schema(
     [
         ("bucket", pa.int32()),

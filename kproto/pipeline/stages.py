@@ -40,21 +40,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
-__all__ = [
-    "CHOSEN",
-    "CLAIMS",
-    "SMALL_TABLES",
-    "BrokersAndEpochs",
-    "StagedPart",
-    "TaskOutput",
-    "chosen_of",
-    "gather",
-    "learn",
-    "relate",
-    "small_table",
-    "write_bodies",
-]
-
 _ADDRESS: Final = ("capture", "server_ip", "server_port")
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 SMALL_TABLES: Final = ("brokers", "live_brokers", "captures", "bad_inputs")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["StagedTables", "aside", "read_batch", "read_bodies", "read_staged", "with_payloads"]
-
 
 class StagedTables:
     """Writes rows of several tables, each into a file of its own; the n-th batches of all tables belong together.

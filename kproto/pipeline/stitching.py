@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from kproto.capture.conversation import Event
     from kproto.tables.scanning import Selection
 
-__all__ = ["Counts", "stitch"]
-
 _IDS: Final = [name for name in SCAN.names if name.endswith("frame_id")]
 
 

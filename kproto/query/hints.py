@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
 
-__all__ = ["absent", "comparison", "down"]
-
 _NAMED: Final = 3
 """How many of the names in the tables a hint lists."""
 

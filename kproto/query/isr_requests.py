@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kproto.capture import Exchange
 
-__all__ = ["ISR_REQUESTS", "isr_requests"]
-
 ISR_REQUESTS: Final = described(
     "Changes of in-sync replicas that leaders asked for by AlterPartition and the controller made.",
     column("broker", pa.int32(), "The leader that asked."),

@@ -53,6 +53,11 @@ class Answer(NamedTuple):
     rows: list[tuple[Any, ...]]
     note: str = ""
 
+    def _repr_html_(self) -> str:
+        from kproto.notebook import table_html
+
+        return table_html(self.columns, self.rows, len(self.rows))
+
 
 _STALE: Final = ErrorCode.STALE_CONTROLLER_EPOCH
 _MEANING: Final = (

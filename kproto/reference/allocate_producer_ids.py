@@ -8,8 +8,6 @@ from .datatypes import Int16, Int32, Int64
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["AllocateProducerIdsRequest", "AllocateProducerIdsResponse"]
-
 
 class AllocateProducerIdsRequest(RequestMessage):
     """A broker's request for a block of producer ids."""

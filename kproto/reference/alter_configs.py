@@ -11,14 +11,6 @@ from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "AlterConfigsEntry",
-    "AlterConfigsRequest",
-    "AlterConfigsResource",
-    "AlterConfigsResourceResponse",
-    "AlterConfigsResponse",
-]
-
 
 class AlterConfigsEntry(Struct):
     """A setting and its value."""

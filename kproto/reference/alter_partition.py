@@ -15,16 +15,6 @@ from .datatypes import ArrayOf, Int8, Int16, Int32, Int64, String, Uuid
 from .fields import Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "AlterPartitionRequest",
-    "AlterPartitionRequestPartition",
-    "AlterPartitionRequestTopic",
-    "AlterPartitionResponse",
-    "AlterPartitionResponsePartition",
-    "AlterPartitionResponseTopic",
-    "BrokerState",
-]
-
 
 class BrokerState(Struct):
     """An in-sync replica and the epoch of its broker, -1 if it is unknown."""

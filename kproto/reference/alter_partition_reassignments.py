@@ -8,15 +8,6 @@ from .datatypes import ArrayOf, Int16, Int32, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "AlterPartitionReassignmentsRequest",
-    "AlterPartitionReassignmentsResponse",
-    "ReassignablePartition",
-    "ReassignablePartitionResponse",
-    "ReassignableTopic",
-    "ReassignableTopicResponse",
-]
-
 
 class ReassignablePartition(Struct):
     """The replicas that a partition is to have; null cancels its reassignment."""

@@ -8,14 +8,6 @@ from .datatypes import ArrayOf, Bytes, Int8, Int16, Int32, Nullable, String
 from .fields import Fields
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "AlterUserScramCredentialsRequest",
-    "AlterUserScramCredentialsResponse",
-    "AlterUserScramCredentialsResult",
-    "ScramCredentialDeletion",
-    "ScramCredentialUpsertion",
-]
-
 
 class ScramCredentialDeletion(Struct):
     """A user's credential to remove. ``mechanism`` is 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""

@@ -18,14 +18,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
 from .fields import Fields, Since, Tagged
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "ApiVersion",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "FinalizedFeatureKey",
-    "SupportedFeatureKey",
-]
-
 
 class ApiVersionsRequest(RequestMessage):
     """The request; below version 3 it has no fields."""

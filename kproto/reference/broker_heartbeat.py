@@ -11,8 +11,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Uuid
 from .fields import Fields, Since, Tagged
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["BrokerHeartbeatRequest", "BrokerHeartbeatResponse"]
-
 
 class BrokerHeartbeatRequest(RequestMessage):
     """A broker's metadata offset, and whether it wants to be fenced or shut down."""

@@ -16,8 +16,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UIn
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["BrokerRegistrationRequest", "BrokerRegistrationResponse", "Feature", "Listener"]
-
 
 class Listener(Struct):
     """One address of the broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""

@@ -16,8 +16,6 @@ from .datatypes import ArrayOf, Int16, Int32, Int64, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["ControlledShutdownRequest", "ControlledShutdownResponse", "RemainingPartition"]
-
 
 class ControlledShutdownRequest(RequestMessage):
     """A broker's request to lose its leaderships before it stops."""

@@ -12,14 +12,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "CreatePartitionsAssignment",
-    "CreatePartitionsRequest",
-    "CreatePartitionsResponse",
-    "CreatePartitionsTopic",
-    "CreatePartitionsTopicResult",
-]
-
 
 class CreatePartitionsAssignment(Struct):
     """The brokers to hold one new partition."""

@@ -19,16 +19,6 @@ from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String, Uuid
 from .fields import Fields, Since, Tagged
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "CreatableReplicaAssignment",
-    "CreatableTopic",
-    "CreatableTopicConfig",
-    "CreatableTopicConfigs",
-    "CreatableTopicResult",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-]
-
 
 class CreatableReplicaAssignment(Struct):
     """The brokers to hold one partition."""

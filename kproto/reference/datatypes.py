@@ -20,21 +20,6 @@ if TYPE_CHECKING:
 
     from .fields import StructClass
 
-__all__ = [
-    "ArrayOf",
-    "Bool",
-    "Bytes",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Nullable",
-    "PlainString",
-    "String",
-    "UInt16",
-    "Uuid",
-]
-
 
 def _wrong(expected: str, json: object, path: str) -> EncodeError:
     return EncodeError(f"expected {expected}, got {'null' if json is None else type(json).__name__}", path)

@@ -18,8 +18,6 @@ from .datatypes import ArrayOf, Int16, Int32, Nullable, String, Uuid
 from .fields import Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["DeletableTopicResult", "DeleteTopicState", "DeleteTopicsRequest", "DeleteTopicsResponse"]
-
 
 class DeleteTopicState(Struct):
     """A topic to be deleted, by name or, with a null name, by id."""

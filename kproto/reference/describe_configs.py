@@ -15,15 +15,6 @@ from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "DescribeConfigsRequest",
-    "DescribeConfigsResource",
-    "DescribeConfigsResourceResult",
-    "DescribeConfigsResponse",
-    "DescribeConfigsResult",
-    "DescribeConfigsSynonym",
-]
-
 
 class DescribeConfigsResource(Struct):
     """A resource and the names of its settings, null for all. ``resource_type`` is 2 for a topic, 4 for a broker."""

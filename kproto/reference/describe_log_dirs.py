@@ -15,15 +15,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "DescribableLogDirTopic",
-    "DescribeLogDirsPartition",
-    "DescribeLogDirsRequest",
-    "DescribeLogDirsResponse",
-    "DescribeLogDirsResult",
-    "DescribeLogDirsTopic",
-]
-
 
 class DescribableLogDirTopic(Struct):
     """Partitions of one topic."""

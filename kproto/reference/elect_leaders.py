@@ -11,14 +11,6 @@ from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "ElectLeadersRequest",
-    "ElectLeadersResponse",
-    "ElectLeadersTopic",
-    "PartitionElectionResult",
-    "ReplicaElectionResult",
-]
-
 
 class ElectLeadersTopic(Struct):
     """Partitions of one topic that are to elect a leader."""

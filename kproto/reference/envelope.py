@@ -8,8 +8,6 @@ from .datatypes import Bytes, Int16, Nullable
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["EnvelopeRequest", "EnvelopeResponse"]
-
 
 class EnvelopeRequest(RequestMessage):
     """A whole request with its header, the client's principal (null if the broker has none) and address."""

@@ -31,8 +31,6 @@ from .wire import TAGGED_SECTION, field_path
 if TYPE_CHECKING:
     from construct import Container
 
-__all__ = ["Between", "Field", "Fields", "Since", "StructClass", "Tagged", "Type", "Until"]
-
 _NEWEST = 1 << 15
 _OF_TYPE: Any = object()  # stands for the default of the field's type
 

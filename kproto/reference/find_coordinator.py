@@ -18,8 +18,6 @@ from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
 from .fields import Between, Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["Coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse"]
-
 
 class FindCoordinatorRequest(RequestMessage):
     """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""

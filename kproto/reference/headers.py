@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from kproto.types import Buffer, Json, Kind
 
-__all__ = [
-    "RequestHeader",
-    "ResponseHeader",
-    "decode_request_header",
-    "decode_request_header_from",
-    "decode_response_header",
-    "decode_response_header_from",
-    "encode_request_header",
-    "encode_response_header",
-]
-
 
 class _Header(Struct):
     """What both headers have in common."""

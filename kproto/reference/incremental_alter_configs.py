@@ -9,13 +9,6 @@ from .datatypes import ArrayOf, Bool, Int8, Int32, Nullable, String
 from .fields import Fields
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "AlterableConfig",
-    "IncrementalAlterConfigsRequest",
-    "IncrementalAlterConfigsResource",
-    "IncrementalAlterConfigsResponse",
-]
-
 
 class AlterableConfig(Struct):
     """A change of a setting. ``config_operation`` is 0 to set, 1 to delete, 2 to append, 3 to subtract."""

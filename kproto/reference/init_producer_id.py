@@ -17,8 +17,6 @@ from .datatypes import Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["InitProducerIdRequest", "InitProducerIdResponse"]
-
 
 class InitProducerIdRequest(RequestMessage):
     """A producer's request for its id; a null transactional id if it is not transactional."""

@@ -16,8 +16,6 @@ from .datatypes import ArrayOf, Int16, Int32, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["ListGroupsRequest", "ListGroupsResponse", "ListedGroup"]
-
 
 class ListGroupsRequest(RequestMessage):
     """The states and types of the groups to list; empty for all."""

@@ -8,14 +8,6 @@ from .datatypes import ArrayOf, Int16, Int32, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "ListPartitionReassignmentsRequest",
-    "ListPartitionReassignmentsResponse",
-    "ListPartitionReassignmentsTopics",
-    "OngoingPartitionReassignment",
-    "OngoingTopicReassignment",
-]
-
 
 class ListPartitionReassignmentsTopics(Struct):
     """Partitions of one topic."""

@@ -11,8 +11,6 @@ from .datatypes import ArrayOf, Int16, Int32, Int64, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["ListTransactionsRequest", "ListTransactionsResponse", "TransactionState"]
-
 
 class ListTransactionsRequest(RequestMessage):
     """The states, producers and ms of duration of the transactions to list; empty and -1 for all."""

@@ -24,15 +24,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
 from .fields import Between, Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = [
-    "MetadataRequest",
-    "MetadataRequestTopic",
-    "MetadataResponse",
-    "MetadataResponseBroker",
-    "MetadataResponsePartition",
-    "MetadataResponseTopic",
-]
-
 _NOT_REQUESTED = -(1 << 31)  # a bit field of operations that was not requested
 
 

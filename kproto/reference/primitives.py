@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .wire import Wire
 
-__all__ = ["Bool", "Bytes", "CompactLength", "Elements", "Integer", "TaggedFields", "Text", "UuidBytes", "Varint"]
-
 _LONGEST_TEXT: Final = 0x7FFF
 _HIGHEST_TAG: Final = 0x7FFF_FFFF  # reserved by Kafka: it can be read, not written
 

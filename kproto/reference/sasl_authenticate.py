@@ -12,8 +12,6 @@ from .datatypes import Bytes, Int16, Int64, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["SaslAuthenticateRequest", "SaslAuthenticateResponse"]
-
 
 class SaslAuthenticateRequest(RequestMessage):
     """The client's token."""

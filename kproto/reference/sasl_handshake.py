@@ -14,8 +14,6 @@ from .datatypes import ArrayOf, Int16, String
 from .fields import Fields
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["SaslHandshakeRequest", "SaslHandshakeResponse"]
-
 
 class SaslHandshakeRequest(RequestMessage):
     """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""

@@ -106,6 +106,11 @@ class Struct(metaclass=_FieldSlots):
             shown.append(f"unknown_tagged_fields={_short(self.unknown_tagged_fields)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def _repr_html_(self) -> str:
+        from kproto.notebook import message_html
+
+        return message_html(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.to_values())
 

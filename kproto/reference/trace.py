@@ -22,8 +22,6 @@ from .wire import Wire, part_path
 if TYPE_CHECKING:
     from kproto.types import Buffer, Kind
 
-__all__ = ["FieldSpan", "trace"]
-
 
 @dataclass(slots=True)
 class FieldSpan:

@@ -8,8 +8,6 @@ from .datatypes import Int16, Int32, Nullable, String
 from .fields import Fields
 from .struct import RequestMessage, ResponseMessage
 
-__all__ = ["UnregisterBrokerRequest", "UnregisterBrokerResponse"]
-
 
 class UnregisterBrokerRequest(RequestMessage):
     """The broker."""

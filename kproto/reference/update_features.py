@@ -11,8 +11,6 @@ from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
 from .fields import Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
-__all__ = ["FeatureUpdateKey", "UpdatableFeatureResult", "UpdateFeaturesRequest", "UpdateFeaturesResponse"]
-
 
 class FeatureUpdateKey(Struct):
     """A feature and its new level; a level below 1 removes it.

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from kproto.types import Buffer
 
-__all__ = ["TAGGED_SECTION", "Wire", "build", "field_path", "parse", "part_path"]
-
-
 TAGGED_SECTION = "_tagged"
 """The tagged section's name within a struct's Construct; it is not a field and appears in no error's path."""
 

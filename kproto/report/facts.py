@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["Limits", "report_facts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

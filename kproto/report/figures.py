@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
     from kproto.report.requests import RequestIndex
 
-__all__ = [
-    "captures",
-    "controllers",
-    "counts_in_all",
-    "errors",
-    "flaps",
-    "lag",
-    "losses",
-    "rates",
-    "responders",
-    "stale",
-]
-
 Row = dict[str, Any]
 
 PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)

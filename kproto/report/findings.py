@@ -11,8 +11,6 @@ from kproto.verdicts.catalogue import RULES, SEVERITIES
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["findings"]
-
 _CLASSES: Final = {"trouble": "bad", "warning": "warning", "note": "note"}
 _SECTIONS: Final = {
     "controllers": "controllers",

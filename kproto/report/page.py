@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kproto.report.facts import Limits
     from kproto.tables.places import Place
 
-__all__ = ["page", "write_report"]
-
 _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tables", "charts", "main")
 """The script's parts in the order of their use."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-__all__ = ["RequestIndex"]
-
 _WHOLE: Final = 100
 """A body with at most this many partitions is shown whole, a larger body with this many of the marked partitions."""
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.capture.capture_points import point_name
-from kproto.capture.read import problem_of
+from kproto.capture.read import problem_of, read_frames
 from kproto.codec import get_codec
 from kproto.errors import CaptureError
 from kproto.tables import ids
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from kproto.capture import Frame
     from kproto.tables.decoders import Decoder
-
-__all__ = ["AGREEMENTS", "AUDIT", "audit", "codec_decoders"]
 
 AGREEMENTS: Final = frozenset({"equal", "both_reject", "incomplete", "bad_input"})
 """Outcomes other than a mismatch."""
@@ -96,7 +93,7 @@ def audit(
         counts: Counter[tuple[int, int, str, str]] = Counter()
         summary = CaptureSummary()
         try:
-            whole = capture.frames(
+            whole = read_frames(
                 point,
                 ports=ports,
                 apis=CONTROL_APIS,

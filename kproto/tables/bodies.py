@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
     from kproto.types import BrokerId
 
-__all__ = ["BodyCache", "ControlBody", "PartitionState", "RequestPrefix", "prefix_fields"]
-
 _CACHED_BYTES: Final = 64 << 20
 """Bytes of bodies whose decoded form is kept; decoded they take some ten times as much."""
 

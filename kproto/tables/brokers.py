@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import ControlBody
     from kproto.types import BrokerId
 
-__all__ = ["BrokerDirectory", "BrokerFacts", "address_of"]
-
 Listeners: TypeAlias = "tuple[tuple[BrokerId, str, int], ...]"
 """Id, host and port of each listener of the live brokers."""
 

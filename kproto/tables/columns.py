@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kproto.capture.model import Direction
     from kproto.types import Buffer
 
-__all__ = ["BodyColumns", "Endpoint"]
-
 Endpoint = tuple[int, str, int]
 """A broker's id, and the host and port of one of its listeners."""
 

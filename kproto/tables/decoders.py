@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kproto.codec import Codec
     from kproto.types import Json
 
-__all__ = ["AuditedBody", "CodecDecoder", "Comparison", "Decoder", "Outcome", "Reading", "compare"]
-
 Outcome: TypeAlias = Literal["equal", "values_differ", "one_rejects", "both_reject", "reencode_differs"]
 """``equal``: all read the same values and write the same bytes again. ``both_reject``: none can read it, which is no
 disagreement. The others are mismatches."""

@@ -15,20 +15,6 @@ from kproto.errors import CaptureError, ConfigurationError, KprotoError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "NO_BUCKET",
-    "expand",
-    "explained",
-    "file_size",
-    "file_state",
-    "file_system",
-    "is_pattern",
-    "is_uri",
-    "open_file",
-    "split_uri",
-    "without_secret",
-]
-
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _GLOB: Final = re.compile(r"[*?\[]")
 _SECRET: Final = re.compile(r"://[^/@\s]*@")

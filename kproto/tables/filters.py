@@ -9,8 +9,6 @@ from typing import Literal
 
 from kproto.types import BrokerId, TopicPartition
 
-__all__ = ["ErrorScope", "Filters"]
-
 ErrorScope = Literal["", "any", "request", "partition"]
 """Which errors ``Filters.errors`` asks for; empty asks for none."""
 

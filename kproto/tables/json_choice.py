@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
 
-__all__ = ["named_ids", "names_partition", "wanted_partitions"]
-
 _STATE_LISTS: Final = ("ungroupedPartitionStates", "ungroupedPartitions", "partitionErrors")
 _NAME_LISTS: Final = ("topics", "topicNames")
 _TOPIC_LISTS: Final = ("topicStates", "topics")

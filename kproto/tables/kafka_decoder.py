@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.decoders import AuditedBody
 
-__all__ = ["KafkaDecoder"]
-
 _ANSWER_SECONDS: Final = 300.0
 """Seconds to wait for the first answer, which may include Maven and the JVM's start."""
 

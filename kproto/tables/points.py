@@ -13,8 +13,6 @@ from kproto.tables.files import expand, is_uri, open_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DEFAULT_CLUSTER", "points_of"]
-
 DEFAULT_CLUSTER: Final = "default"
 """The cluster of captures for which none was declared."""
 

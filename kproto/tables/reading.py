@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.brokers import BrokerFacts
 
-__all__ = ["CHUNK_BYTES", "TableReader", "chunks", "read", "stretches", "why_nothing"]
-
 _STANDARD_INPUT: Final = "-"
 
 CHUNK_BYTES: Final = 64 << 20

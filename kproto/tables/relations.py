@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from kproto.tables.brokers import BrokerDirectory, BrokerFacts
     from kproto.tables.filters import Filters
 
-__all__ = [
-    "Decoded",
-    "Earlier",
-    "Relations",
-    "bad_inputs",
-    "captures",
-    "first_bodies",
-    "learn_brokers",
-    "wanted_partitions",
-]
-
 
 class Decoded:
     """Decoded bodies as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""

@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kproto import capture
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.capture.capture_points import point_name
 from kproto.capture.payloads import PayloadStore
-from kproto.capture.read import problem_of
+from kproto.capture.read import problem_of, read_frames
 from kproto.capture.summary import LOSSES
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
@@ -136,7 +135,7 @@ def scan(
             on_capture(1)
         try:
             source = sys.stdin.buffer if each == _STANDARD_INPUT else point
-            for frame in capture.frames(
+            for frame in read_frames(
                 source,
                 ports=ports,
                 apis={*apis, *always},

@@ -11,28 +11,6 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = [
-    "BAD_INPUTS",
-    "BODIES",
-    "BROKERS",
-    "CAPTURES",
-    "FRAMES",
-    "INTS",
-    "LIVE_BROKERS",
-    "PARTITION_ERRORS",
-    "PARTITION_STATES",
-    "PARTS",
-    "REQUESTS",
-    "RESPONSES",
-    "SCAN",
-    "STAGED",
-    "TABLES",
-    "TIME",
-    "column",
-    "described",
-    "description",
-]
-
 _ID: Final = pa.binary()
 TIME: Final = pa.timestamp("us", tz="UTC")
 INTS: Final = pa.list_(pa.field("element", pa.int32()))

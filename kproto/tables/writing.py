@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["DATED", "TableFiles", "file_schema", "write_table"]
-
 DATED: Final = [name for name, schema in TABLES.items() if "ts" in schema.names]
 """Tables partitioned by the day of ``ts``."""
 

@@ -9,6 +9,7 @@
     derived      the tables that follow from the stored ones
     summary      the figures of ``kproto summary``, from ``request_figures``, ``changes``, ``deletions``, ``migration``
     timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)
+    assertions   what tests assert of a recording's findings
     answers      how a broker answered a request, and why it refused a partition
 
 ``epochs``, ``timeline`` and ``answers`` need no pyarrow: names are imported on first use.
@@ -20,11 +21,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kproto.verdicts.assertions import assert_only, findings_of
     from kproto.verdicts.catalogue import LIMITS, RULES, Rule
     from kproto.verdicts.epochs import Epochs, Stale
     from kproto.verdicts.summary import summarize
 
-__all__ = ["LIMITS", "RULES", "Epochs", "Rule", "Stale", "summarize"]
+__all__ = ["LIMITS", "RULES", "Epochs", "Rule", "Stale", "assert_only", "findings_of", "summarize"]
 
 _HOMES = {
     "LIMITS": "catalogue",
@@ -32,6 +34,8 @@ _HOMES = {
     "Epochs": "epochs",
     "Rule": "catalogue",
     "Stale": "epochs",
+    "assert_only": "assertions",
+    "findings_of": "assertions",
     "summarize": "summary",
 }
 

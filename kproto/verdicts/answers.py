@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import ControlBody
     from kproto.verdicts.knowledge import Knowledge
 
-__all__ = ["Outcome", "PartitionError", "Verdict", "partition_reason", "unreadable", "verdict_of"]
-
 Outcome = Literal["ok", "partition errors", "refused", "unanswered", "unreadable", "not decoded"]
 """``partition errors``: accepted as a whole, with errors of single partitions; ``not decoded``: the response's body is
 of an API that kproto does not decode."""

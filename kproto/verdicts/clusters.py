@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = [
-    "CLUSTERS",
-    "UPDATE_COLUMNS",
-    "cluster_names",
-    "cluster_rows",
-    "clusters_of",
-    "declared_clusters",
-    "read_clusters",
-    "updates_in",
-]
-
 UPDATE_COLUMNS: Final = ("capture", "body_id", "controller_id", "controller_epoch")
 """What names an update in a capture."""
 

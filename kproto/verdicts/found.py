@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = [
-    "BEHIND",
-    "BROKERS_DOWN",
-    "BROKER_LIVES",
-    "FINDINGS",
-    "MISSED_UPDATES",
-    "behind_table",
-    "down_table",
-    "facts_of_clusters",
-    "findings_table",
-    "lives_table",
-    "missed_table",
-]
-
 _CLUSTER: Final = column("cluster", pa.string(), "The cluster: its first capture by name, and how many more it has.")
 _TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Latencies"]
-
 _MOST_VALUES: Final = 20_000
 """The most distinct values; beyond it latencies are counted to three digits."""
 

@@ -11,8 +11,6 @@ from kproto.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Migration"]
-
 _INCREMENTAL: Final = 1
 _FULL: Final = 2
 

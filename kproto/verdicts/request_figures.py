@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.epochs import ControllerEpoch
     from kproto.verdicts.request_groups import RequestGroup
 
-__all__ = ["REQUEST_COLUMNS", "RequestFigures", "moment", "plain_times"]
-
 REQUEST_COLUMNS: Final = (
     "ts", "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch",
     "is_kraft_controller", "type", "broker_id", "server_ip", "server_port", "n_partitions", "body_id", "latency_us",

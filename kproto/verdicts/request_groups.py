@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from kproto.verdicts.epochs import Epochs
 
-__all__ = ["RequestGroup", "group_requests", "target_of"]
-
 _KEYS: Final = (
     "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller",
     "type", "broker_id", "server_ip", "server_port", "unmatched_reason", "decode_error",

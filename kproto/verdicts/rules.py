@@ -74,6 +74,12 @@ class Finding:
         plain = {name: getattr(self, name) for name in self.__slots__}
         return {"rule": self.rule, "name": RULES[self.rule].name} | plain | times
 
+    def _repr_html_(self) -> str:
+        from kproto.notebook import table_html
+
+        shown = {name: value for name, value in self.to_json().items() if value not in (None, "")}
+        return table_html(list(shown), [list(shown.values())], 1)
+
 
 class _Doctor:
     """The facts, the limits, and what several rules ask."""

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = [
-    "EPOCH_COLUMNS",
-    "STALE_COLUMNS",
-    "STALE_REQUESTS",
-    "epochs_by_capture",
-    "epochs_in",
-    "learn_epochs",
-    "stale_requests",
-    "stale_rows",
-]
-
 EPOCH_COLUMNS: Final = (
     "capture", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
     "api_key", "is_kraft_controller", "type",

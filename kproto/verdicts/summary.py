@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.changes import Changes
     from kproto.verdicts.epochs import Epochs
 
-__all__ = ["MOST_CHANGED", "SUMMARY_COLUMNS", "Figures", "summarize"]
-
 SUMMARY_COLUMNS: Final = {
     "requests": REQUEST_COLUMNS,
     "partition_errors": ("frame_id", "error_code"),

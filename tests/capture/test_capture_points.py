@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import random
 import sys
 import tempfile
@@ -346,3 +347,9 @@ def test_a_directory_of_unreadable_captures_alone_is_refused_with_their_reasons(
     (tmp_path / "garbage.pcap").write_bytes(b"\x01" * 5000)
     with pytest.raises(CaptureError, match=r"garbage\.pcap: not a capture"):
         list(frames(tmp_path))
+
+
+def test_frames_takes_no_internal_arguments() -> None:
+    assert set(inspect.signature(frames).parameters) == {
+        "captures", "ports", "apis", "capture", "limit", "progress", "summary",
+    }  # fmt: skip

@@ -582,7 +582,11 @@ def test_credentials_and_settings_by_request(fleet: Fleet, node: ControllerNode)
     assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "mechanism": 3})]) == [33]
     assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=2)]) == [91]
     assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=1)]) == [0]
-    assert znodes.decode_config("", fleet.admin.get("/config/users/a%20b%2A")[0]) == {}
+    assert fleet.admin.exists("/config/users/a%20b%2A") is None
+    assert alter(upsertions=[ScramCredentialUpsertion(name="c", **new)]) == [0]
+    fleet.admin.ensure("/config/users/c/clients/d")
+    assert alter(deletions=[ScramCredentialDeletion(name="c", mechanism=1)]) == [0]
+    assert znodes.decode_config("", fleet.admin.get("/config/users/c")[0]) == {}
 
     def change(operation: int, value: str | None, name: str = "leader.replication.throttled.rate") -> int:
         entry = AlterableConfig(name=name, config_operation=operation, value=value)

@@ -106,7 +106,8 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             eventually(lambda: set(fleet[1].broker.metadata.partition_info(*TP).isr) == {1, 2, 3})  # type: ignore[union-attr]
             assert (ApiKey.UPDATE_METADATA, 1, True, 0) in seen  # a change of the image
 
-            assert fleet.shut_down(1, timeout_s=60) == {}  # by a heartbeat that says so
+            (left,) = rehearse(fleet, [Step("leave", "1")])  # by a heartbeat that says so
+            assert (left.heard, left.listening, left.is_complete) == (2, 2, True)
             eventually(lambda: fleet[2].broker.metadata.partition_info(*TP).leader in (2, 3))  # type: ignore[union-attr]
             survivor = 2 if fleet[2].broker.metadata.partition_info(*TP).leader == 3 else 3  # type: ignore[union-attr]
             (event,) = rehearse(fleet, [Step("kill", str(5 - survivor))])  # its heartbeats end: it is fenced
@@ -141,3 +142,12 @@ def test_a_cluster_that_kproto_leads_migrates_and_loses_nothing(kafka_jars: Path
         admin.create_topics([NewTopic("after", 3, 3)])["after"].result(120)
         eventually(lambda: led.is_in_sync("after", 3, {0, 1, 2}))  # the KRaft controller writes to ZooKeeper too
         assert set(admin.list_topics(timeout=60).brokers) == {0, 1, 2}
+
+        real_kafka("finish-migration", str(tmp_path))  # each broker starts anew in KRaft mode, then the controller
+        real_kafka("stop-zookeeper", str(tmp_path), "--kill")  # nobody needs it any more
+        led.produce("after", 1_000)
+        assert led.consume("after", 1_000) == set(range(1_000))
+        assert led.consume("before", 2_000) == set(range(2_000))
+        admin.create_topics([NewTopic("last", 3, 3)])["last"].result(120)
+        led.produce("last", 100)
+        assert led.consume("last", 100) == set(range(100))

@@ -47,7 +47,7 @@ class _Errors(logging.Handler):
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
-            if str(error).startswith(PLANNED):
+            if PLANNED in str(error):
                 return
             where = traceback.extract_tb(error.__traceback__)[-1:]
             place = f" ({where[0].filename.rpartition('/channel/')[2]}:{where[0].lineno})" if where else ""
@@ -226,6 +226,16 @@ class Simulation:
                 world.note(f"{wire.channel}: the next request is answered before it is whole")
                 wire.early = True
                 wire.sock.window = wire.sock.outstanding + 16
+            case "answer before request" if wire is not None:
+                world.note(f"{wire.channel}: takes no byte of its next request, and answers it")
+                wire.sock.window = 0
+                world.after(c * 3e9, partial(self._answer_next, wire))
+            case "close fails":
+                world.note("the controller's next close fails")
+                if b < 0.5:
+                    self.network.failing_close = self.controller_process
+                else:
+                    self.network.failing_epoll = self.controller_process
             case "unsolicited answer" if wire is not None and wire.sock.window > 60_000:
                 world.note(f"{wire.channel}: an answer that nobody asked for")
                 self.wires.inject(wire, 6, self._update_version(), wire.correlation_id + (b < 0.7))
@@ -241,6 +251,10 @@ class Simulation:
             case "jump":
                 world.wall_offset += int((b - 0.5) * 7_200e9)
                 world.note("the wall clock jumps")
+
+    def _answer_next(self, wire: Any) -> None:
+        if not wire.sock.closed and not wire.odd:
+            self.wires.inject(wire, ApiKey.UPDATE_METADATA, self._update_version(), wire.correlation_id + 1)
 
     def _update_version(self) -> int:
         entries = [e for channel in self.wires.channels.values() for e in channel.entries[-20:]]

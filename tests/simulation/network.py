@@ -62,6 +62,7 @@ class Socket:
         self.has_ended = False  # this end will send no more
         self.cut_off = False  # what this end sends is lost
         self.resets = False
+        self.is_reset = False
         self.inbox: deque[bytes] = deque()
         self.unread = 0
         self.outstanding = 0
@@ -162,7 +163,12 @@ class Socket:
             self.network.deliver_later(self, self._arrived_end)
 
     def close(self) -> None:
+        if self.closed:
+            return
         self.network.close(self, reset=self.resets or self.unread > 0)
+        if self.network.failing_close is self.process and self.peer is not None:
+            self.network.failing_close = None
+            raise OSError(errno.EIO, "planned: the close fails")
 
     # ---- what happens to it
 
@@ -277,6 +283,11 @@ class Epoll:
         return events
 
     def close(self) -> None:
+        network = self._network
+        process = None if self._world.current is None else self._world.current.process
+        if network.failing_epoll is not None and network.failing_epoll is process:
+            network.failing_epoll = None
+            raise OSError(errno.EIO, "planned: closing an epoll fails")
         for fd in list(self._masks):
             thing = self._network.descriptors.get(fd)
             if thing is not None:
@@ -296,6 +307,7 @@ class Network:
         listeners: The listening sockets, by address.
         connections: The established connections, as pairs of the connecting and the accepting socket.
         latency_ns: The shortest and the longest latency.
+        failing_close, failing_epoll: The process whose next close of a connection, or of an epoll, fails.
         silent: Addresses of machines that answer nothing at all.
         on_connection: Called with each new connection.
     """
@@ -309,6 +321,8 @@ class Network:
         self.splits = world.random.choice((0.0, 0.05, 0.4))
         self.small_windows = world.random.random() < 0.5
         self.silent: set[str] = set()
+        self.failing_close: Process | None = None
+        self.failing_epoll: Process | None = None
         self.on_connection: Callable[[Socket, Socket], None] | None = None
         self._next = FIRST_DESCRIPTOR
         self._port = 40_000
@@ -392,13 +406,14 @@ class Network:
         sock.due = due
 
         def deliver() -> None:
-            if sock.cut_off:
+            if sock.cut_off or (sock.is_reset and not is_last):
                 return
             if peer.closed:
                 sock.break_off(errno.ECONNRESET)
             else:
                 arrive(peer)
 
+        is_last = sock.closed
         self.world.at(due, deliver)
 
     def _arrived(self, data: bytes, target: Socket) -> None:
@@ -433,7 +448,10 @@ class Network:
         if peer in self.connections:
             del self.connections[peer]
         if reset:
-            self.deliver_later(sock, lambda target: target.break_off(errno.ECONNRESET))
+            if not sock.cut_off:
+                sock.due = 0  # what is still under way is lost
+                self.deliver_later(sock, lambda target: target.break_off(errno.ECONNRESET))
+            sock.is_reset = True
         elif not sock.has_ended:
             self.deliver_later(sock, sock._arrived_end)
 

@@ -9,7 +9,8 @@ __all__ = ["Action", "Plan", "Result", "draw_plan"]
 
 FAULTS = (
     "kill", "kill", "crash", "pause", "pause", "pause controller", "reset", "reset", "stall", "cut off", "slow network",
-    "early answer", "unsolicited answer", "intercept", "intercept", "product kill", "jump",
+    "early answer",
+    "answer before request", "unsolicited answer", "close fails", "intercept", "intercept", "product kill", "jump",
 )  # fmt: skip
 WORK = {
     "scripted": ("create", "create", "elect", "elect", "elect", "elect", "reassign", "delete", "announce", "burst"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,9 +19,16 @@ if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets must be that of
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation import shrinking
-from simulation.plan import Result, draw_plan
-from simulation.runs import run
+from simulation import broken
+
+_BROKEN = os.environ.get("SIMULATION_BREAKS")
+"""The name of a deliberate fault that is put into the product."""
+if _BROKEN:
+    broken.install(next(b.sources for b in broken.breakages() if b.name == _BROKEN))
+
+from simulation import shrinking  # noqa: E402 - the product may have to be loaded with a fault
+from simulation.plan import Result, draw_plan  # noqa: E402
+from simulation.runs import run  # noqa: E402
 
 
 def parsed() -> argparse.Namespace:
@@ -31,6 +39,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run N more that nobody has run before")
     parser.add_argument("--seed", type=int, help="run this seed alone, and print what happens in it")
     parser.add_argument("--capture", metavar="FILE", help="with --seed: write the frames that pass, as pcapng")
+    parser.add_argument("--breakages", nargs="*", metavar="WORD", help="put known faults back, and find each")
+    parser.add_argument("--brief", action="store_true", help="neither shorten a failing seed nor tell its story")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)")
     return parser.parse_args()
 
@@ -61,6 +71,27 @@ def explain(result: Result, capture: str | None = None) -> None:
     print(f"repeat it: make simulate SEED={result.plan.seed}")
 
 
+def find_breakages(args: argparse.Namespace) -> int:
+    """Put each known fault back and run seeds until one fails; the exit status is 1 if one is not found."""
+    missed = 0
+    for breakage in broken.breakages():
+        if args.breakages and not any(word in breakage.name for word in args.breakages):
+            continue
+        began = time.perf_counter()
+        found = subprocess.run(
+            [sys.executable, __file__, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--brief"],
+            env={**os.environ, "SIMULATION_BREAKS": breakage.name},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        told = (found.stdout + found.stderr).strip().splitlines()[-1:]
+        missed += found.returncode != 1
+        print(f"{breakage.name}\n    {' '.join(told)[:300]}  ({time.perf_counter() - began:.0f} s)", flush=True)
+    print(f"{missed} of the faults were not found")
+    return 1 if missed else 0
+
+
 def main() -> int:
     """Run the seeds; the exit status is 1 if one fails."""
     args = parsed()
@@ -73,6 +104,8 @@ def main() -> int:
         print(story(result))
         print(f"seed {args.seed} holds: {result.steps} steps, {result.virtual_s:.0f} virtual s")
         return 0
+    if args.breakages is not None:
+        return find_breakages(args)
     seeds = list(range(args.first, args.first + args.seeds))
     if args.fresh:
         first = int.from_bytes(os.urandom(4), "big")
@@ -99,7 +132,10 @@ def main() -> int:
         f"{steps / took / args.jobs:.0f} steps a second on each of {args.jobs} cores"
     )
     for result in failed:
-        explain(result)
+        if args.brief:
+            print(f"found by seed {result.plan.seed}: {result.problems[0]}")
+        else:
+            explain(result)
     return 1 if failed else 0
 
 

@@ -728,3 +728,30 @@ def test_the_channel_builder_is_told_the_hosts_name_and_the_listener(clock, plai
     selector.connect("0", plain_server.address, host="broker-1.example", listener="INTERNAL")
     assert peers == [("broker-1.example", plain_server.address[1], "INTERNAL", False, "0")]
     selector.close()
+
+
+class UncleanTransport(PlaintextTransport):
+    """A transport whose first close fails, as a network file system's or a faulty driver's may."""
+
+    failures = 0
+
+    def close(self):
+        super().close()
+        type(self).failures += 1
+        if self.failures == 1:
+            raise OSError(5, "Input/output error")
+
+
+def test_a_connection_that_cannot_be_closed_cleanly_costs_no_other(plain_server, clock):
+    class Transport(UncleanTransport):
+        pass
+
+    selector = Selector(clock=clock, channel_builder=lambda sock, peer: (Transport(sock, connected=False), None))
+    try:
+        connect(selector, plain_server, "a", "b")
+        selector.close_channel("a")
+        assert Transport.failures == 1
+        assert selector.channel("a") is None
+        assert echo(selector, "b", b"still here") == b"still here"
+    finally:
+        selector.close()

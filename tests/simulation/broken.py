@@ -1,0 +1,91 @@
+"""Loads the product with a deliberate fault: its Python modules uncompiled, the texts of some of them changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import CodeType
+
+__all__ = ["Breakage", "breakages", "install"]
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """A deliberate fault.
+
+    Attributes:
+        name: What no longer holds.
+        sources: The changed source of each file.
+    """
+
+    name: str
+    sources: dict[str, bytes]
+
+
+def breakages() -> list[Breakage]:
+    """Read the faults of ``breakages.toml``.
+
+    Raises:
+        LookupError: A text does not stand exactly once in its file.
+    """
+    listed = tomllib.loads((Path(__file__).parent / "breakages.toml").read_text(encoding="utf-8"))["breakage"]
+    found = []
+    for entry in listed:
+        sources: dict[str, bytes] = {}
+        for change in entry["change"]:
+            name, text = change["file"], change["text"].encode()
+            source = sources.get(name) or (ROOT / name).read_bytes()
+            if source.count(text) != 1:
+                raise LookupError(f"{entry['name']}: {name} has its text {source.count(text)} times, not once")
+            sources[name] = source.replace(text, change["becomes"].encode())
+        found.append(Breakage(entry["name"], sources))
+    return found
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module from its source, or from the changed one."""
+
+    def __init__(self, name: str, path: str, changed: bytes | None) -> None:
+        super().__init__(name, path)
+        self._changed = changed
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        if self._changed is None:
+            return super().get_code(fullname)
+        return compile(self._changed, self.path, "exec", dont_inherit=True)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of ``channel`` as the Python that they are, compiled or not."""
+
+    def __init__(self, changed: dict[str, bytes]) -> None:
+        self._changed = changed
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(("channel.", "kproto.")) or path is None:
+            return None
+        for folder in path:
+            file = Path(folder) / f"{name.rpartition('.')[2]}.py"
+            if file.is_file():
+                changed = self._changed.get(file.relative_to(ROOT).as_posix())
+                if changed is not None or name.startswith("channel."):
+                    return importlib.util.spec_from_file_location(name, file, loader=_Loader(name, str(file), changed))
+        return None
+
+
+def install(changed: dict[str, bytes]) -> None:
+    """Load the product with these files changed; before any of its modules is imported."""
+    assert not any(name.startswith("channel.") for name in sys.modules), "the product is loaded already"
+    sys.meta_path.insert(0, _Finder(changed))
