@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
+from collections import deque
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,9 @@ _FOUND: Final = 1
 
 _BROKERS: Final = 4
 """The most lines of one rule."""
+
+_MOST_REQUESTS: Final = 500_000
+"""The most requests of captures that findings rest on, the last ones: a stream may run for days."""
 
 _AROUND_US: Final = 1_000_000
 _INDENT: Final = " " * 9
@@ -126,20 +130,28 @@ def _facts(sources: Sequence[Place], *, redact: bool) -> Facts:
     from kproto.cli.table_source import tables_in
     from kproto.tables.reading import chunks, why_nothing
     from kproto.tables.stored import checked_run, reader_of
-    from kproto.verdicts.facts import Facts
+    from kproto.verdicts.facts import FACT_COLUMNS, Facts
 
     keep_pandas_out()
     tables = tables_in(sources)
     if tables is not None:
         return Facts.of(reader_of(checked_run(tables)), redact=redact)
     bad: list[dict[str, Any]] = []
-
-    def pieces() -> Iterator[Mapping[str, Any]]:
-        for piece in chunks([str(source) for source in sources]):
-            bad.extend(piece["bad_inputs"].to_pylist())
-            yield piece
-
-    facts = Facts(pieces(), redact=redact)
+    kept: deque[Mapping[str, Any]] = deque()
+    held = left_out = 0
+    for piece in chunks([str(source) for source in sources]):
+        bad.extend(piece["bad_inputs"].to_pylist())
+        kept.append({name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items()})
+        held += piece["requests"].num_rows
+        while held > _MOST_REQUESTS and len(kept) > 1:
+            rows = kept.popleft()["requests"].num_rows
+            held, left_out = held - rows, left_out + rows
+    if left_out:
+        print(
+            f"kproto: findings are of the last {held:,} requests; {left_out:,} earlier ones are left out",
+            file=sys.stderr,
+        )
+    facts = Facts(kept, redact=redact)
     if not facts.requests:
         raise CaptureError(why_nothing(bad))
     return facts

@@ -169,7 +169,8 @@ class Plant:
         run: Yields the requests of each event.
         is_last: Whether it has to come after all other events, as any of them might put it right.
         needs_zookeeper: Whether it cannot happen under a KRaft controller.
-        tells_all: Whether a controller tells all brokers all partitions in it, which puts earlier faults right.
+        tells_all: Above 0 where a controller tells all brokers all partitions, which puts earlier faults right: of such
+            plants that with the highest number comes first.
         protocols: The protocols that show it.
     """
 
@@ -177,7 +178,7 @@ class Plant:
     run: Callable[[_Scene], _Stages]
     is_last: bool = False
     needs_zookeeper: bool = False
-    tells_all: bool = False
+    tells_all: int = 0
     protocols: tuple[str, ...] = ("3.9", "2.4")
 
 
@@ -288,7 +289,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
     yield contents + _after(30, zombie)
 
 
-@_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, tells_all=True, protocols=("3.9",))
+@_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, tells_all=2, protocols=("3.9",))
 def _left_behind(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
@@ -299,7 +300,7 @@ def _left_behind(scene: _Scene) -> _Stages:
     yield cluster.migrate(without=broker)
 
 
-@_named("dual-write-ended", stages=2, is_last=True, tells_all=True, protocols=("3.9",))
+@_named("dual-write-ended", stages=2, is_last=True, tells_all=1, protocols=("3.9",))
 def _dual_write_ended(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     yield [] if cluster.controller.is_kraft_controller else cluster.migrate()

@@ -104,7 +104,7 @@ def _planted(fleet: Fleet, kinds: list[Kind]) -> dict[int, int]:
         stages: list[tuple[Kind, int]] = [("plant", number)] * PLANTS[fleet.plants[number]].stages
         mixed.insert(random.choice(places), stages)
     random.shuffle(late)
-    late.sort(key=lambda number: not PLANTS[fleet.plants[number]].tells_all)
+    late.sort(key=lambda number: PLANTS[fleet.plants[number]].tells_all, reverse=True)
     mixed += [[("plant", number)] * PLANTS[fleet.plants[number]].stages for number in late]
     mixed += [[("isr_change", -1)]] * 2
     events = [event for group in mixed for event in group]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
     from kproto.types import BrokerId
 
+_OBJECT_BYTES: Final = 8192
+"""Estimated memory of a decoded body beside its bytes: its objects, and those that are made when they are looked at."""
+
 _CACHED_BYTES: Final = 64 << 20
 """Bytes of bodies whose decoded form is kept; decoded they take some ten times as much."""
 
@@ -167,7 +170,7 @@ class BodyCache:
             self._bodies.move_to_end(key)
             return known[0]
         body = self._decode(key, frame.api_key, frame.api_version, frame)
-        size = len(frame.content) + 256
+        size = len(frame.content) + _OBJECT_BYTES
         self._bodies[key] = (body, size)
         self._bytes += size
         while self._bytes > _CACHED_BYTES and len(self._bodies) > 1:

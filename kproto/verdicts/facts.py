@@ -223,6 +223,10 @@ class Spans:
         """Whether one connection has a request at or before the begin, and one at or after the end."""
         return any(first <= begin and end <= last for first, last in self._spans.values())
 
+    def last_before(self, ts: int) -> int | None:
+        """When a request last passed at or before this time, as far as the ends of connections tell; None: never."""
+        return max((min(last, ts) for first, last in self._spans.values() if first <= ts), default=None)
+
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
         return max(first for first, _last in self._spans.values()) < ts

@@ -32,6 +32,7 @@ _SETTLED: Final = 60 * _SECOND
 """A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
 
 _TWO: Final = 2
+_INCREMENTAL: Final = 1
 _FULL: Final = 2
 """The type of a KRaft controller's LeaderAndIsr that holds all partitions of a broker."""
 _FEW_ANSWERS: Final = 20
@@ -209,9 +210,10 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
     zookeeper = {request.broker_id for request in accepted if not request.is_kraft_controller and request.ts < takeover}
     if not zookeeper:
         return
-    updates = [request for request in kraft if request.api_key == ApiKey.UPDATE_METADATA]
+    everything = [request for request in kraft if request.type != _INCREMENTAL]
+    updates = [request for request in everything if request.api_key == ApiKey.UPDATE_METADATA]
     updated = {request.broker_id for request in updates if request.n_partitions or request.type == _FULL}
-    led = {request.broker_id for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
+    led = {request.broker_id for request in everything if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)
     for broker in sorted(zookeeper, key=str):

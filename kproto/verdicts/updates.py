@@ -65,9 +65,9 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
 def late_updates(facts: Facts, least: int, factor: float) -> Iterator[Late]:
     """Yield the updates that reached a broker late.
 
-    That is: more than ``least`` us and ``factor`` times the usual delay after the first broker, over a connection that
-    was in use before, while no other request to the broker was in flight that the update waited for, and without newer
-    states that it got before.
+    That is: more than ``least`` us and ``factor`` times the usual delay after the first broker, to a broker that was
+    told something before and did not come or go since, while no other request to it was in flight that the update
+    waited for, and without newer states that it got before.
     """
     for body in _updates(facts):
         delays = sorted(first - body.first for first, _last in body.told.values())
@@ -78,7 +78,7 @@ def late_updates(facts: Facts, least: int, factor: float) -> Iterator[Late]:
             delay = first - body.first
             if (
                 delay > max(least, factor * usual)
-                and facts.spans[broker].covers(body.first - 1, first)
+                and _stayed(facts, broker, body.first - 1, first)
                 and not facts.was_busy(broker, first)
                 and not _covered(facts, body, broker, first - 1)
             ):
@@ -119,6 +119,12 @@ def brokers_behind(facts: Facts, limit: int) -> Iterator[Behind]:
 
 def _updates(facts: Facts) -> Iterator[Body]:
     return (body for body in facts.bodies if body.api_key == ApiKey.UPDATE_METADATA and body.states)
+
+
+def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
+    """Whether a broker was connected before a time, and did not come or go from then until another time."""
+    since = facts.spans[broker].last_before(begin)
+    return since is not None and not any(since <= event <= end for event in facts.life_events.get(broker, ()))
 
 
 def _covered(facts: Facts, body: Body, broker: Any, until: int) -> bool:

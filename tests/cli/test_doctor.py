@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner, Result
 from table_truth import CAPTURES, name_of
 
 from kproto.cli import main
+from kproto.tables import reading, scanning
 from kproto.verdicts.catalogue import RULES
 
 PATHS = {name_of(path): str(path) for path in CAPTURES}
@@ -124,3 +127,13 @@ def test_a_summary_begins_with_the_same_findings() -> None:
     assert text[2].strip() == doctor(UNCLEAN).stdout.splitlines()[0]
     chosen = runner.invoke(main, ["summary", UNCLEAN, "--broker", "1", "--format", "json"]).stdout
     assert json.loads(chosen)["findings"] is None  # of a part of the requests nothing follows
+
+
+def test_findings_of_a_long_stream_rest_on_its_last_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "scan", partial(scanning.scan, batch_bytes=5000))
+    monkeypatch.setattr(reading, "chunks", partial(reading.chunks, chunk_bytes=5000))
+    assert "left out" not in doctor(UNCLEAN).stderr
+    monkeypatch.setattr("kproto.cli.doctor._MOST_REQUESTS", 50)
+    result = doctor(UNCLEAN)
+    assert result.exit_code == 0
+    assert re.search(r"findings are of the last \d+ requests; \d+ earlier ones are left out", result.stderr)

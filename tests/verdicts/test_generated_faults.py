@@ -58,6 +58,8 @@ def test_seeds_choose_all_faults() -> None:
     ("seed", "loss"),
     [
         (73533, 0.0),  # the connection of a broker that was behind broke afterwards
+        (85182, 0.0),  # a connection broke before an update that came late
+        (85089, 0.0),  # a broker that a migration left behind was told a single partition later
         (61164, 0.0),  # a controller told everybody everything after a broker was behind
         (136, LOSS),  # bytes were missing just after the update that a broker seemed to have missed
         (61348, LOSS),  # a deletion's answer was the last packet of its connection, and is missing
