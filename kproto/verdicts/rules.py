@@ -213,7 +213,7 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
     everything = [request for request in kraft if request.type != _INCREMENTAL]
     updates = [request for request in everything if request.api_key == ApiKey.UPDATE_METADATA]
     updated = {request.broker_id for request in updates if request.n_partitions or request.type == _FULL}
-    led = {request.broker_id for request in everything if request.api_key == ApiKey.LEADER_AND_ISR}
+    led = {request.broker_id for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)
     for broker in sorted(zookeeper, key=str):
