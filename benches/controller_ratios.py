@@ -1,6 +1,6 @@
 """kproto's controller beside Kafka's own: failovers, starts, reassignments, creations and deletions of topics.
 
-    python benches/controller_ratios.py [--pairs 3] [--quick] [--only controller|size] [--json FILE]
+    python benches/controller_ratios.py [--pairs 3] [--quick] [--only GROUP ...] [--json FILE]
 
 Both lead the same fleet of simulated brokers (``kproto brokers --zookeeper``, in a process of its own) from the same
 ZooKeeper, with topics that were written before: `kproto controller` in the one run, a real broker of Kafka 3.9.1 in the
@@ -18,7 +18,8 @@ the deletion of every topic is requested at once, until no broker knows a partit
 while /controller is deleted three times, until every topic has its leaders.
 
 Ends with 1 if a limit is missed, a row is not measured or a program fails. The figures and every round go to
-benches/results/controller.json and controller-size.json; --quick runs small pairs, judges no limit and writes no file.
+benches/results/controller.json and controller-GROUP.json (GROUP: burst, reassign, delete, create); --quick runs small
+pairs, judges no limit and writes no file.
 """
 
 from __future__ import annotations
@@ -96,10 +97,10 @@ QUICK: Mapping[str, Shape] = {
     "delete": Shape(20, 5, range(100, 110)),
     "create": Shape(60, 3, range(100, 105)),
 }
-GROUPS: Mapping[str, Sequence[str]] = {
-    "controller": ("failover", "start"),
-    "size": ("burst", "reassign", "delete", "create"),
-}
+AT_SIZE = ("burst", "reassign", "delete", "create")
+GROUPS: Mapping[str, Sequence[str]] = {"controller": ("failover", "start"), **{load: (load,) for load in AT_SIZE}}
+"""The loads of each result file."""
+
 FAILURES = 6
 TOGETHER = 20
 """The number of brokers that fail at once."""
@@ -331,31 +332,33 @@ def goals(shapes: Mapping[str, Shape] = SHAPES, groups: Iterable[str] = GROUPS) 
         ("start", "CPU of the start", "s", "cpu_s", None),
         ("start", "peak memory", "MiB", "peak_mib", None),
         ("burst", f"failover of {TOGETHER} brokers at once", "s", "seconds", 0.5),
-        ("burst", "its CPU", "s", "cpu_s", 0.5),
-        ("burst", "its requests", "", "requests", 1.0),
-        ("burst", "its bytes", "", "bytes", 1.0),
+        ("burst", "CPU of that failover", "s", "cpu_s", 0.5),
+        ("burst", "requests of that failover", "", "requests", 1.0),
+        ("burst", "bytes of that failover", "", "bytes", 1.0),
         ("reassign", f"{REASSIGNED:,} reassignments", "s", "seconds", 1.0),
-        ("reassign", "their CPU", "s", "cpu_s", None),
-        ("reassign", "their requests", "", "requests", 1.0),
-        ("reassign", "their bytes", "", "bytes", 1.0),
+        ("reassign", "CPU of the reassignments", "s", "cpu_s", None),
+        ("reassign", "requests of the reassignments", "", "requests", 1.0),
+        ("reassign", "bytes of the reassignments", "", "bytes", 1.0),
         ("reassign", "leader epoch of each partition", "", "leader_epoch", 1.0),
         ("reassign", "peak memory during reassignments", "MiB", "peak_mib", None),
         ("delete", "deletion of all topics at once", "s", "seconds", 1.0),
-        ("delete", "its CPU", "s", "cpu_s", None),
-        ("delete", "its requests", "", "requests", 1.0),
+        ("delete", "CPU of the deletion", "s", "cpu_s", None),
+        ("delete", "requests of the deletion", "", "requests", 1.0),
         ("create", f"creation of {{topics:,}} topics with {ELECTIONS} elections", "s", "seconds", 1.0),
-        ("create", "its CPU", "s", "cpu_s", None),
+        ("create", "CPU of the creation", "s", "cpu_s", None),
     ]
     found = [
         Goal(
-            "controller" if load in GROUPS["controller"] else "size", what.format(topics=shapes[load].topics),
+            "controller" if load in GROUPS["controller"] else load, what.format(topics=shapes[load].topics),
             f"{len(shapes[load].brokers)} brokers, {shapes[load].total:,} partitions", unit,
             f"kproto {load} {field}", f"kafka {load} {field}", "Kafka", limit,
         )
         for load, what, unit, field, limit in rows
     ]  # fmt: skip
     case = found[[row[0] for row in rows].index("reassign")].case
-    found.append(Goal("size", "the same alone", case, "MiB", "kproto reassign peak_mib", limit=200))
+    found.append(
+        Goal("reassign", "peak memory during reassignments, alone", case, "MiB", "kproto reassign peak_mib", limit=200)
+    )
     return [goal for goal in found if goal.group in groups]
 
 
@@ -364,34 +367,25 @@ def main() -> int:
     arguments.add_argument("--pairs", type=int, default=3)
     arguments.add_argument("--quick", action="store_true", help="one small pair, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
-    arguments.add_argument("--only", choices=tuple(GROUPS), help="one of the two tables")
-    arguments.add_argument("--load", choices=tuple(LOADS), help="one load, for work on it; keeps no result")
+    arguments.add_argument("--only", choices=tuple(GROUPS), nargs="+", default=tuple(GROUPS), help="some groups")
     arguments.add_argument("--program", choices=PROGRAMS, help="one program, for work on it; keeps no result")
     options = arguments.parse_args()
     shapes = QUICK if options.quick else SHAPES
-    loads = (options.load,) if options.load else tuple(LOADS)
-    groups = [
-        (group, [load for load in of_group if load in loads])
-        for group, of_group in GROUPS.items()
-        if options.only in (None, group) and not set(loads).isdisjoint(of_group)
-    ]
     programs = PROGRAMS if options.program is None else (options.program,)
     with tempfile.TemporaryDirectory() as scratch, zookeeper(Path(scratch) / "zookeeper") as address:
-        return max(
-            [_measure(group, chosen, programs, shapes, options, address, Path(scratch)) for group, chosen in groups]
-        )
+        return max([_measure(group, programs, shapes, options, address, Path(scratch)) for group in options.only])
 
 
 def _measure(
     group: str,
-    loads: Sequence[str],
     programs: Sequence[str],
     shapes: Mapping[str, Shape],
     options: argparse.Namespace,
     address: str,
     scratch: Path,
 ) -> int:
-    """Measure the loads of one table in pairs, and print it; gives the exit code."""
+    """Measure the loads of one group in pairs, and print their rows; gives the exit code."""
+    loads = GROUPS[group]
     at_start, failed = machine("java"), list[str]()
     rounds, runs = list[dict[str, float]](), list[dict[str, Any]]()
     pairs = 1 if options.quick else options.pairs
@@ -419,7 +413,7 @@ def _measure(
     ]
     command = "controller" if group == "controller" else f"controller-{group}"
     return finish(
-        command, measured, rounds, at_start, failed, options, keep=programs == PROGRAMS and not options.load,
+        command, measured, rounds, at_start, failed, options, keep=programs == PROGRAMS,
         settings={"pairs": pairs, "heap": HEAP}, runs=runs,
     )  # fmt: skip
 

@@ -39,6 +39,12 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
     of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
     controller, controller_lines = load(results / "controller.json")
     of_controller = f"process pairs: {controller['settings']['pairs']}; heap of Kafka: {controller['settings']['heap']}"
+    sizes = {path.stem.partition("-")[2]: load(path) for path in sorted(results.glob("controller-*.json"))}
+    size_lines = [row for _result, lines in sizes.values() for row in lines]
+    of_sizes = "".join(
+        _facts(result, f"{name}: process pairs: {len(result['rounds'])}", "java")
+        for name, (result, _lines) in sizes.items()
+    )
     secured, secured_lines = load(results / "secured.json")
     tap, tap_lines = load(results / "tap.json")
     tshark, tshark_lines = load(results / "tshark.json")
@@ -58,6 +64,7 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         "codec-rest": "\n".join(_plain(rest)) + of_codec,
         "channel": "\n".join(_plain(channel_lines)) + of_channel,
         "controller": "\n".join(_plain(controller_lines)) + _facts(controller, of_controller, "java"),
+        "controller-size": "\n".join(_plain(size_lines)) + of_sizes,
         "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
         "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
         "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,

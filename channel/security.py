@@ -127,6 +127,7 @@ class SecurityConfig:
         ssl_cipher_suites: OpenSSL's cipher list for TLS 1.2; None for the default.
         ssl_client_auth: Whether a server wants certificates of its clients: ``none``, ``requested``, ``required``.
         sasl_mechanism: The mechanism by which a client authenticates.
+        sasl_mechanism_controller_protocol: The mechanism at a KRaft controller; None for ``sasl.mechanism``.
         sasl_enabled_mechanisms: The mechanisms that a server offers.
         sasl_username, sasl_password: A client's user and password. ``sasl.jaas.config`` may hold both instead.
         users: The users that a server accepts, name to password.
@@ -149,6 +150,7 @@ class SecurityConfig:
     ssl_cipher_suites: str | None = None
     ssl_client_auth: str = "none"
     sasl_mechanism: str | None = None
+    sasl_mechanism_controller_protocol: str | None = None
     sasl_enabled_mechanisms: tuple[str, ...] = ()
     sasl_username: str | None = None
     sasl_password: Password | None = None
@@ -163,7 +165,8 @@ class SecurityConfig:
             raise ConfigurationError("ssl.enabled.protocols is empty; name TLSv1.2, TLSv1.3 or both")
         for version in self.ssl_enabled_protocols:
             _one_of("ssl.enabled.protocols", version, _VERSIONS)
-        for mechanism in (*filter(None, [self.sasl_mechanism]), *self.sasl_enabled_mechanisms):
+        own = filter(None, [self.sasl_mechanism, self.sasl_mechanism_controller_protocol])
+        for mechanism in (*own, *self.sasl_enabled_mechanisms):
             _one_of("a SASL mechanism", mechanism, MECHANISMS)
         if self.ssl_keystore_location and self.ssl_keystore_certificate_chain:
             raise ConfigurationError("ssl.keystore.location and ssl.keystore.certificate.chain are both set; keep one")
@@ -207,6 +210,11 @@ class SecurityConfig:
     # ---- SASL --------------------------------------------------------------------------------------------------------
 
     @property
+    def quorum_mechanism(self) -> str | None:
+        """The SASL mechanism at a KRaft controller."""
+        return self.sasl_mechanism_controller_protocol or self.sasl_mechanism
+
+    @property
     def credentials(self) -> Credentials:
         """A client's user and password.
 
@@ -246,6 +254,7 @@ _MILLISECONDS: Final = ("connections_max_reauth_ms", "connection_failed_authenti
 _TEXTS: Final = frozenset({
     "ssl_keystore_location", "ssl_keystore_certificate_chain", "ssl_truststore_location", "ssl_truststore_certificates",
     "ssl_endpoint_identification_algorithm", "ssl_cipher_suites", "ssl_client_auth", "sasl_mechanism", "sasl_username",
+    "sasl_mechanism_controller_protocol",
 })  # fmt: skip
 
 

@@ -157,7 +157,7 @@ class Fleet:
                     f"a migration to KRaft needs inter.broker.protocol.version 3.4 or newer, "
                     f"not {config.inter_broker_protocol_version}"
                 )
-            self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK)
+            self._quorum = QuorumProvider(quorum, "CONTROLLER", protocol, SYSTEM_CLOCK, self._security.quorum_mechanism)
             self._to_quorum = controller_thread(
                 "fleet-to-quorum-thread",
                 "quorum",

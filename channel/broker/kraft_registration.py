@@ -46,13 +46,21 @@ class QuorumProvider:
         listener: The name of their listener.
         security_protocol: The security protocol of that listener.
         clock: Time.
+        sasl_mechanism: The SASL mechanism of that listener; None for that of the broker's security settings.
     """
 
     def __init__(
-        self, voters: Sequence[Node], listener: str, security_protocol: SecurityProtocol, clock: Clock
+        self,
+        voters: Sequence[Node],
+        listener: str,
+        security_protocol: SecurityProtocol,
+        clock: Clock,
+        sasl_mechanism: str | None = None,
     ) -> None:
         named = [Node(node.id, node.host, node.port, node.rack, listener) for node in voters]
-        self._controllers = [ControllerInformation(node, listener, security_protocol, False) for node in named]
+        self._controllers = [
+            ControllerInformation(node, listener, security_protocol, False, sasl_mechanism) for node in named
+        ]
         self._clock = clock
 
     def __call__(self) -> ControllerInformation:

@@ -108,7 +108,9 @@ class ControllerNode:
         self._kraft: KRaftRegistration | None = None
         self._to_quorum: NodeToControllerThread | None = None
         if quorum:
-            self._quorum = QuorumProvider(quorum, "CONTROLLER", self._protocol, SYSTEM_CLOCK)
+            self._quorum = QuorumProvider(
+                quorum, "CONTROLLER", self._protocol, SYSTEM_CLOCK, config.security.quorum_mechanism
+            )
             self._to_quorum = controller_thread(
                 f"{name}-to-quorum-thread",
                 "quorum",

@@ -10,6 +10,7 @@ from network_peers import FakeClock
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider, heartbeat
 from channel.errors import IllegalState
+from channel.security import SecurityConfig
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
@@ -112,6 +113,17 @@ def test_nothing_is_sent_after_the_end(registration, quorum):
 def test_a_heartbeat_may_ask_for_the_end(broker):
     assert heartbeat(broker, wants_shutdown=True).want_shut_down
     assert heartbeat(EmbeddedBroker(5)).broker_epoch == -1
+
+
+def test_brokers_authenticate_at_the_quorum_by_its_own_mechanism():
+    both = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.mechanism.controller.protocol": "PLAIN"}
+    for settings, mechanism in ((both, "PLAIN"), ({"sasl.mechanism": "SCRAM-SHA-512"}, "SCRAM-SHA-512"), ({}, None)):
+        security = SecurityConfig.of(settings)
+        voters = [Node(1, "a", 1)]
+        provider = QuorumProvider(
+            voters, "CONTROLLER", SecurityProtocol.SASL_SSL, FakeClock(), security.quorum_mechanism
+        )
+        assert provider().sasl_mechanism == mechanism
 
 
 def test_voters_are_named_in_turn_with_their_listener():
