@@ -125,7 +125,8 @@ class Clients:
                 return
             name = f"made-{number}"
             try:
-                admin.create_topics([NewTopic(name, 1, 2)])[name].result(60)
+                # Longer than the request: librdkafka may wait for a controller that has been killed.
+                admin.create_topics([NewTopic(name, 1, 2)], request_timeout=20)[name].result(120)
             except KafkaException:
                 admin.list_topics(timeout=60)  # by which the client learns of another controller
             else:
