@@ -65,7 +65,7 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("speed", "pcap to tables and summary", distinct, rate, "analyze rate", limit=25, at_least=True),
         Goal("sharing", "pcap to tables and summary", fleet, rate, "fleet rate"),
         Goal("speed", "fixed cost: Spark's start", "", "CPU-s", "start cpu"),
-        Goal("speed", "fixed cost: the first kproto analyze in a session", small, "CPU-s", "first cpu"),
+        Goal("speed", "fixed cost: kproto analyze after its three stages in one session", small, "CPU-s", "first cpu"),
         Goal("speed", "fixed cost: a later kproto analyze", small, "CPU-s", "later cpu"),
         Goal(
             "sharing", "frames to tables, copy by copy", fleet, "CPU-s", "copies cpu", "shared cpu", once, 20,

@@ -143,8 +143,8 @@ def command(
     """Turn captures into tables with PySpark, and sum them up.
 
     CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd; or a directory, a
-    pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap. Each is read once, each
-    distinct message body decoded once. With another --master than local, every worker must see CAPTURE and DIR.
+    pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap. Each is read once, and the states of each
+    distinct message body are written once. With another --master than local, every worker must see CAPTURE and DIR.
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproto.tables.places import RemotePath, arrow_path, place_of
+from kproto.tables.schemas import description
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +30,12 @@ _DATE: Final = "date="
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema as Spark's."""
-    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    """An Arrow schema as Spark's; its columns' descriptions are their comments."""
+    found = from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    for field, known in zip(found.fields, schema, strict=True):
+        if text := description(known):
+            field.metadata = {"comment": text}
+    return found
 
 
 def parquet_rows(

@@ -8,9 +8,24 @@ Where kproto is installed Spark finds the format by itself, in SQL too:
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import shares_of
@@ -21,10 +36,25 @@ from kproto.tables.scanning import scan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from kproto.capture import CapturePoint
+
+
+_PUSHED: Final = (EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual)
+_FILTERED: Final = {"api_key", "api_version", "capture", "cluster", "direction", "flow", "ts", "ts_ns"}
+"""The columns whose filters the reader takes; a broker is the address and port in ``flow``."""
+
+_COMPARED: Final[dict[type[Filter], Any]] = {
+    EqualTo: pc.equal,
+    GreaterThan: pc.greater,
+    GreaterThanOrEqual: pc.greater_equal,
+    LessThan: pc.less,
+    LessThanOrEqual: pc.less_equal,
+}
+_PUSHES: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The worker of Spark's that pushes filters down, where ``spark.sql.python.filterPushdown.enabled`` is set. Elsewhere
+Spark refuses a reader that could take them."""
 
 
 class KafkaControlSource(DataSource):
@@ -34,6 +64,9 @@ class KafkaControlSource(DataSource):
     a capture point (see ``kproto.capture.capture_points``), small ones share a task; ``read_frames`` of
     ``kproto.pipeline`` reads large captures with many. A file that is damaged or no capture costs itself alone:
     ``table=bad_inputs`` lists what could not be used.
+
+    With ``spark.sql.python.filterPushdown.enabled`` the filters of a query on ``ts``, ``ts_ns``, ``api_key``,
+    ``api_version``, ``cluster``, ``capture``, ``direction`` and ``flow`` are applied while captures are read.
 
     Options:
         path: A file, directory, pattern or URI; ``load`` also takes several.
@@ -60,7 +93,8 @@ class KafkaControlSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # Spark's signature
         """The reader of the rows."""
-        return _Reader(self._checked())
+        pushes = _PUSHES in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", None) == _PUSHES
+        return (_FilteringReader if pushes else _Reader)(self._checked())
 
     def _checked(self) -> dict[str, str]:
         options = checked(self.options)
@@ -80,15 +114,50 @@ class _Share(InputPartition):
 class _Reader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
+        self._filters: list[Filter] = []
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
         paths = json.loads(options["paths"]) if "paths" in options else [options["path"]]
-        return [
-            _Share(share) for share in shares_of(capture_points_of(paths, options), int(options.get("workers", "8")))
-        ]
+        points = capture_points_of(paths, options)
+        return [_Share(share) for share in shares_of(points, int(options.get("workers", "8")))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share)
-        batches = scan(partition.points, **scan_arguments(self._options))
-        yield from rows_of(batches, self._options, columns_of(self._options))
+        arguments = scan_arguments(self._options)
+        for each in self._filters:
+            if each.attribute == ("api_key",) and isinstance(each, EqualTo | In):  # type: ignore[attr-defined]
+                wanted = {each.value} if isinstance(each, EqualTo) else set(each.value)
+                arguments["apis"] = set(arguments["apis"]) & wanted
+        for batch in rows_of(scan(partition.points, **arguments), self._options, columns_of(self._options)):
+            rows = batch
+            for each in self._filters:
+                rows = rows.filter(_mask(rows, each))
+            if rows.num_rows:
+                yield rows
+
+
+class _FilteringReader(_Reader):
+    """Takes the filters of a query, so that rows that it does not want never pass from Python to the JVM."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # Spark's name
+        names = columns_of(self._options).names
+        for each in filters:
+            if isinstance(each, _PUSHED) and each.attribute[0] in _FILTERED and each.attribute[0] in names:
+                self._filters.append(each)
+            else:
+                yield each
+
+
+def _mask(rows: pa.RecordBatch, wanted: Filter) -> pa.Array:
+    """Return which rows pass a filter; null where that is unknown."""
+    assert isinstance(wanted, _PUSHED)
+    name, *inside = wanted.attribute
+    column = rows.column(name)
+    for each in inside:
+        column = pc.struct_field(column, each)
+    if isinstance(wanted, IsNotNull):
+        return pc.is_valid(column)
+    if isinstance(wanted, In):
+        return pc.is_in(column, value_set=pa.array(list(wanted.value), column.type), skip_nulls=True)
+    return _COMPARED[type(wanted)](column, pa.scalar(wanted.value, column.type))

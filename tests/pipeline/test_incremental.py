@@ -85,6 +85,18 @@ def test_new_captures_are_added_without_reading_the_others(
     assert unchanged(captures, out) is not None
 
 
+def test_adding_a_capture_reads_no_row_of_the_others(spark: SparkSession, captures: list[str], tmp_path: Path) -> None:
+    """But for the ids of stored bodies and of sets of live brokers."""
+    out = OutputDirectory(tmp_path / "out")
+    analyze(spark, captures[:1], out)
+    for file in current_run(out.path).rglob("*.parquet"):
+        if file.relative_to(current_run(out.path)).parts[0] not in ("bodies", "live_brokers"):
+            file.write_bytes(b"not read")
+    run = analyze(spark, captures[1:2], out)
+    assert (run.captures_read, run.rows["captures"]) == (1, 2)
+    assert [row["file"] for row in run.summary["captures"]] == [Path(captures[1]).name]
+
+
 def test_a_capture_that_has_changed_is_read_again(spark: SparkSession, captures: list[str], tmp_path: Path) -> None:
     out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
     analyze(spark, captures[:2], out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -18,14 +18,17 @@ from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.pipeline import read_frames
-from kproto.tables import SCAN, scan
+from kproto.tables import FRAMES, SCAN, scan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
 CAPTURE = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 LOG = Path(__file__).parents[1] / "data" / "request_log" / "broker-0-kafka-request.log.gz"
 
 
@@ -153,3 +156,45 @@ def test_what_is_damaged_or_no_capture_costs_itself_alone(spark: SparkSession, f
 def test_wrong_options_are_named(spark: SparkSession, folder: Path, options: dict[str, str], said: str) -> None:
     with pytest.raises(AnalysisException, match=said):
         spark.read.format("kafka_control").options(**options).load(str(folder))
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield spark
+    spark.conf.unset(PUSHDOWN)
+
+
+FILTERS = (
+    "api_key = 4",
+    "api_key IN (4, 5) AND direction = 'request'",
+    "ts >= '{middle}' AND ts < '{later}'",
+    "cluster = 'default' AND flow.dst_port > 1024",
+    "cluster = 'another'",
+    "capture = 'nowhere' OR api_key = 6",
+)
+
+
+def test_filters_are_applied_where_captures_are_read_and_change_no_row(pushing: SparkSession, folder: Path) -> None:
+    def found(text: str) -> tuple[list[Any], str]:
+        rows = load(str(folder / "a.pcap.gz")).where(text)
+        plan = rows._jdf.queryExecution().executedPlan().toString()
+        return rows.select("frame_id", "payload").toArrow().sort_by("frame_id").to_pylist(), plan
+
+    load = pushing.read.format("kafka_control").load
+    times = [row.ts for row in load(str(folder / "a.pcap.gz")).select("ts").sort("ts").collect()]
+    asked = [text.format(middle=times[len(times) // 3], later=times[len(times) // 2]) for text in FILTERS]
+    pushed = [found(text) for text in asked]
+    pushing.conf.set(PUSHDOWN, "false")
+    plain = [found(text) for text in asked]
+    assert [rows for rows, _plan in pushed] == [rows for rows, _plan in plain]
+    assert [bool(rows) for rows, _plan in pushed] == [True, True, True, True, False, True]
+    kept = [plan.count("Filter (") for _rows, plan in pushed]
+    assert kept[:5] == [0] * 5, "Spark looks at these rows again"
+    assert all(plan.count("Filter (") for _rows, plan in plain)
+
+
+def test_columns_have_their_descriptions_as_comments(spark: SparkSession, folder: Path) -> None:
+    schema = spark.read.format("kafka_control").load(str(folder / "a.pcap.gz")).schema
+    assert schema["direction"].metadata["comment"].startswith("request: controller to broker")
+    assert all("comment" in field.metadata for field in schema if field.name in FRAMES.names)
