@@ -18,7 +18,6 @@ TESTS: Final = Path(__file__).parents[1]
 WITHOUT_A_TEST: Final = {
     ("analyze", "--follow"),
     ("controller", "--listener"),
-    ("controller", "--metrics"),
     ("controller", "--verbose"),
 }
 """Known gaps. An option that gets a test leaves this set, and nothing enters it."""

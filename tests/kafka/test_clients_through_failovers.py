@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_800)]
 
 SECONDS = 600 if IS_LONG else 120
 TOPICS = ("idempotent", "transactions", "java")
