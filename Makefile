@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
+.PHONY: run analyze test explore oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -48,6 +48,11 @@ fuzz:    ## codecs, columns, framing, captures, logs: a minute for each target; 
 	  || echo "fuzz: no atheris for this Python; bending golden messages at random instead"
 	cd tests && for target in $$(../.venv/bin/python -m fuzz.run --list); do \
 	  ../.venv/bin/python -m fuzz.run $$target --seconds $(FUZZ_SECONDS) || exit 1; done
+
+explore: ## the property tests with a fresh seed, which is printed; make explore SEED=n repeats one
+	@tools/setup test java
+	@seed=$(or $(SEED),$$(date +%s)); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=dev \
+	  .venv/bin/pytest -q -m "hypothesis and not java and not kafka" -n auto --dist loadfile --hypothesis-seed=$$seed
 
 MUTATIONS = --count 200 --commit
 mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes
