@@ -65,7 +65,7 @@ def store_facts(file: Place, parts: Iterable[BrokerFacts], addresses: Collection
     file.write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
 
-class Changes(NamedTuple):
+class ChangedInputs(NamedTuple):
     """What a run has to read for the tables to hold its captures too.
 
     Attributes:
@@ -134,7 +134,7 @@ class PreviousRun:
             self.facts.learn_replicas(capture, (ip, port), ids)
         self.addresses.update((capture, ip, port) for capture, ip, port in stored["addresses"])
 
-    def changes(self, points: Sequence[CapturePoint], wanted: dict[str, Any], *, alone: bool) -> Changes:
+    def changes(self, points: Sequence[CapturePoint], wanted: dict[str, Any], *, alone: bool) -> ChangedInputs:
         """Compare with the captures of a run that begins.
 
         Args:
@@ -153,10 +153,10 @@ class PreviousRun:
                 missing += gone
         same = self.stored.facts["filters"] == wanted["filters"]
         if same and all(together.get(name) == files for name, files in before.items()):
-            return Changes([point for point in points if point.name not in before], together, missing)
-        return Changes(None, dict(wanted["points"]) if alone else together, missing)
+            return ChangedInputs([point for point in points if point.name not in before], together, missing)
+        return ChangedInputs(None, dict(wanted["points"]) if alone else together, missing)
 
-    def check_not_lost(self, out: OutputDirectory, changes: Changes) -> None:
+    def check_not_lost(self, out: OutputDirectory, changes: ChangedInputs) -> None:
         """Check before all captures are read again that no rows are lost whose captures are gone.
 
         Raises:
