@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kproto.capture.cuts import StreamItem
-    from kproto.capture.cutter import FrameCutter
+    from kproto.capture.cutter import FrameCutter, StreamItem
 
 ETHERNET, NULL, COOKED, LOOP, RAW, COOKED_2 = 1, 0, 113, 108, 101, 276
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16

@@ -1,27 +1,492 @@
-"""Packets of one capture point -> frames and exchanges: runs the stages between them."""
+"""Packets of one capture point -> frames and exchanges: the conversation of each connection, and the stages before it.
+
+A conversation knows which side is the client; it has two cutters, and joins requests and their responses.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from .conversation import Conversation
+from .cutter import (
+    AuthenticationToken,
+    BadFrame,
+    Gap,
+    OtherProtocol,
+    PartialStart,
+    RequestCutter,
+    RequestInStream,
+    ResponseCutter,
+    ResponseInStream,
+    ResponsesLost,
+)
+from .detection import response_body_at
 from .fragments import Fragments
 from .link import endpoints, segment
+from .matcher import Matcher, PendingRequest
+from .model import Connection, Exchange, Frame
 from .payloads import PayloadStore
 from .reassembly import Reassembler
+from .summary import StreamLoss
 from .wanted import WantedApis
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from .conversation import Event, Side
+    from .cutter import Chunk, FrameCutter, StreamItem
     from .link import Segment
-    from .model import Connection, Endpoint
+    from .model import Direction, Endpoint
     from .pcap import Packet
-    from .summary import CaptureSummary
-    from .tcp import Stream, StreamEvent, TcpConnection
+    from .reassembly import Stream, StreamEvent, TcpConnection
+    from .summary import CaptureSummary, LossKind
 
-__all__ = ["MOST_HELD", "Collector", "IdlePoint"]
+__all__ = ["MOST_HELD", "Collector", "Conversation", "Event", "IdlePoint", "Side"]
+
+Event = Frame | Exchange
+"""The output of a conversation: a request's frame once it is whole, an exchange once it is settled."""
+
+Side = Literal[0, 1]
+"""The two senders of a connection; the sender of the first packet first."""
+
+_UNMATCHED_FRAMES: Final = 100
+_UNMATCHED_BYTES: Final = 4 << 20
+_UNMATCHED_BYTES_BEFORE_REQUESTS: Final = 64 << 10
+"""The most responses that wait for a late request, and their bytes; fewer where no request was seen."""
+
+_UNLIMITED: Final = 1 << 62
+
+_ENDED: Final = "the connection ended without a response"
+_CAPTURE_ENDED: Final = "the capture ends before a response"
+_PASSED_BY: Final = "the response is not in the capture: a later request was answered"
+_NO_REQUEST: Final = "the request is not in the capture"
+_GIVEN_UP: Final = "too much was waiting for its response: kproto gave it up"
+
+
+class Conversation:
+    """One connection: its bytes -> its frames and exchanges.
+
+    Args:
+        senders: The two ends.
+        opened_ns: Time of the connection's first packet.
+        handshake: Whether its handshake is in the capture.
+        server: The end that answers, if the handshake, the ports or other connections tell; None to find out.
+        wanted: The APIs whose frames are given.
+        limit: The largest frame in bytes.
+        capture: The capture point.
+        summary: Counts go there.
+        keeps_payloads: As of ``Collector``.
+        payloads: As of ``RequestCutter``.
+
+    Attributes:
+        connection: Client and server, once it is known which is which.
+        client: The end that is the client, None while that is unknown.
+        protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None until it is recognised.
+        file: Name of the file with the newest packet, which frames carry.
+        faults: The number of gaps, bad frames and responses without request so far.
+        ending: Whether the capture has ended.
+        held: Bytes kept here: incomplete frames, requests without response, responses without request.
+    """
+
+    def __init__(
+        self,
+        senders: tuple[Endpoint, Endpoint],
+        opened_ns: int,
+        *,
+        handshake: bool,
+        server: Side | None,
+        wanted: WantedApis,
+        limit: int,
+        capture: str,
+        summary: CaptureSummary,
+        keeps_payloads: bool = True,
+        payloads: PayloadStore | None = None,
+    ) -> None:
+        self.connection: Connection | None = None
+        self.client: Side | None = None
+        self.protocol: Literal["kafka", "TLS", "HTTP", "unknown"] | None = None
+        self.file = ""
+        self.faults = 0
+        self.ending = False
+        self.held = 0
+        self._senders = senders
+        self._opened_ns = opened_ns
+        self._handshake = handshake
+        self._wanted = wanted
+        self._limit = limit
+        self._capture = capture
+        self._summary = summary
+        self._matcher = Matcher(keeps_payloads=keeps_payloads)
+        self._unmatched: list[Frame] = []
+        self._unmatched_bytes = 0
+        self._has_wanted = False
+        self._request_hole = False
+        self._has_data = False
+        self._ended = 0
+        self._first_ns = self._second_ns = opened_ns  # time of the last bytes that each side sent
+        self._noted: set[tuple[Direction, LossKind]] = set()
+        self._partial_starts: list[tuple[Side, int]] = []
+        self._cutters: list[RequestCutter | ResponseCutter] = []
+        if server is None:
+            self._cutters = [RequestCutter(wanted, limit, aligned=False, payloads=payloads) for _ in senders]
+        else:
+            requests = RequestCutter(wanted, limit, aligned=self._handshake, payloads=payloads)
+            self._set_sides(0 if server else 1, requests)
+
+    @property
+    def server(self) -> Endpoint:
+        """The server; while it is unknown, the side with the lower port."""
+        if self.connection is not None:
+            return self.connection.server
+        return min(self._senders, key=lambda end: end.port)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both sides have ended."""
+        return self._ended == 2
+
+    def passes(self, side: Side, offset: int, buffer: bytes, begin: int, end: int, time_ns: int) -> bool:
+        """Take the next bytes that one side sent if they complete nothing; else ``feed`` must take them."""
+        cutter = self._cutters[side]
+        held = cutter.held_bytes
+        if not self._has_data or self._unmatched or not cutter.passes(offset, buffer, begin, end, time_ns):
+            return False
+        self.held += cutter.held_bytes - held
+        if side:
+            self._second_ns = time_ns
+        else:
+            self._first_ns = time_ns
+        return True
+
+    def feed(
+        self, side: Side, offset: int, buffer: bytes, begin: int, end: int, time_ns: int, *, request_hole: bool = False
+    ) -> list[Event]:
+        """Take the next bytes that one side sent.
+
+        Args:
+            side: Who sent them.
+            offset: Their stream offset.
+            buffer: The buffer that holds them.
+            begin, end: The bytes' place in the buffer.
+            time_ns: Time of their packet.
+            request_hole: Whether earlier bytes of the client are missing now and may still come.
+        """
+        events: list[Event] = []
+        if not self._has_data:
+            self._count_data()
+        cutter = self._cutters[side]
+        if offset + end - begin > cutter.skip_to:
+            if side != self.client and isinstance(cutter, ResponseCutter):
+                self._request_hole = request_hole
+                cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._spare_bytes()
+            self._cut(side, cutter, [(offset, buffer, begin, end, time_ns)], events)
+        if self._unmatched:
+            self._request_hole = request_hole
+            self._match_again(events)
+        if side:
+            self._second_ns = time_ns
+        else:
+            self._first_ns = time_ns
+        self._count_held()
+        return events
+
+    def lost(self, side: Side, offset: int, length: int) -> list[Event]:
+        """Note that bytes of one side are lost."""
+        events: list[Event] = []
+        if length:
+            self._count_data()
+        cutter = self._cutters[side]
+        if offset + length > cutter.skip_to:
+            for cut in cutter.lost(offset, length):
+                self._handle(side, cut, events)
+        self._count_held()
+        return events
+
+    def end(self, side: Side) -> list[Event]:
+        """Note the end of one side's stream; the end of the second settles everything."""
+        events: list[Event] = []
+        for cut in self._cutters[side].end():
+            self._handle(side, cut, events)
+        self._ended += 1
+        if self._ended == 2:
+            self._match_again(events)
+            for request in self._matcher.end():
+                self._unanswered(request, _CAPTURE_ENDED if self.ending else _ENDED, events)
+            self._count_partial_starts()
+        self._count_held()
+        return events
+
+    @property
+    def boundaries(self) -> tuple[int, int] | None:
+        """Stream offsets of both sides' next frames, the client's first, while no request or byte waits for another."""
+        if self.held or self.protocol != "kafka" or self.client is None:
+            return None
+        requests = self._cutters[self.client].boundary
+        responses = self._cutters[1 - self.client].boundary
+        return None if requests is None or responses is None else (requests, responses)
+
+    @property
+    def last_ns(self) -> tuple[int, int]:
+        """When the last byte of the client and of the server passed, ns since the epoch."""
+        return (self._second_ns, self._first_ns) if self.client else (self._first_ns, self._second_ns)
+
+    def go_to(self, requests: int, responses: int, last_ns: tuple[int, int], *, has_wanted: bool) -> None:
+        """Go on at later boundaries of both sides: the exchanges before them are read elsewhere.
+
+        Args:
+            requests: Stream offset of the client's next frame.
+            responses: Stream offset of the server's.
+            last_ns: As of ``last_ns``, at that place.
+            has_wanted: Whether there is a wanted request among those exchanges.
+        """
+        assert self.client is not None
+        self._cutters[self.client].go_to(requests)
+        self._cutters[1 - self.client].go_to(responses)
+        self._first_ns, self._second_ns = reversed(last_ns) if self.client else last_ns
+        self._has_wanted |= has_wanted
+
+    def give_up_held(self) -> list[Event]:
+        """Give up everything that is kept: frames with a gap, requests without response, responses without request."""
+        events: list[Event] = []
+        for side in (0, 1):
+            cutter = self._cutters[side]
+            if cutter.held_bytes:
+                self._summary.given_up["frames"] += 1
+                if self.connection is not None:
+                    self._note_loss(0 if side == 0 else 1, "given up", cutter.held_bytes)
+            for cut in cutter.give_up_held():
+                self._handle(side, cut, events)
+        for request in self._matcher.end():
+            if request.frame is not None:
+                self._summary.given_up["requests"] += 1
+            self._unanswered(request, _GIVEN_UP, events)
+        unmatched, self._unmatched, self._unmatched_bytes = self._unmatched, [], 0
+        for frame in unmatched:
+            self._summary.given_up["responses"] += 1
+            self._without_request(frame, events)
+        self._count_held()
+        return events
+
+    # ---- cuts ----
+
+    def _cut(self, side: Side, cutter: FrameCutter, todo: list[Chunk], events: list[Event]) -> None:
+        while todo:
+            for cut in cutter.feed(todo):
+                self._handle(side, cut, events)
+
+    def _handle(self, side: Side, cut: StreamItem, events: list[Event]) -> None:
+        kind = type(cut)
+        if kind is RequestInStream:
+            self._request(side, cut, events)  # type: ignore[arg-type]  # its type was looked at
+        elif kind is ResponseInStream:
+            self._response(cut, events)  # type: ignore[arg-type]
+        elif isinstance(cut, AuthenticationToken):
+            if side == self.client:
+                self._add(PendingRequest(0, None, 0), events)
+            else:
+                self._matcher.answer_token()
+        elif isinstance(cut, ResponsesLost):
+            self._matcher.responses_lost()
+        elif isinstance(cut, PartialStart):
+            self._partial_starts.append((side, cut.length))
+        elif isinstance(cut, OtherProtocol):
+            self.protocol = cut.protocol
+            for cutter in self._cutters:
+                cutter.stop()
+        elif self.protocol != "kafka":
+            pass  # bytes of another protocol are no loss
+        elif isinstance(cut, Gap):
+            self.faults += 1
+            self._summary.gaps += 1
+            self._summary.gap_bytes += cut.length
+            self._note_loss(side, "gap", cut.length)
+        elif isinstance(cut, BadFrame):
+            connection = self.connection
+            assert connection is not None
+            self.faults += 1
+            reason = f"{connection.client} -> {connection.server}: {cut.reason}"
+            self._summary.bad(reason, cut.offset, cut.skipped, self.file)
+            self._note_loss(side, "unreadable", cut.skipped)
+
+    def _count_partial_starts(self) -> None:
+        """Count the sides that the capture shows from the middle of a frame on, once the connection is over.
+
+        Only connections with wanted requests count; and those to a known listener that were not recognised at all,
+        since the frame that began before the capture may have been the only one.
+        """
+        if self.client is None or (self.protocol != "kafka" and self.protocol is not None):
+            return
+        found = dict(self._partial_starts)
+        for side, cutter in enumerate(self._cutters):
+            if cutter.begins_inside:
+                found.setdefault(1 if side else 0, cutter.searched)
+        if self._has_wanted or (self.protocol is None and self.client in found):
+            for side, length in found.items():
+                self._summary.partial_starts += 1
+                self._note_loss(side, "partial start", length, self._opened_ns)
+
+    def _note_loss(self, side: Side, kind: LossKind, length: int, time_ns: int | None = None) -> None:
+        """Note the first loss of a kind on each side of the connection."""
+        assert self.connection is not None
+        direction: Direction = "request" if side == self.client else "response"
+        if (direction, kind) in self._noted:
+            return
+        self._noted.add((direction, kind))
+        if time_ns is None:
+            time_ns = self._second_ns if side else self._first_ns
+        self._summary.lost(StreamLoss(self.connection, direction, kind, time_ns, length))
+
+    def _set_sides(self, client: Side, requests: RequestCutter) -> None:
+        responses = ResponseCutter(self._wanted, self._limit, self._matcher, aligned=self._handshake)
+        if self._cutters:
+            responses.follow_sizes_of(self._cutters[1 - client])
+        self.client = client
+        self._cutters = [responses, requests] if client else [requests, responses]
+        self.connection = Connection(
+            self._senders[client], self._senders[1 - client], self._opened_ns, self._capture, saw_open=self._handshake
+        )
+
+    def _request(self, side: Side, cut: RequestInStream, events: list[Event]) -> None:
+        if self.protocol is None:
+            self.protocol = "kafka"
+            if self.client is None:
+                cutter = self._cutters[side]
+                assert isinstance(cutter, RequestCutter)
+                self._set_sides(side, cutter)
+        header = cut.header
+        self._summary.requests[header.api_key, header.api_version] += 1
+        frame = None
+        if cut.payload is not None:
+            assert self.connection is not None
+            frame = Frame(
+                self.connection,
+                "request",
+                cut.offset,
+                cut.first_ns,
+                cut.last_ns,
+                cut.status,
+                header.size,
+                cut.payload,
+                header.api_key,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                header.body_at,
+                self.file,
+            )
+            self._has_wanted = True
+            events.append(frame)
+        self._add(PendingRequest(header.correlation_id, header.api_key, header.api_version, frame), events)
+
+    def _add(self, request: PendingRequest, events: list[Event]) -> None:
+        oldest = self._matcher.add(request)
+        if oldest is not None:
+            self._unanswered(oldest, _PASSED_BY, events)
+
+    def _response(self, cut: ResponseInStream, events: list[Event]) -> None:
+        self._summary.responses += self.protocol == "kafka" or cut.payload is not None
+        request = cut.request
+        if request is not None and request.pending:
+            for passed_by in self._matcher.answer(request):
+                self._unanswered(passed_by, _PASSED_BY, events)
+        else:
+            request = None
+            self.faults += 1
+        if cut.payload is None:
+            if request is not None:
+                self._unanswered(request, _PASSED_BY, events)
+            return
+        assert self.connection is not None
+        frame = Frame(
+            self.connection,
+            "response",
+            cut.offset,
+            cut.first_ns,
+            cut.last_ns,
+            cut.status,
+            cut.size,
+            cut.payload,
+            None,
+            None,
+            cut.correlation_id,
+            None,
+            min(4, len(cut.payload)),
+            self.file,
+        )
+        if request is None:
+            self._unmatched.append(frame)
+            self._unmatched_bytes += len(frame.payload)
+        else:
+            self._join(request, frame, events)
+
+    # ---- requests and responses without the other ----
+
+    def _join(self, request: PendingRequest, response: Frame, events: list[Event]) -> None:
+        asked = request.frame
+        if asked is None or request.api_key is None:
+            return
+        response.request = asked
+        response.api_key = request.api_key
+        response.api_version = request.api_version
+        response.client_id = asked.client_id
+        response.body_at = response_body_at(request.api_key, request.api_version, response.payload)
+        events.append(Exchange(asked, response))
+
+    def _unanswered(self, request: PendingRequest, reason: str, events: list[Event]) -> None:
+        if request.frame is not None:
+            request.frame.unmatched_reason = reason
+            self._summary.unmatched_requests += 1
+            events.append(Exchange(request.frame, None))
+
+    def _without_request(self, response: Frame, events: list[Event]) -> None:
+        if self._has_wanted:
+            response.unmatched_reason = _NO_REQUEST
+            self._summary.unmatched_responses += 1
+            events.append(Exchange(None, response))
+
+    @property
+    def _request_may_come(self) -> bool:
+        """Whether an earlier request may still come, because its segments are late."""
+        if self.client is None:
+            return False
+        return self._request_hole or self._cutters[self.client].searching
+
+    def _spare_bytes(self) -> int:
+        """How many more bytes of unmatched responses may be kept."""
+        if self._has_wanted:
+            return _UNLIMITED
+        if not self._request_may_come:
+            return -1
+        limit = _UNMATCHED_BYTES if self.protocol == "kafka" else _UNMATCHED_BYTES_BEFORE_REQUESTS
+        return limit - self._unmatched_bytes
+
+    def _match_again(self, events: list[Event]) -> None:
+        """Search the pending requests for those of the unmatched responses."""
+        full = len(self._unmatched) > _UNMATCHED_FRAMES or self._unmatched_bytes > _UNMATCHED_BYTES
+        later = self._request_may_come and not full and self._ended < 2
+        unmatched, self._unmatched, self._unmatched_bytes = self._unmatched, [], 0
+        for frame in unmatched:
+            request = self._matcher.find(frame.correlation_id)
+            if request is not None:
+                for passed_by in self._matcher.answer(request):
+                    self._unanswered(passed_by, _PASSED_BY, events)
+                self._join(request, frame, events)
+            elif later:
+                self._unmatched.append(frame)
+                self._unmatched_bytes += len(frame.payload)
+            else:
+                self._without_request(frame, events)
+
+    def _count_data(self) -> None:
+        if not self._has_data:
+            self._has_data = True
+            self._summary.connections += 1
+
+    def _count_held(self) -> None:
+        first, second = self._cutters
+        held = self._matcher.held_bytes + self._unmatched_bytes + first.held_bytes + second.held_bytes
+        if first.searching or second.searching:
+            held += first.searched_bytes + second.searched_bytes
+        self.held = held
+
 
 MOST_HELD: Final = 256 << 20
 """The most bytes kept in all conversations together; beyond it those kept for longest are given up."""

@@ -1,5 +1,22 @@
 cimport cython
 
+from .detection cimport FrameHeader, may_be_request, read_request_header
+from .matcher cimport Matcher, PendingRequest
+
+
+cdef class RequestInStream:
+    cdef public FrameHeader header
+    cdef public long long offset, first_ns, last_ns
+    cdef public int status
+    cdef public object payload
+
+
+cdef class ResponseInStream:
+    cdef public PendingRequest request
+    cdef public object correlation_id, payload
+    cdef public long long size, offset, first_ns, last_ns
+    cdef public int status
+
 
 cdef class FrameCutter:
     cdef public long long skip_to, held_bytes, _at, _least, _need, _first_ns, _last_ns, _size_at
@@ -19,3 +36,19 @@ cdef class FrameCutter:
     cpdef _begin_frame(self, bytes buffer, Py_ssize_t begin, Py_ssize_t end, long long time_ns)
     cpdef long long _take(self, bytes data, Py_ssize_t at, Py_ssize_t end, list found) except? -2
     cpdef long long _broken(self, bytes data, list found) except? -2
+
+
+cdef class RequestCutter(FrameCutter):
+    cdef public object _wanted, _requests, _payloads, _tls_like
+    cdef public long long _limit
+    cdef public bint _fresh, _recognised, _began_otherwise, _tokens
+
+    cpdef _give(self, FrameHeader header, payload, int status, list found)
+    cpdef _accept(self, FrameHeader header)
+
+
+cdef class ResponseCutter(FrameCutter):
+    cdef public long long unmatched_bytes, _limit
+    cdef public Matcher _pending
+    cdef public PendingRequest _request
+    cdef public bint _looked_up

@@ -1,4 +1,4 @@
-"""The frame cutter: a stream's bytes -> frames; the part that requests and responses share.
+"""The frame cutters: a stream's bytes -> frames; a client's into requests, a server's into responses.
 
 While the boundaries are known a frame is cut by its size alone, and unwanted frames are skipped without a copy. Where
 the boundaries are lost, a search finds the next frame (``resync``).
@@ -7,18 +7,156 @@ the boundaries are lost, a search finds the next frame (``resync``).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from .cuts import Gap, PartialStart
+from kproto.api import CONTROL_APIS, ApiKey
+
+from .detection import (
+    HEADER_START,
+    NEWEST_API,
+    FrameHeader,
+    body_is_whole,
+    looks_like_http,
+    looks_like_tls,
+    may_be_request,
+    read_request_header,
+)
+from .model import GAP, WHOLE
+from .payloads import LONGEST_HEADER, SHARED_FROM, PayloadStore
+from .resync import FrameLink, RequestSearch, ResponseSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .cuts import StreamItem
-    from .payloads import SharedPayload
-    from .resync import FrameLink, Search
+    from .matcher import Matcher, PendingRequest
+    from .payloads import Payload, SharedPayload
+    from .resync import Search
+    from .wanted import WantedApis
 
-__all__ = ["FOREVER", "SIZE", "Chunk", "FrameCutter"]
+__all__ = [
+    "FOREVER",
+    "SIZE",
+    "AuthenticationToken",
+    "BadFrame",
+    "Chunk",
+    "FrameCutter",
+    "Gap",
+    "OtherProtocol",
+    "PartialStart",
+    "RequestCutter",
+    "RequestInStream",
+    "ResponseCutter",
+    "ResponseInStream",
+    "ResponsesLost",
+    "StreamItem",
+]
+
+
+class RequestInStream:
+    """A request in a stream.
+
+    Attributes:
+        header: Its header.
+        offset: Stream offset of its size field.
+        first_ns: When the packet with its first byte passed.
+        last_ns: When the last of its packets passed.
+        status: ``WHOLE`` or ``GAP``.
+        payload: Header and body, None for an unwanted API; of a gapped frame the bytes before the gap. A
+            ``SharedPayload`` is released by the reader of the cut.
+    """
+
+    __slots__ = ("first_ns", "header", "last_ns", "offset", "payload", "status")
+
+    def __init__(
+        self, header: FrameHeader, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
+    ) -> None:
+        self.header = header
+        self.offset = offset
+        self.first_ns = first_ns
+        self.last_ns = last_ns
+        self.status = status
+        self.payload = payload
+
+
+class ResponseInStream:
+    """A response in a stream.
+
+    Attributes:
+        request: The pending request that it answers, None if there is none.
+        correlation_id: Its correlation id.
+        size: Bytes of header and body.
+        offset, first_ns, last_ns, status, payload: As of ``RequestInStream``.
+    """
+
+    __slots__ = ("correlation_id", "first_ns", "last_ns", "offset", "payload", "request", "size", "status")
+
+    def __init__(
+        self,
+        request: PendingRequest | None,
+        correlation_id: int,
+        size: int,
+        offset: int,
+        first_ns: int,
+        last_ns: int,
+        status: int,
+        payload: bytes | None,
+    ) -> None:
+        self.request = request
+        self.correlation_id = correlation_id
+        self.size = size
+        self.offset = offset
+        self.first_ns = first_ns
+        self.last_ns = last_ns
+        self.status = status
+        self.payload = payload
+
+
+class AuthenticationToken(NamedTuple):
+    """An authentication token without a header, in place of a request or a response."""
+
+
+class Gap(NamedTuple):
+    """Bytes of frames that are lost."""
+
+    length: int
+
+
+class PartialStart(NamedTuple):
+    """The first bytes of a stream in the capture; they belong to a frame that began before the capture did."""
+
+    length: int
+
+
+class BadFrame(NamedTuple):
+    """Bytes of the stream that are no frame: the reason, their stream offset, how many of them are skipped."""
+
+    reason: str
+    offset: int
+    skipped: int = 0
+
+
+class OtherProtocol(NamedTuple):
+    """The stream is not Kafka's."""
+
+    protocol: Literal["TLS", "HTTP", "unknown"]
+
+
+class ResponsesLost(NamedTuple):
+    """Responses may be lost: any pending request may have been answered."""
+
+
+StreamItem: TypeAlias = (
+    RequestInStream
+    | ResponseInStream
+    | AuthenticationToken
+    | Gap
+    | PartialStart
+    | BadFrame
+    | OtherProtocol
+    | ResponsesLost
+)
+"""Any value that a cutter finds in a stream."""
+
 
 FOREVER: Final = 1 << 62
 """``FrameCutter.skip_to`` of a stream that is no longer read."""
@@ -362,3 +500,239 @@ def _from(offset: int, pieces: list[Chunk]) -> list[Chunk]:
         ahead = max(0, offset - at)
         rest.append((at + ahead, buffer, begin + ahead, end, time_ns))
     return rest
+
+
+_FOREIGN_BYTES: Final = 1 << 20
+"""A connection without a request at its beginning or within so many bytes is not Kafka's."""
+
+_TOKEN_LIMIT: Final = 1 << 16
+
+_START: Final = struct.Struct(">ihhi").unpack_from
+
+
+class RequestCutter(FrameCutter):
+    """Cuts the stream of a client, or of a side that may be the client, into requests.
+
+    Args:
+        wanted: The APIs whose payloads are kept.
+        limit: The largest frame in bytes.
+        aligned: Whether the stream is known from its first byte.
+        payloads: The payloads of large requests, of this connection and of others.
+    """
+
+    def __init__(self, wanted: WantedApis, limit: int, *, aligned: bool, payloads: PayloadStore | None = None) -> None:
+        self._requests = RequestSearch(wanted, limit)
+        super().__init__(self._requests, HEADER_START, aligned=aligned)
+        self._wanted = wanted
+        self._limit = limit
+        self._payloads = PayloadStore() if payloads is None else payloads
+        self._fresh = aligned  # no byte was read yet
+        self._recognised = False  # whether a request was found
+        self._began_otherwise = False  # the connection does not begin with a request
+        self._tokens = False  # whether authentication tokens without a header may come
+        self._tls_like = 0
+
+    @property
+    def boundary(self) -> int | None:
+        """As of ``FrameCutter``; none while authentication tokens may come."""
+        return None if self._fresh or self._tokens else super().boundary
+
+    def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
+        size: int
+        size, api_key, version, correlation_id = _START(data, at)
+        limit = self._limit
+        known = not self._fresh and not self._unconfirmed
+        if known and (api_key, version) in self._wanted.unwanted and 8 <= size <= limit:
+            self._give(FrameHeader(size, api_key, version, correlation_id, None, 8), None, WHOLE, found)
+            return size + 4
+        if not 0 <= api_key <= NEWEST_API or (self._fresh and size > limit):
+            return self._refuse(data, at, end, size, None, found)  # a client id this long is not waited for
+        header = read_request_header(data, at, end)
+        if isinstance(header, int):
+            if header > 0:
+                self._need = header
+                return 0
+            return self._refuse(data, at, end, size, None, found)
+        if not may_be_request(header, limit) or (self._unconfirmed and not self._requests.is_same_client(header)):
+            return self._refuse(data, at, end, size, header, found)
+        if api_key not in self._wanted:
+            self._accept(header)
+            self._give(header, None, WHOLE, found)
+            return size + 4
+        if end - at < size + 4:
+            self._need = size + 4
+            is_large = size >= SHARED_FROM and header.body_at <= LONGEST_HEADER and api_key in CONTROL_APIS
+            if is_large and not self._unconfirmed:
+                self._large = self._payloads.begin(size, data[at + 4 : at + 8])
+            return 0
+        payload = data[at + 4 : at + 4 + size]
+        if self._unconfirmed:
+            body = memoryview(payload)[header.body_at :]
+            if body_is_whole(api_key, version, body, "request") is False:
+                return self._refuse(data, at, end, size, header, found)
+        self._accept(header)
+        self._give(header, payload, WHOLE, found)
+        return size + 4
+
+    def _whole(self, large: SharedPayload) -> StreamItem:
+        header = read_request_header(SIZE(len(large)) + large.head, 0, 4 + len(large.head))
+        assert isinstance(header, FrameHeader)
+        self._accept(header)
+        found: list[StreamItem] = []
+        self._give(header, large, WHOLE, found)
+        return found[0]
+
+    def _give(self, header: FrameHeader, payload: Payload | None, status: int, found: list[StreamItem]) -> None:
+        self._tokens = header.api_key == ApiKey.SASL_HANDSHAKE and header.api_version == 0
+        found.append(RequestInStream(header, self._at, self._first_ns, self._last_ns, status, payload))
+
+    def _accept(self, header: FrameHeader) -> None:
+        if self._requests.client_id is None:
+            self._requests.client_id = header.client_id
+        self._recognised = True
+        self._fresh = self._unconfirmed = False
+
+    def _refuse(
+        self, data: bytes, at: int, end: int, size: int, header: FrameHeader | None, found: list[StreamItem]
+    ) -> int:
+        """Pass over an authentication token, recognise another protocol, or lose the boundary: no request is here."""
+        if self._fresh:
+            protocol = _protocol(data[at : min(end, at + 4096)])
+            if protocol is not None:
+                found.append(OtherProtocol(protocol))
+                self._fresh = False
+                self.searching = True
+                self.stop()
+                return -1
+        if self._tokens and 0 <= size <= _TOKEN_LIMIT:
+            found.append(AuthenticationToken())
+            return size + 4
+        limit = self._limit
+        if header is not None and header.size > limit and may_be_request(header, header.size):
+            found.append(BadFrame(f"a request of {size} bytes, more than the limit of {limit}", self._at, size + 4))
+        elif not self._unconfirmed:
+            found.append(BadFrame(f"no request where one should begin (size {size})", self._at))
+        self._began_otherwise |= self._fresh
+        self._fresh = False
+        self._lose_boundary(found)
+        if size >= 0:
+            self._search.add_step(FrameLink(self._at + 4 + size))
+        return -1
+
+    def _look(self, piece: Chunk, todo: list[Chunk], found: list[StreamItem]) -> None:
+        if not self._recognised and looks_like_tls(piece[1][piece[2] : min(piece[3], piece[2] + 5)]):
+            self._tls_like += 1
+            if self._tls_like > 1:  # a single segment of any protocol may look like this
+                found.append(OtherProtocol("TLS"))
+                self.stop()
+                return
+        super()._look(piece, todo, found)
+        if self._began_otherwise and self._search.seen > _FOREIGN_BYTES and not self._recognised:
+            found.append(OtherProtocol("unknown"))
+            self.stop()
+
+    def _stepped(self, step: FrameLink, found: list[StreamItem]) -> None:
+        if step.header is not None:
+            if self._requests.client_id is None:
+                self._requests.client_id = step.header.client_id
+            self._recognised = True
+            self._give(step.header, None, WHOLE, found)
+
+    def _broken(self, data: bytes, found: list[StreamItem]) -> int:
+        header = read_request_header(data, 0, len(data))
+        if isinstance(header, int) or not may_be_request(header, self._limit) or self._unconfirmed:
+            return -1
+        self._accept(header)
+        self._give(header, data[4:] if header.api_key in self._wanted else None, GAP, found)
+        return self._at + 4 + header.size
+
+
+def _protocol(data: bytes) -> Literal["TLS", "HTTP"] | None:
+    if looks_like_tls(data):
+        return "TLS"
+    return "HTTP" if looks_like_http(data) else None
+
+
+_PAIR: Final = struct.Struct(">ii").unpack_from
+
+
+class ResponseCutter(FrameCutter):
+    """Cuts a server's stream into responses.
+
+    Args:
+        wanted: The APIs whose payloads are kept.
+        limit: The largest frame in bytes.
+        pending: The requests that wait for responses; only read here. The reader of the cuts removes an answered
+            request before it takes the next cut.
+        aligned: Whether the stream is known from its first byte.
+
+    Attributes:
+        unmatched_bytes: Responses without a pending request keep their payloads up to so many bytes in all.
+    """
+
+    def __init__(self, wanted: WantedApis, limit: int, pending: Matcher, *, aligned: bool) -> None:
+        super().__init__(ResponseSearch(wanted, limit, pending), 8, aligned=aligned)
+        self.unmatched_bytes = 0
+        self._limit = limit
+        self._pending = pending
+        self._request: PendingRequest | None = None  # the request that the current response answers
+        self._looked_up = False  # whether that request was searched for
+
+    def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
+        size: int
+        size, correlation_id = _PAIR(data, at)
+        if not 4 <= size <= self._limit:
+            if 0 <= size < 4 and self._pending.expects_token:
+                found.append(AuthenticationToken())
+                return size + 4
+            if not self._unconfirmed:
+                found.append(BadFrame(f"no response where one should begin (size {size})", self._at))
+            self._lose_boundary(found)
+            return -1
+        if not self._looked_up:
+            self._request = self._pending.find(correlation_id)
+            if self._request is None and self._pending.expects_token:
+                found.append(AuthenticationToken())
+                return size + 4
+            self._looked_up = True
+        request = self._request
+        wanted = request.frame is not None if request is not None else size <= self.unmatched_bytes
+        if wanted and end - at < size + 4:
+            self._need = size + 4
+            return 0
+        self._looked_up = self._unconfirmed = False
+        payload = None
+        if wanted:
+            payload = data[at + 4 : at + 4 + size]
+            if request is None:
+                self.unmatched_bytes -= size
+        found.append(
+            ResponseInStream(request, correlation_id, size, self._at, self._first_ns, self._last_ns, WHOLE, payload)
+        )
+        return size + 4
+
+    def _stepped(self, step: FrameLink, found: list[StreamItem]) -> None:
+        if step.correlation_id is not None:
+            request = self._pending.find(step.correlation_id)
+            found.append(ResponseInStream(request, step.correlation_id, 0, 0, 0, 0, WHOLE, None))
+
+    def _lose_boundary(self, found: list[StreamItem]) -> None:
+        super()._lose_boundary(found)
+        self._looked_up = False
+        found.append(ResponsesLost())
+
+    def _broken(self, data: bytes, found: list[StreamItem]) -> int:
+        if len(data) < 8:
+            return -1
+        size: int
+        size, correlation_id = _PAIR(data, 0)
+        if not 4 <= size <= self._limit or (self._unconfirmed and not self._looked_up):
+            return -1
+        request = self._request if self._looked_up else self._pending.find(correlation_id)
+        self._looked_up = False
+        if request is not None:
+            payload = data[4:] if request.frame is not None else None
+            found.append(
+                ResponseInStream(request, correlation_id, size, self._at, self._first_ns, self._last_ns, GAP, payload)
+            )
+        return self._at + 4 + size

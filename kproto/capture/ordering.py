@@ -10,7 +10,7 @@ from .model import Exchange, Frame
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .conversation import Event
+    from .collector import Event
 
 _LATE_NS: Final = 2_000_000_000
 _MOST_EXCHANGES: Final = 50_000

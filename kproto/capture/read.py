@@ -22,7 +22,7 @@ from .summary import CaptureSummary
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from .conversation import Event
+    from .collector import Event
     from .payloads import PayloadStore
 
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"

@@ -18,7 +18,7 @@ from .summary import CaptureSummary
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from .conversation import Event
+    from .collector import Event
     from .payloads import PayloadStore
 
 

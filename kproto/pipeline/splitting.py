@@ -23,7 +23,7 @@ from kproto.capture.splits import Split, SplitError, is_splittable, read_split
 from kproto.capture.summary import CaptureSummary
 from kproto.errors import CaptureError
 from kproto.framing import DEFAULT_LIMIT
-from kproto.tables.batches import BATCH_BYTES
+from kproto.tables.arrays import BATCH_BYTES
 from kproto.tables.files import file_size, open_file
 from kproto.tables.scanning import ScanRows
 from kproto.tables.schemas import SCAN
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import CapturePoint
-    from kproto.capture.collector import IdlePoint
-    from kproto.capture.conversation import Event
+    from kproto.capture.collector import Event, IdlePoint
     from kproto.capture.link import Segment
     from kproto.tables.scanning import Selection
 

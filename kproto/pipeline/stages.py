@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.pipeline.staging import StagedTables, read_bodies, read_staged, with_payloads
-from kproto.tables.arrays import rows_of
-from kproto.tables.batches import BATCH_BYTES, slices
+from kproto.tables.arrays import BATCH_BYTES, rows_of, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
 from kproto.tables.places import place_of

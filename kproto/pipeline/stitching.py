@@ -33,7 +33,7 @@ from kproto.pipeline.splitting import (
     is_selected,
 )
 from kproto.tables import ids
-from kproto.tables.batches import BATCH_BYTES
+from kproto.tables.arrays import BATCH_BYTES
 from kproto.tables.files import open_file
 from kproto.tables.scanning import ScanRows
 from kproto.tables.schemas import SCAN
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kproto.capture.capture_points import CapturePoint
-    from kproto.capture.conversation import Event
+    from kproto.capture.collector import Event
     from kproto.tables.scanning import Selection
 
 _IDS: Final = [name for name in SCAN.names if name.endswith("frame_id")]

@@ -1,6 +1,8 @@
-"""Builds Arrow columns from lists without ``pyarrow.array``, which imports pandas where that is installed.
+"""Builds Arrow columns and record batches from rows.
 
-That import takes longer than reading a capture of some ten megabytes.
+Columns are made without ``pyarrow.array``, which imports pandas where that is installed: that import takes longer than
+reading a capture of some ten megabytes. Batches end by their bytes, since one frame can be larger than ten thousand
+others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["array_of", "rows_of"]
+__all__ = ["BATCH_BYTES", "RowBuffer", "array_of", "plain_text", "rows_of", "slices"]
 
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Codes of ``array.array`` by bytes of a value."""
@@ -102,3 +104,52 @@ def _bits(values: Sequence[Any]) -> pa.Buffer:
         if value:
             bits[at >> 3] |= 1 << (at & 7)
     return pa.py_buffer(bits)
+
+
+BATCH_BYTES: Final = 8 << 20
+"""Bytes of a full batch. Spark and Arrow work best with 4 to 16 MiB."""
+
+
+class RowBuffer:
+    """A buffer of rows for the next batch of a fixed schema."""
+
+    def __init__(self, schema: pa.Schema, limit: int = BATCH_BYTES) -> None:
+        self._schema = schema
+        self._limit = limit
+        self._columns: list[list[Any]] = [[] for _ in schema]
+        self._bytes = 0
+
+    def add(self, row: tuple[Any, ...], size: int) -> None:
+        """Add a row, in the schema's order, of about ``size`` bytes."""
+        columns = self._columns
+        if len(row) != len(columns):
+            raise ValueError(f"a row of {len(row)} values in a batch of {len(columns)} columns")
+        for at, value in enumerate(row):
+            column = columns[at]
+            column.append(value)
+        self._bytes += size
+
+    @property
+    def full(self) -> bool:
+        """Whether the batch is full."""
+        return self._bytes >= self._limit
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows so far as a batch, or no batch, and start an empty one."""
+        if self._columns[0]:
+            arrays = [array_of(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            self._columns = [[] for _ in self._schema]
+            self._bytes = 0
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def plain_text(text: str | None) -> str | None:
+    """Make text valid for Arrow: a lone surrogate, which Java accepts, becomes a question mark."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def slices(batch: pa.RecordBatch, size: int, limit: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """Cut a batch of about ``size`` bytes into pieces of about ``limit``, without a copy."""
+    rows = max(1, batch.num_rows * limit // max(size, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

@@ -14,7 +14,7 @@ from kproto.capture.read import problem_of, read_frames
 from kproto.codec import get_codec
 from kproto.errors import CaptureError
 from kproto.tables import ids
-from kproto.tables.batches import plain_text
+from kproto.tables.arrays import plain_text
 from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
 from kproto.tables.files import open_file
 from kproto.tables.schemas import TIME, column, described

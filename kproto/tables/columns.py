@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
-from kproto.tables.arrays import array_of
-from kproto.tables.batches import slices
+from kproto.tables.arrays import array_of, slices
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:

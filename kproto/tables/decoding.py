@@ -6,7 +6,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import DecodeError, UnsupportedVersion
-from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
+from kproto.tables.arrays import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.columns import BodyColumns
 from kproto.tables.schemas import PARTS
 

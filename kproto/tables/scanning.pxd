@@ -1,12 +1,10 @@
 cimport cython
 
-from .batches cimport RowBuffer
-from .ids cimport FrameIds
+from .arrays cimport RowBuffer
 
 
 cdef class _Way:
-    cdef readonly object capture, conn_id, flow, direction
-    cdef readonly FrameIds frame_ids
+    cdef readonly object capture, conn_id, flow, direction, frame_ids
 
 
 cdef class ScanRows(RowBuffer):

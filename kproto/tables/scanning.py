@@ -16,7 +16,7 @@ from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
 from kproto.tables import ids
-from kproto.tables.batches import BATCH_BYTES, RowBuffer, plain_text
+from kproto.tables.arrays import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.files import open_file
 from kproto.tables.schemas import SCAN
 

@@ -30,8 +30,8 @@ LARGE = Random(1).randbytes(150_000)
 @pytest.fixture(scope="module")
 def plain() -> ModuleType:
     """``kproto.capture.reader`` whose code runs as Python, and takes each segment the long way."""
-    reader, conversation, reassembly = from_sources("kproto.capture", "reader", "conversation", "reassembly")
-    conversation.Conversation.passes = lambda *_: False
+    reader, collector, reassembly = from_sources("kproto.capture", "reader", "collector", "reassembly")
+    collector.Conversation.passes = lambda *_: False
     reassembly.Reassembler.in_order = lambda *_: None
     return reader
 

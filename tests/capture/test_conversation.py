@@ -8,7 +8,7 @@ import packets as make
 import pytest
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Endpoint, Exchange, Frame
-from kproto.capture.conversation import Conversation, Event, Side
+from kproto.capture.collector import Conversation, Event, Side
 from kproto.capture.wanted import WantedApis
 
 CLIENT, SERVER = Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092)

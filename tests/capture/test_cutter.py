@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from kproto import codec
 from kproto.capture import GAP, WHOLE, Connection, Endpoint, Frame
-from kproto.capture.cuts import (
+from kproto.capture.cutter import (
+    FOREVER,
     AuthenticationToken,
     BadFrame,
     Gap,
     OtherProtocol,
+    RequestCutter,
     RequestInStream,
+    ResponseCutter,
     ResponseInStream,
     ResponsesLost,
     StreamItem,
 )
-from kproto.capture.cutter import FOREVER
 from kproto.capture.matcher import Matcher, PendingRequest
-from kproto.capture.request_cutter import RequestCutter
-from kproto.capture.response_cutter import ResponseCutter
 from kproto.capture.wanted import WantedApis
 from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrTopicError
 

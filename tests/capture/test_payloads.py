@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Endpoint, Exchange, Frame
 from kproto.capture.collector import Collector
-from kproto.capture.cuts import RequestInStream
+from kproto.capture.cutter import RequestCutter, RequestInStream
 from kproto.capture.payloads import PayloadStore, SharedPayload
-from kproto.capture.request_cutter import RequestCutter
 from kproto.capture.wanted import WantedApis
 from kproto.tables import ids
 

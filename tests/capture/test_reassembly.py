@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from kproto.capture import CaptureSummary, reassembly
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
-from kproto.capture.reassembly import Reassembler
-from kproto.capture.tcp import HELD_LIMIT
+from kproto.capture.reassembly import HELD_LIMIT, Reassembler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from kproto.capture.tcp import StreamEvent, TcpConnection
+    from kproto.capture.reassembly import StreamEvent, TcpConnection
 
 CLIENT, SERVER = ("10.0.0.1", 50000), ("10.0.0.2", 9092)
 MS = 1_000_000
