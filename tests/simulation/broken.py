@@ -11,12 +11,40 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mutations.draw import all_mutants, draw
+from mutations.lists import equivalents
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import CodeType
 
-__all__ = ["Breakage", "breakages", "install"]
+__all__ = ["Breakage", "breakages", "drawn", "install"]
+
+PROTOCOL = tuple(
+    f"channel/{name}.py"
+    for name in (
+        "controller/batch",
+        "controller/broker_requests",
+        "controller/manager",
+        "controller/messages",
+        "controller/requests",
+        "controller/send_thread",
+        "network/client",
+        "network/connection",
+        "network/connection_states",
+        "network/frames",
+        "network/request",
+        "network/selector",
+        "network/server",
+        "broker/metadata_cache",
+        "broker/replicas",
+        "broker/service",
+        "broker/snapshot",
+        "threads",
+    )
+)
+"""The files of the protocol's logic that the simulation runs."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +79,19 @@ def breakages() -> list[Breakage]:
                 raise LookupError(f"{entry['name']}: {name} has its text {source.count(text)} times, not once")
             sources[name] = source.replace(text, change["becomes"].encode())
         found.append(Breakage(entry["name"], sources))
+    return found
+
+
+def drawn(count: int, seed: int) -> list[Breakage]:
+    """Draw mutants of the protocol's logic, as ``make mutations`` draws them, without those that change nothing."""
+    mutants = all_mutants(only=PROTOCOL)
+    alike = equivalents(mutants)
+    found = []
+    for mutant in draw([mutant for mutant in mutants if mutant not in alike], count, seed):
+        source = (ROOT / mutant.path).read_bytes()
+        begin, end = mutant.span
+        name = f"{mutant.path}:{mutant.lineno} {mutant.function}: {mutant.before!r} -> {mutant.after!r}"
+        found.append(Breakage(name, {mutant.path: source[:begin] + mutant.after.encode() + source[end:]}))
     return found
 
 

@@ -77,7 +77,11 @@ class ChannelsSimulation(Simulation):
 
     def _call(self, kind: str, broker: Broker) -> None:
         """Let a thread of its own make a call."""
-        if not self.settling and not self.controller_process.dead:
+        if not self.settling:
+            self._spawn(kind, broker)
+
+    def _spawn(self, kind: str, broker: Broker) -> None:
+        if not self.is_closed:
             self.world.spawn(f"caller ({kind})", partial(self._do, kind, broker), self.controller_process)
 
     def _do(self, kind: str, broker: Broker) -> None:
@@ -153,7 +157,7 @@ class ChannelsSimulation(Simulation):
         """Have its brokers removed and added again; one time in three fail after that."""
         self.world.note(f"{name} has died, and its brokers {broker_ids} are removed and added")
         for broker_id in broker_ids:
-            self._call("remove and add", self.brokers[broker_id])
+            self._spawn("remove and add", self.brokers[broker_id])
         if self.world.draw() < 0.3:
             raise RuntimeError(f"{PLANNED}the hook for dead threads fails")
 
@@ -222,8 +226,10 @@ class ChannelsSimulation(Simulation):
                 case "add" | "remove" | "remove and add":
                     self._call(action.kind, broker)
                 case "thread dies":
+                    if c < 0.7:
+                        self._do("remove", broker)
                     self._kill_send_thread(b)
-                    self._call("remove and add", broker)
+                    self._call("add", broker)
                 case _:
                     self.world.note(f"send to broker {broker.id}: {action.kind}")
                     self._send(broker, action.kind, c)
@@ -248,7 +254,7 @@ class ChannelsSimulation(Simulation):
             world.sleep(0.5)
             self._watch()
         for broker in self.brokers:
-            self._do("remove and add", broker)
+            self._do("add", broker)  # of a broker that has a channel, which must work as it is
             self._send(broker)
         end = world.elapsed_s() + SETTLING_S
         while self._open() or self.busy:

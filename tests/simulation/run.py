@@ -23,7 +23,9 @@ from simulation import broken
 
 _BROKEN = os.environ.get("SIMULATION_BREAKS")
 """The name of a deliberate fault that is put into the product."""
-if _BROKEN:
+if _BROKEN and _BROKEN.startswith("mutant "):
+    broken.install(broken.drawn(*(int(number) for number in _BROKEN.split()[1:3]))[int(_BROKEN.split()[3])].sources)
+elif _BROKEN:
     broken.install(next(b.sources for b in broken.breakages() if b.name == _BROKEN))
 
 from simulation import shrinking  # noqa: E402 - the product may have to be loaded with a fault
@@ -40,6 +42,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this seed alone, and print what happens in it")
     parser.add_argument("--capture", metavar="FILE", help="with --seed: write the frames that pass, as pcapng")
     parser.add_argument("--breakages", nargs="*", metavar="WORD", help="put known faults back, and find each")
+    parser.add_argument("--mutants", type=int, metavar="N", help="break N places that are drawn instead, and find each")
+    parser.add_argument("--draw", type=int, default=391, metavar="SEED", help="the seed of that draw")
     parser.add_argument("--brief", action="store_true", help="neither shorten a failing seed nor tell its story")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one for each core)")
     return parser.parse_args()
@@ -72,15 +76,25 @@ def explain(result: Result, capture: str | None = None) -> None:
 
 
 def find_breakages(args: argparse.Namespace) -> int:
-    """Put each known fault back and run seeds until one fails; the exit status is 1 if one is not found."""
+    """Put each known fault back, or break what is drawn, and run seeds until one fails.
+
+    The exit status is 1 if a known fault is not found, or fewer than nine in ten of what was drawn.
+    """
     missed = 0
-    for breakage in broken.breakages():
+    if args.mutants:
+        listed = [
+            (f"mutant {args.mutants} {args.draw} {index}", breakage)
+            for index, breakage in enumerate(broken.drawn(args.mutants, args.draw))
+        ]
+    else:
+        listed = [(breakage.name, breakage) for breakage in broken.breakages()]
+    for key, breakage in listed:
         if args.breakages and not any(word in breakage.name for word in args.breakages):
             continue
         began = time.perf_counter()
         found = subprocess.run(
             [sys.executable, __file__, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--brief"],
-            env={**os.environ, "SIMULATION_BREAKS": breakage.name},
+            env={**os.environ, "SIMULATION_BREAKS": key},
             capture_output=True,
             text=True,
             check=False,
@@ -88,8 +102,8 @@ def find_breakages(args: argparse.Namespace) -> int:
         told = (found.stdout + found.stderr).strip().splitlines()[-1:]
         missed += found.returncode != 1
         print(f"{breakage.name}\n    {' '.join(told)[:300]}  ({time.perf_counter() - began:.0f} s)", flush=True)
-    print(f"{missed} of the faults were not found")
-    return 1 if missed else 0
+    print(f"{missed} of {len(listed)} faults were not found")
+    return 1 if missed > (len(listed) // 10 if args.mutants else 0) else 0
 
 
 def main() -> int:
@@ -104,7 +118,7 @@ def main() -> int:
         print(story(result))
         print(f"seed {args.seed} holds: {result.steps} steps, {result.virtual_s:.0f} virtual s")
         return 0
-    if args.breakages is not None:
+    if args.breakages is not None or args.mutants:
         return find_breakages(args)
     seeds = list(range(args.first, args.first + args.seeds))
     if args.fresh:
