@@ -109,7 +109,10 @@ class ChannelsSimulation(Simulation):
         sent = _Sent(broker.id, len(self.sent))
         self.sent.append(sent)
         epoch = broker.epoch if broker.epoch else -1
-        alive = [messages.UpdateMetadataBroker(id=b.id, endpoints=[]) for b in self.brokers[:1]]
+        endpoint = messages.UpdateMetadataEndpoint(
+            port=broker.port, host=broker.host, listener="PLAINTEXT", security_protocol=0
+        )
+        alive = [messages.UpdateMetadataBroker(id=broker.id, endpoints=[endpoint])]
         message = messages.UpdateMetadataRequest(
             controller_id=100, controller_epoch=1, broker_epoch=epoch, live_brokers=alive if sent.number % 2 else []
         )

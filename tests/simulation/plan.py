@@ -103,7 +103,7 @@ def draw_plan(seed: int) -> Plan:
         seed,
         seed,
         brokers,
-        chance.choice(("3.9", "3.9", "2.8", "2.4", "1.1")),
+        chance.choice(("3.9", "3.9", "2.8", "2.4", "1.1", "0.10.0", "0.8.2")),
         chance.choice(("1", "2", "per_broker")),
         chance.choice((0.0, 0.02, 0.2)),
         seed % 4 == 0,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from channel.config import ChannelConfig
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import NO_LEADER
+from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
 from .cluster import SETTLING_S, Simulation
@@ -223,7 +224,7 @@ class ScriptedSimulation(Simulation):
                         world.problem(f"broker {broker.id} is {replica.role} of {tp}, not {role}")
             known = {tp.topic for tp in partitions}
             for topic in snapshot.partitions:
-                if topic not in known and snapshot.partitions[topic]:
+                if topic not in known and snapshot.partitions[topic] and ibp_at_least(self.plan.ibp, "2.2"):
                     world.problem(f"broker {broker.id} still knows topic {topic}")
         manager = self.controller.manager
         if manager.failed_threads:

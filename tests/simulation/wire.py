@@ -53,16 +53,11 @@ class Channel:
         self.entries: list[Entry] = []
         self.at = -1  # the request that was delivered last
         self.newest = -1  # the latest connection that delivered one
-        self.late = False  # a request came late, over a connection that the controller had given up
 
     @property
     def is_excused(self) -> bool:
-        """Whether the broker may have an old state, as it may with Kafka.
-
-        - A request came late, over a connection that the controller had given up, after newer ones.
-        - The broker has answered a request without having read it.
-        """
-        return self.late or any(e.may_be_cut and e.answered and not e.times for e in self.entries)
+        """Whether the broker may have an old state, as it has answered a request without having read it."""
+        return any(e.may_be_cut and e.answered and not e.times for e in self.entries)
 
     def due(self) -> int:
         """Return the number of the next request that may be delivered for the first time."""
@@ -204,9 +199,7 @@ class Wires:
             return  # the broker was removed while this was under way
         entries, at = channel.entries, channel.at
         if wire.number < channel.newest:
-            channel.late = True
-            if not any(entry.matches(frame) for entry in entries[: at + 1]):
-                world.problem(f"{channel}: an old connection delivers a request that no newer one did")
+            world.problem(f"{channel}: a request arrives over an old connection after one of a newer connection")
             return
         channel.newest = wire.number
         if at < 0 or entries[at].answered or not entries[at].matches(frame):
