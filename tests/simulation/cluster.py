@@ -226,7 +226,7 @@ class Simulation:
                 world.note(f"{wire.channel}: the next request is answered before it is whole")
                 wire.early = True
                 wire.sock.window = wire.sock.outstanding + 16
-            case "answer before request" if wire is not None:
+            case "answer before request" if wire is not None and not wire.sock.outstanding and not wire.got:
                 world.note(f"{wire.channel}: takes no byte of its next request, and answers it")
                 wire.sock.window = 0
                 world.after(c * 3e9, partial(self._answer_next, wire))
