@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,6 +16,22 @@ ROOT = Path(channel.__file__).parent
 def test_the_root_holds_what_all_share() -> None:
     modules = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "__init__")
     assert len(modules) <= 12, modules
+
+
+def test_the_network_has_few_modules() -> None:
+    network = ROOT / "network"
+    found = [path.relative_to(network) for path in network.rglob("*.py*")]
+    modules = sorted(str(path) for path in found if path.suffix in (".py", ".pyx"))
+    assert len(modules) <= 25, modules
+
+
+def test_the_way_of_a_request_is_short() -> None:
+    program = Path(__file__).with_name("request_way.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    files, calls = map(int, done.stdout.split())
+    assert 20 <= files <= 30
+    assert 150 <= calls <= 400
 
 
 def test_each_class_name_has_one_meaning() -> None:

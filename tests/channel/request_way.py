@@ -1,0 +1,48 @@
+"""Counts the files and calls that one election passes, from the controller to the last callback.
+
+A ``ScriptedController`` elects a leader at one broker over plaintext: a LeaderAndIsr and an UpdateMetadata. Modules run
+uncompiled here, so that every call is seen; those of the broker's threads are left out.
+Run it by ``python tests/channel/request_way.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from pathlib import Path
+
+ROOT = str(Path(__file__).parents[2])
+
+
+def main() -> None:
+    sources = FileFinder.path_hook((SourceFileLoader, [".py"]), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+    sys.path_hooks.insert(0, sources)
+    sys.path_importer_cache.clear()
+    sys.path.insert(0, ROOT)
+    from channel import EmbeddedCluster, ScriptedController
+
+    calls: list[str] = []
+    counting = False
+
+    def count(frame, event, _):
+        if counting and event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            calls.append(frame.f_code.co_filename)
+
+    with EmbeddedCluster(1) as cluster:
+        threading.setprofile(count)
+        with ScriptedController(cluster) as controller:
+            controller.create_topic("orders", partitions=1, replication_factor=1)
+            controller.elect("orders", 0)
+            controller.wait_all()
+            sys.setprofile(count)
+            counting = True
+            controller.elect("orders", 0)
+            controller.wait_all()
+            counting = False
+            sys.setprofile(None)
+    print(len(set(calls)), len(calls))
+
+
+if __name__ == "__main__":
+    main()
