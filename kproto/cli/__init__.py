@@ -28,6 +28,7 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "inspect": "Show each control request, what it changed, and the broker's answer.",
     "doctor": "Say what is wrong with a control plane, the worst first.",
+    "top": "Show what flows now: rates, latency, epochs, latest changes, findings.",
     "summary": "Sum up captures in a second: controllers, changes, errors, delays, losses.",
     "analyze": "Turn captures into tables with PySpark, and sum them up.",
     "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",

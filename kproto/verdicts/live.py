@@ -1,0 +1,330 @@
+"""Folds the events of a growing capture into snapshots of what flows now, for ``kproto top``.
+
+Memory is bounded: counts of the last seconds, the latest changes, and the newest requests, which the rules of
+``doctor`` are applied to. Times are those of the capture.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kproto.api import CONTROL_APIS, api_name
+from kproto.capture import CapturePoint, Exchange
+from kproto.tables.bodies import prefix_fields
+from kproto.tables.filters import Filters
+from kproto.verdicts.catalogue import SEVERITIES
+from kproto.verdicts.latencies import Latencies
+from kproto.verdicts.timeline import EntryFilters, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from kproto.capture import CaptureSummary, Endpoint, Frame
+    from kproto.tables.bodies import RequestPrefix
+    from kproto.types import BrokerId
+    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.timeline import Entry
+
+__all__ = ["Change", "Flow", "LiveFold", "Snapshot"]
+
+_NS: Final = 1_000_000_000
+_MOST_IN_FLIGHT: Final = 10_000
+"""The most requests without answer that are kept; beyond it the oldest count as lost."""
+
+_MOST_CHANGES: Final = 50
+_MOST_EXAMINED: Final = 5_000
+_MOST_EXAMINED_BYTES: Final = 32 << 20
+"""The most requests, and bytes of their bodies, that the rules are applied to at a time: the newest."""
+
+_MOST_FINDINGS: Final = 1_000
+_SHARE: Final = 0.015
+"""The share of a core that changes may cost while a capture is followed, and that findings may cost."""
+
+_BURST_S: Final = 0.25
+"""How many seconds of a core changes may cost at once after a quiet time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The requests of an API, or to a broker, in the last seconds.
+
+    Attributes:
+        name: The API's name, the broker's id, or its address where no id is known.
+        requests: How many were answered, or given up as unanswered.
+        per_second: The same a second.
+        errors: How many of them were refused, are unanswered or cannot be read.
+        in_flight: Requests that wait for their answer now.
+        median_us, p99_us: From request to answer, None without answers.
+        broker_epoch: The broker's epoch in the last request that it did not refuse; None where none has any.
+    """
+
+    name: str
+    requests: int
+    per_second: float
+    errors: int
+    in_flight: int
+    median_us: int | None
+    p99_us: int | None
+    broker_epoch: int | None = None
+
+
+@dataclass(slots=True)
+class Change:
+    """A change, and the brokers that were told it.
+
+    Attributes:
+        entry: The first request with it.
+        brokers: Ids of the brokers, or addresses where no id is known, in the order in which they were told.
+    """
+
+    entry: Entry
+    brokers: dict[BrokerId | str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What flowed in the last seconds, and what was learnt so far.
+
+    Attributes:
+        time_ns: The time in the capture, ns since the epoch; 0 before the first request.
+        seconds: How many seconds the rates are about.
+        total: Requests since the begin.
+        controller: The sender of the accepted request with the highest controller epoch.
+        all: The flow of all requests.
+        apis, brokers: The flows, the busiest first.
+        changes: The newest first.
+        findings: Of the rules of ``doctor``, the worst first.
+        not_compared: Requests whose changes were not looked for, since there were too many.
+    """
+
+    time_ns: int
+    seconds: float
+    total: int
+    controller: RequestPrefix | None
+    all: Flow
+    apis: tuple[Flow, ...]
+    brokers: tuple[Flow, ...]
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    not_compared: int
+
+
+class _Second:
+    """The requests that were answered in one second of the capture, by API and by broker."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[int | Endpoint] = Counter()
+        self.errors: Counter[int | Endpoint] = Counter()
+        self.latencies: dict[int | Endpoint, list[int]] = {}
+
+
+class LiveFold:
+    """Takes the events of a ``CaptureReader``, of one capture point or several, and gives snapshots.
+
+    Args:
+        window_s: How many seconds rates and latencies are about.
+        summary: The reader's summary; what it says of losses makes findings uncertain.
+        thrifty: Whether to skip changes and postpone findings where they cost too much of a core.
+    """
+
+    def __init__(self, window_s: int, summary: CaptureSummary, *, thrifty: bool = True) -> None:
+        self._window_s = window_s
+        self._summary = summary
+        self._thrifty = thrifty
+        self._timeline = Timeline(Filters(), EntryFilters(changes=True), follow=True)
+        self._seconds: dict[int, _Second] = {}
+        self._in_flight: dict[Frame, None] = {}
+        self._ids: dict[Endpoint, BrokerId] = {}
+        self._epochs: dict[Endpoint, int] = {}
+        self._controller: RequestPrefix | None = None
+        self._changes: OrderedDict[tuple[int | None, bytes, str], Change] = OrderedDict()
+        self._examined: deque[Exchange] = deque()
+        self._examined_bytes = self._unexamined = 0
+        self._findings: dict[object, Finding] = {}
+        self._examine_at = 0.0
+        self._budget_s = _BURST_S
+        self._budget_at = time.monotonic()
+        self._first_ns = self._last_ns = 0
+        self._total = self._not_compared = 0
+
+    def add(self, events: Iterable[Frame | Exchange]) -> None:
+        """Take frames and exchanges in the order in which the reader gives them."""
+        for event in events:
+            if isinstance(event, Exchange):
+                if event.request is not None:
+                    self._add(event, event.request)
+            elif event.direction == "request":
+                self._in_flight[event] = None
+                if len(self._in_flight) > _MOST_IN_FLIGHT:
+                    del self._in_flight[next(iter(self._in_flight))]
+
+    def _add(self, exchange: Exchange, request: Frame) -> None:
+        self._in_flight.pop(request, None)
+        response, api, server = exchange.response, exchange.api_key, exchange.server
+        assert api is not None
+        self._total += 1
+        moment = request.time_ns if response is None else response.time_ns
+        self._first_ns = self._first_ns or moment
+        self._last_ns = max(self._last_ns, moment)
+        code = None if response is None else getattr(exchange.response_message, "error_code", None)
+        second = self._second(moment // _NS)
+        for key in (api, server):
+            second.requests[key] += 1
+            if code != 0:
+                second.errors[key] += 1
+            if response is not None:
+                second.latencies.setdefault(key, []).append((response.time_ns - request.time_ns) // 1000)
+        if code == 0:
+            self._learn(exchange, request)
+        self._compare(exchange)
+        self._examined.append(exchange)
+        self._examined_bytes += request.length
+        self._unexamined += 1
+        while len(self._examined) > 1 and (
+            len(self._examined) > _MOST_EXAMINED or self._examined_bytes > _MOST_EXAMINED_BYTES
+        ):
+            if not self._thrifty and self._unexamined >= len(self._examined):
+                self._examine()
+            self._examined_bytes -= self._examined.popleft().frame.length
+
+    def _second(self, number: int) -> _Second:
+        """The counts of a second; those that no window holds any more are dropped."""
+        found = self._seconds.get(number)
+        if found is None:
+            found = self._seconds[number] = _Second()
+            oldest = self._last_ns // _NS - self._window_s
+            for other in [other for other in self._seconds if other < oldest]:
+                del self._seconds[other]
+        return found
+
+    def _learn(self, exchange: Exchange, request: Frame) -> None:
+        """Note the epochs of an accepted control request."""
+        sender = prefix_fields(request) if exchange.api_key in CONTROL_APIS else None
+        if sender is None:
+            return
+        if self._controller is None or sender.controller_epoch >= self._controller.controller_epoch:
+            self._controller = sender
+        if sender.broker_epoch is not None and sender.broker_epoch >= 0:
+            self._epochs[exchange.server] = sender.broker_epoch
+
+    def _compare(self, exchange: Exchange) -> None:
+        """Look for what a request changed, if the budget lasts."""
+        if self._thrifty:
+            if self._budget_s <= 0:
+                self._not_compared += 1
+                return
+            began = time.thread_time()
+        for entry in self._timeline.entries((exchange,)):
+            if entry.body is not None:
+                key = entry.exchange.api_key, entry.body.key, entry.verdict.outcome
+                change = self._changes.get(key)
+                if change is None:
+                    change = self._changes[key] = Change(entry)
+                    if len(self._changes) > _MOST_CHANGES:
+                        self._changes.popitem(last=False)
+                change.brokers[str(exchange.server) if entry.broker_id is None else entry.broker_id] = None
+            if entry.broker_id is not None:
+                self._ids[exchange.server] = entry.broker_id
+        if self._thrifty:
+            self._budget_s -= time.thread_time() - began
+
+    def snapshot(self, time_ns: int = 0) -> Snapshot:
+        """Return what flows at a time.
+
+        Args:
+            time_ns: The time in the capture; at least that of the newest answer.
+        """
+        now = time.monotonic()
+        self._budget_s = min(self._budget_s + (now - self._budget_at) * _SHARE, _BURST_S)
+        self._budget_at = now
+        if self._unexamined and (not self._thrifty or now >= self._examine_at):
+            began = time.thread_time()
+            self._examine()
+            self._examine_at = now + (time.thread_time() - began) / _SHARE
+        time_ns = max(time_ns, self._last_ns)
+        first = max((time_ns // _NS - self._window_s + 1) * _NS, self._first_ns)
+        seconds = max((time_ns - first) / _NS, 1.0)
+        window = [second for number, second in self._seconds.items() if number >= first // _NS]
+        apis = {key for second in window for key in second.requests if isinstance(key, int)}
+        return Snapshot(
+            time_ns if self._total else 0,
+            seconds,
+            self._total,
+            self._controller,
+            self._flow("all", apis, window, seconds),
+            _busiest(self._flow(api_name(api), {api}, window, seconds) for api in apis),
+            self._brokers(window, seconds),
+            tuple(reversed(self._changes.values())),
+            tuple(sorted(self._findings.values(), key=lambda f: (SEVERITIES.index(f.severity), f.rule, -f.last))),
+            self._not_compared,
+        )
+
+    def _brokers(self, window: Sequence[_Second], seconds: float) -> tuple[Flow, ...]:
+        """The flows of the brokers that requests were sent to in the window; those of one id are one."""
+        servers: dict[str, set[Endpoint]] = {}
+        known = {key for second in window for key in second.requests if not isinstance(key, int)}
+        for server in {*known, *self._epochs, *(request.connection.server for request in self._in_flight)}:
+            servers.setdefault(str(self._ids.get(server, server)), set()).add(server)
+        return _busiest(
+            self._flow(name, keys, window, seconds, max((self._epochs.get(key, -1) for key in keys), default=-1))
+            for name, keys in servers.items()
+        )
+
+    def _flow(
+        self,
+        name: str,
+        keys: Collection[int | Endpoint],
+        window: Sequence[_Second],
+        seconds: float,
+        broker_epoch: int = -1,
+    ) -> Flow:
+        latencies = Latencies()
+        for second in window:
+            for key in keys:
+                latencies.add(second.latencies.get(key, ()))
+        middle, most = latencies.quantiles_us(0.5, 0.99) if latencies.count else (None, None)
+        requests = sum(second.requests[key] for second in window for key in keys)
+        return Flow(
+            name,
+            requests,
+            requests / seconds,
+            sum(second.errors[key] for second in window for key in keys),
+            sum(request.api_key in keys or request.connection.server in keys for request in self._in_flight),
+            middle,
+            most,
+            None if broker_epoch < 0 else broker_epoch,
+        )
+
+    def _examine(self) -> None:
+        """Apply the rules of ``doctor`` to the newest requests; what was found before stays."""
+        from kproto.tables.brokers import BrokerDirectory
+        from kproto.tables.reading import TableReader
+        from kproto.tables.scanning import ScanRows
+        from kproto.verdicts.facts import Facts
+        from kproto.verdicts.rules import findings
+
+        rows = ScanRows(limit=1 << 62)
+        rows.begin_capture()
+        for exchange in self._examined:
+            assert exchange.request is not None
+            rows.add_frame(exchange.request)
+            if exchange.response is None:
+                rows.add_unanswered(exchange.request)
+            else:
+                rows.add_frame(exchange.response)
+        names = {exchange.connection.capture: exchange.frame.file for exchange in self._examined}
+        for name, file in names.items():
+            rows.add_summary(self._summary, CapturePoint(name, (file,)), None)
+        tables = TableReader(Filters(), BrokerDirectory({})).tables(list(rows.take()), last=True)
+        for finding in findings(Facts([tables])):
+            self._findings[finding.key] = finding
+        while len(self._findings) > _MOST_FINDINGS:
+            del self._findings[next(iter(self._findings))]
+        self._unexamined = 0
+
+
+def _busiest(flows: Iterable[Flow]) -> tuple[Flow, ...]:
+    return tuple(sorted(flows, key=lambda flow: (-flow.requests, len(flow.name), flow.name)))

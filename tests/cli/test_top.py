@@ -1,0 +1,357 @@
+"""``kproto top``: what it shows of captures, of growing ones and of metrics, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import http.server
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kproto.api import api_name
+from kproto.capture import CaptureReader, CaptureSummary, exchanges
+from kproto.cli import main
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.live import LiveFold
+from kproto.verdicts.rules import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproto.verdicts.live import Snapshot
+
+ROOT = Path(__file__).parents[2]
+CAPTURE = ROOT / "tests" / "data" / "captures" / "ibp-3.9-a.pcap.gz"
+LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return gzip.decompress(CAPTURE.read_bytes())
+
+
+def top(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["top", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def folded(data: bytes, window_s: int = 3600, *, thrifty: bool = False) -> tuple[LiveFold, Snapshot]:
+    summary = CaptureSummary()
+    reader = CaptureReader(summary=summary)
+    fold = LiveFold(window_s, summary, thrifty=thrifty)
+    for at in range(0, len(data), 4000):
+        fold.add(reader.feed(data[at : at + 4000]))
+    return fold, fold.snapshot()
+
+
+# ---- what a snapshot holds -------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_counts_what_the_capture_holds(data: bytes) -> None:
+    _fold, snapshot = folded(data)
+    whole = [e for e in exchanges(data) if e.request is not None and e.response is not None]
+    apis = Counter(api_name(e.api_key) for e in whole if e.api_key is not None)
+    assert {flow.name: flow.requests for flow in snapshot.apis} == apis
+    assert snapshot.total == snapshot.all.requests == len(whole)
+    assert sum(flow.requests for flow in snapshot.brokers) == len(whole)
+    assert {flow.name for flow in snapshot.brokers} == {"0", "1", "2"}
+    latencies = sorted((e.response.time_ns - e.request.time_ns) // 1000 for e in whole if e.request and e.response)
+    assert snapshot.all.median_us == latencies[(len(latencies) + 1) // 2 - 1]
+    assert snapshot.all.per_second == pytest.approx(len(whole) / snapshot.seconds)
+    accepted = [e for e in whole if e.response_message.error_code == 0]
+    assert snapshot.controller is not None
+    assert snapshot.controller.controller_epoch == max(e.request_message.controller_epoch for e in accepted)
+    newest = max(accepted, key=lambda e: e.request_message.controller_epoch)
+    assert snapshot.controller.controller_id == newest.request_message.controller_id
+    last = {e.server.port: e.request_message.broker_epoch for e in accepted}
+    assert sorted(flow.broker_epoch or 0 for flow in snapshot.brokers) == sorted(last.values())
+
+
+def test_findings_are_those_of_the_doctor(data: bytes) -> None:
+    from kproto.tables.reading import chunks
+
+    _fold, snapshot = folded(data)
+    doctor = findings(Facts(chunks([str(CAPTURE)])))
+    assert doctor
+    assert {f.key for f in snapshot.findings} == {f.key for f in doctor}
+    assert snapshot.findings[0].severity == doctor[0].severity
+
+
+def test_the_window_slides_and_a_quiet_time_empties_it(data: bytes) -> None:
+    fold, short = folded(data, window_s=10)
+    assert 0 < short.all.requests < short.total
+    later = fold.snapshot(short.time_ns + 60 * 10**9)
+    assert (later.all.requests, later.total, later.all.median_us) == (0, short.total, None)
+    assert [flow.broker_epoch for flow in later.brokers].count(None) == 0
+    assert later.changes == short.changes
+
+
+def test_a_request_without_answer_is_in_flight(data: bytes) -> None:
+    begun = next(e for e in exchanges(data) if e.response is not None and e.response.time_ns > e.request.time_ns)
+    summary = CaptureSummary()
+    reader = CaptureReader(summary=summary)
+    fold = LiveFold(10, summary, thrifty=False)
+    most = 0
+    for at in range(0, len(data), 200):
+        fold.add(reader.feed(data[at : at + 200]))
+        if at < 60_000:
+            most = max(most, sum(flow.in_flight for flow in fold.snapshot().brokers))
+    assert begun.response is not None
+    assert most >= 1
+    assert fold.snapshot().all.in_flight == 0
+
+
+def test_memory_is_bounded_by_the_window_not_by_the_stream(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("kproto.verdicts.live._MOST_EXAMINED", 50)
+    monkeypatch.setattr("kproto.verdicts.live._MOST_CHANGES", 7)
+    fold, snapshot = folded(data, window_s=2, thrifty=True)
+    assert len(fold._examined) == 50
+    assert len(snapshot.changes) == 7
+    assert len(fold._seconds) <= 3
+    assert not fold._in_flight
+
+
+def test_without_budget_changes_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("kproto.verdicts.live._BURST_S", 0.0)
+    _fold, snapshot = folded(data, thrifty=True)
+    assert snapshot.not_compared == snapshot.total
+    assert snapshot.changes == ()
+
+
+# ---- in a pipe -------------------------------------------------------------------------------------------------------
+
+
+def assert_fits(text: str, columns: int = 80) -> None:
+    assert "\x1b" not in text
+    assert not [line for line in text.splitlines() if len(line) > columns]
+
+
+def test_a_snapshot_in_a_pipe_is_plain_and_fits_80_columns() -> None:
+    out = top("--once", str(CAPTURE))
+    assert_fits(out)
+    for title in ("Requests", "Brokers", "Latest changes", "Findings so far"):
+        assert title in out.splitlines()
+    assert "controller 2, epoch 3 (ZooKeeper); 348 requests so far" in out
+
+
+def test_changes_are_worded_as_inspect_words_them() -> None:
+    inspected = CliRunner().invoke(main, ["inspect", "--changes", str(CAPTURE)]).output
+    assert "live brokers 0-2→1-2" in inspected
+    assert "live brokers 0-2→1-2" in top("--once", str(CAPTURE))
+
+
+def test_standard_input_gives_the_snapshot_of_the_file(data: bytes) -> None:
+    def of(*arguments: str, text: bytes | None = None) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kproto", "top", *arguments],
+            input=text,
+            capture_output=True,
+            check=True,
+            timeout=120,
+        )
+        assert done.stderr == b""
+        return done.stdout.decode().splitlines()[1:]
+
+    assert of("--interval", "3600", "-", text=data) == top("--once", str(CAPTURE)).splitlines()[1:]
+
+
+def test_the_documented_output_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "top.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```console\n\$ kproto (.*?)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert blocks
+    for arguments, shown in blocks:
+        assert CliRunner().invoke(main, arguments.split()).output.rstrip("\n") == shown.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "says"),
+    [
+        ([], b"", "name one of a capture"),
+        (["-", "--metrics", "http://127.0.0.1:1/metrics"], b"", "name one of a capture"),
+        (["--metrics", "127.0.0.1:1"], b"", "is no URL; try --metrics http://"),
+        (["--metrics", "http://127.0.0.1:1/metrics"], b"", "no metrics at http://127.0.0.1:1/metrics"),
+        (["--once", "-"], b"", "nothing came; did the command before the pipe fail?"),
+        (["--once", "-"], b"no capture at all, but text\0" * 9, "not a capture"),
+        (["/no/such/capture"], b"", "no such file"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], text: bytes, says: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kproto", "top", *arguments], input=text, capture_output=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert says in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_stream_that_breaks_off_ends_with_what_was_shown_and_a_warning(data: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kproto", "top", "-"], input=data[:-7], capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode == 0
+    assert "requests so far" in done.stdout.decode()
+    assert "could not be used" in done.stderr.decode()
+
+
+# ---- what grows ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kproto", "top", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def shown_until(process: subprocess.Popen[str], text: str) -> str:
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"{text!r} was not shown: {seen}")
+
+
+def test_a_growing_file_is_followed_and_ctrl_c_ends_with_130(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(b"")
+    with running("--interval", "0.1", str(path)) as process:
+        assert_fits(shown_until(process, "no control request yet"))
+        with path.open("ab") as file:
+            file.write(data[: len(data) // 2])
+        assert_fits(shown_until(process, "requests so far"))
+        with path.open("ab") as file:
+            file.write(data[len(data) // 2 :])
+        assert_fits(shown_until(process, "348 requests so far"))
+        process.send_signal(signal.SIGINT)
+        _out, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, errors) == (130, "")
+
+
+def test_files_that_come_into_a_directory_are_followed(tmp_path: Path, data: bytes) -> None:
+    cut = 24
+    while cut < len(data) // 2:  # between two packets
+        cut += 16 + struct.unpack_from("<I", data, cut + 8)[0]
+    (tmp_path / "tap-00001.pcap").write_bytes(data[:cut])
+    with running("--interval", "0.1", str(tmp_path)) as process:
+        shown_until(process, "requests so far")
+        (tmp_path / "part").write_bytes(data[:24] + data[cut:])
+        (tmp_path / "part").rename(tmp_path / "tap-00002.pcap")
+        shown_until(process, "348 requests so far")
+
+
+# ---- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
+def test_the_screen_fits_the_terminal(tmp_path: Path, data: bytes, columns: int, lines: int) -> None:
+    path = tmp_path / "control.pcap"
+    path.write_bytes(data)
+    terminal, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kproto", "top", "--interval", "0.2", "--window", "3600", str(path)],
+        stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(1, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(other)
+    seen = b""
+    try:
+        seen = read_until(terminal, seen, lambda b: b.count(b"348 requests so far") >= 2)
+        os.write(terminal, b"\x03")  # Ctrl-C
+        seen = read_until(terminal, seen, lambda b: b"\x1b[?1049l" in b)
+        assert process.wait(LIMIT_S) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    screens = seen.decode().split("\x1b[?1049h")[1].split("\x1b[H")
+    whole = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen) for screen in screens if "Findings so far" in screen]
+    assert whole
+    for screen in whole:
+        shown = screen.replace("\r", "").split("\n")
+        assert len(shown) <= lines
+        assert_fits("\n".join(shown), columns)
+
+
+def read_until(descriptor: int, seen: bytes, is_enough: object) -> bytes:
+    until = time.monotonic() + LIMIT_S
+    while not is_enough(seen):  # type: ignore[operator]
+        ready, _, _ = select.select([descriptor], [], [], max(until - time.monotonic(), 0))
+        assert ready, seen
+        try:
+            seen += os.read(descriptor, 65536)
+        except OSError:  # the other end was closed
+            break
+    return seen
+
+
+# ---- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_of_a_controller_are_shown_by_broker() -> None:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from channel import EmbeddedCluster, ScriptedController
+    from channel.metrics import prometheus_collector
+
+    with EmbeddedCluster(2) as cluster, ScriptedController(cluster) as controller:
+        controller.wait_all()
+        registry = CollectorRegistry()
+        registry.register(prometheus_collector(controller.metrics))
+        server, thread = start_http_server(0, "127.0.0.1", registry=registry)
+        try:
+            out = top("--once", "--metrics", f"http://127.0.0.1:{server.server_port}/metrics")
+        finally:
+            server.shutdown()
+            thread.join(LIMIT_S)
+            server.server_close()
+    assert_fits(out)
+    assert "0 requests queued" in out
+    names = next(line for line in out.splitlines() if "queued" in line and "broker" in line).split()
+    assert names[:2] == ["broker", "queued"]
+    assert [line.split()[:2] for line in out.splitlines() if re.match(r"  [01]  ", line)] == [["0", "0"], ["1", "0"]]
+
+
+def test_a_server_without_a_controllers_metrics_is_refused() -> None:
+    class Empty(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"up 1\n")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Empty) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        out = top("--metrics", f"http://127.0.0.1:{server.server_port}/metrics", code=2)
+        thread.join(LIMIT_S)
+    assert "has no metrics of a controller" in out
