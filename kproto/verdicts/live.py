@@ -40,7 +40,7 @@ _MOST_EXAMINED_BYTES: Final = 32 << 20
 """The most requests, and bytes of their bodies, that the rules are applied to at a time: the newest."""
 
 _MOST_FINDINGS: Final = 1_000
-_SHARE: Final = 0.015
+_SHARE: Final = 0.0075
 """The share of a core that changes may cost while a capture is followed, and that findings may cost."""
 
 _BURST_S: Final = 0.25

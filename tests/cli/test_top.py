@@ -275,6 +275,9 @@ def test_the_screen_fits_the_terminal(tmp_path: Path, data: bytes, columns: int,
     path.write_bytes(data)
     terminal, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    settings = termios.tcgetattr(other)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(other, termios.TCSANOW, settings)
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
     process = subprocess.Popen(
         [sys.executable, "-m", "kproto", "top", "--interval", "0.2", "--window", "3600", str(path)],
