@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.fleet import Fleet
     from channel.broker.hooks import BrokerHooks, Interception, RequestContext
+    from channel.broker.records import RecordConfig
     from channel.config import ChannelConfig
     from channel.controller.controller import Controller
     from channel.controller.leadership import leadership_of
@@ -77,6 +78,7 @@ __all__ = [
     "Node",
     "Password",
     "PcapngRecorder",
+    "RecordConfig",
     "RequestContext",
     "RequestTimeout",
     "ScriptedController",
@@ -95,6 +97,7 @@ _MODULES: Final = {
     "channel.broker.embedded": "EmbeddedBroker",
     "channel.broker.fleet": "Fleet",
     "channel.broker.hooks": "BrokerHooks Interception RequestContext",
+    "channel.broker.records": "RecordConfig",
     "channel.config": "ChannelConfig",
     "channel.controller.controller": "Controller",
     "channel.controller.leadership": "leadership_of",

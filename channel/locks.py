@@ -21,6 +21,7 @@ ORDER: Final = (
     "replicas",
     "metadata cache",
     "shared updates",
+    "records",
     "changes of brokers",
     "thread shutdown",
     "ZooKeeper session",

@@ -138,6 +138,19 @@ if TYPE_CHECKING:
         ReplicaElectionResult,
     )
     from .reference.envelope import EnvelopeRequest, EnvelopeResponse
+    from .reference.fetch import (
+        AbortedTransaction,
+        EpochEndOffset,
+        FetchableTopicResponse,
+        FetchPartition,
+        FetchRequest,
+        FetchResponse,
+        FetchTopic,
+        ForgottenTopic,
+        PartitionData,
+        ReplicaState,
+        SnapshotId,
+    )
     from .reference.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
     from .reference.incremental_alter_configs import (
         AlterableConfig,
@@ -147,6 +160,14 @@ if TYPE_CHECKING:
     )
     from .reference.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from .reference.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+    from .reference.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsPartitionResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        ListOffsetsTopic,
+        ListOffsetsTopicResponse,
+    )
     from .reference.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,
@@ -163,6 +184,17 @@ if TYPE_CHECKING:
         MetadataResponsePartition,
         MetadataResponseTopic,
     )
+    from .reference.produce import (
+        BatchIndexAndErrorMessage,
+        LeaderIdAndEpoch,
+        NodeEndpoint,
+        PartitionProduceData,
+        PartitionProduceResponse,
+        ProduceRequest,
+        ProduceResponse,
+        TopicProduceData,
+        TopicProduceResponse,
+    )
     from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
     from .reference.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -174,6 +206,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AbortedTransaction",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
     "AlterConfigsEntry",
@@ -196,6 +229,7 @@ __all__ = [
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "BatchIndexAndErrorMessage",
     "BrokerHeartbeatRequest",
     "BrokerHeartbeatResponse",
     "BrokerRegistrationRequest",
@@ -237,11 +271,18 @@ __all__ = [
     "ElectLeadersTopic",
     "EnvelopeRequest",
     "EnvelopeResponse",
+    "EpochEndOffset",
     "Feature",
     "FeatureUpdateKey",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchableTopicResponse",
     "FinalizedFeatureKey",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
+    "ForgottenTopic",
     "IncrementalAlterConfigsRequest",
     "IncrementalAlterConfigsResource",
     "IncrementalAlterConfigsResponse",
@@ -254,8 +295,15 @@ __all__ = [
     "LeaderAndIsrResponse",
     "LeaderAndIsrTopicError",
     "LeaderAndIsrTopicState",
+    "LeaderIdAndEpoch",
     "ListGroupsRequest",
     "ListGroupsResponse",
+    "ListOffsetsPartition",
+    "ListOffsetsPartitionResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListOffsetsTopic",
+    "ListOffsetsTopicResponse",
     "ListPartitionReassignmentsRequest",
     "ListPartitionReassignmentsResponse",
     "ListPartitionReassignmentsTopics",
@@ -269,15 +317,22 @@ __all__ = [
     "MetadataResponseBroker",
     "MetadataResponsePartition",
     "MetadataResponseTopic",
+    "NodeEndpoint",
     "OngoingPartitionReassignment",
     "OngoingTopicReassignment",
+    "PartitionData",
     "PartitionElectionResult",
+    "PartitionProduceData",
+    "PartitionProduceResponse",
+    "ProduceRequest",
+    "ProduceResponse",
     "ReassignablePartition",
     "ReassignablePartitionResponse",
     "ReassignableTopic",
     "ReassignableTopicResponse",
     "RemainingPartition",
     "ReplicaElectionResult",
+    "ReplicaState",
     "RequestHeader",
     "ResponseHeader",
     "SaslAuthenticateRequest",
@@ -286,6 +341,7 @@ __all__ = [
     "SaslHandshakeResponse",
     "ScramCredentialDeletion",
     "ScramCredentialUpsertion",
+    "SnapshotId",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
@@ -295,6 +351,8 @@ __all__ = [
     "StopReplicaTopicState",
     "StopReplicaTopicV1",
     "SupportedFeatureKey",
+    "TopicProduceData",
+    "TopicProduceResponse",
     "TransactionState",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",

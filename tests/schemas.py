@@ -127,5 +127,5 @@ def _default(kind: str, given: Any) -> Any:
     if kind == "bool":
         return given in ("true", True)
     if "int" in kind:
-        return int(given or 0)
-    return {"string": given or "", "bytes": b"", "uuid": ZERO_UUID}[kind]
+        return int(str(given or 0), 0)
+    return {"string": given or "", "bytes": b"", "records": b"", "uuid": ZERO_UUID, "struct": None}[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.broker.apis import SERVED
+from channel.broker.apis import RECORD_VERSIONS, SERVED
 from kproto import messages
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import ErrorCode
@@ -66,4 +66,5 @@ def unsupported() -> Any:
 
 
 def _ranges(keys: Iterable[int]) -> list[messages.ApiVersion]:
-    return [messages.ApiVersion(api_key=k, min_version=0, max_version=ApiKey(k).info.max_version) for k in sorted(keys)]
+    ranges = {key: RECORD_VERSIONS.get(ApiKey(key), (0, ApiKey(key).info.max_version)) for key in sorted(keys)}
+    return [messages.ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in ranges.items()]

@@ -22,6 +22,7 @@ from kproto.errors import ConfigurationError
 from . import api_versions
 from .embedded import EmbeddedBroker, Features
 from .hooks import BrokerHooks
+from .records import BrokerRecords, RecordConfig, RecordStore
 from .service import BrokerService
 from .shared_updates import SharedUpdates
 from .worker import Worker
@@ -109,6 +110,8 @@ class EmbeddedCluster:
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
         features: The features that all brokers announce.
         cluster_id: The cluster id in Metadata answers.
+        records: Whether brokers store the records of producers in memory, and with what limits; off by default, and
+            then a producer or consumer finds that the brokers have no such API.
         register: Registers a broker whose port is open and returns its broker epoch; the broker serves no request
             before. By default no registry is used, and the broker epoch is the next number.
             protocol: The security protocol of every listener.
@@ -130,6 +133,7 @@ class EmbeddedCluster:
         kraft: bool = False,
         features: Features | None = None,
         cluster_id: str = "kproto",
+        records: bool | RecordConfig = False,
         register: Callable[[ClusterMember], int] | None = None,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
@@ -153,6 +157,10 @@ class EmbeddedCluster:
         self._server = SocketServer(
             "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )
+        self._records: RecordStore | None = None
+        if records:
+            limits = records if isinstance(records, RecordConfig) else RecordConfig()
+            self._records = RecordStore(limits, self._worker.submit, self._server.call_later)
         self.members: dict[int, ClusterMember] = {}
 
     def start(self) -> Self:
@@ -218,6 +226,8 @@ class EmbeddedCluster:
             raise IllegalState(f"broker {broker_id} is down already")
         member.listener.close()
         member.listener = None
+        if self._records is not None:
+            self._records.stop(broker_id)
 
     def restart(self, broker_id: int) -> int:
         """Bring a broker back on its port, killing it first if it is up.
@@ -233,6 +243,8 @@ class EmbeddedCluster:
         logs = member.broker.replicas.logs
         member.broker = self._broker(broker_id)
         member.broker.replicas.logs.update(logs)
+        if self._records is not None:
+            self._records.restart(broker_id)
         self._server.call(lambda: self._reopen(member))
         if self._register is not None:
             try:
@@ -246,10 +258,14 @@ class EmbeddedCluster:
     def pause(self, broker_id: int) -> None:
         """Make a broker hang: it neither accepts nor reads, and its connections stay open."""
         self._listener(broker_id).pause()
+        if self._records is not None:
+            self._records.stop(broker_id)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker continue."""
         self._listener(broker_id).resume()
+        if self._records is not None:
+            self._records.go_on(broker_id)
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
@@ -258,7 +274,8 @@ class EmbeddedCluster:
     def _apis_before_authentication(self, version: int) -> Any:
         """Answer ApiVersions of a client that is not authenticated yet; every broker serves the same APIs."""
         first = next(iter(self.members.values()), None)
-        return api_versions.before_authentication(version, () if first is None else first.broker.controller_keys)
+        keys = () if first is None else first.broker.controller_keys | first.broker.record_keys
+        return api_versions.before_authentication(version, keys)
 
     def _reopen(self, member: ClusterMember) -> None:
         """Open a broker's port; on the network thread, so that no request is read before the registration."""
@@ -278,7 +295,7 @@ class EmbeddedCluster:
 
     def _broker(self, broker_id: int) -> EmbeddedBroker:
         epoch = next(self._epochs)
-        return EmbeddedBroker(
+        broker = EmbeddedBroker(
             broker_id,
             broker_epoch=epoch,
             cluster_id=self._cluster_id,
@@ -287,6 +304,9 @@ class EmbeddedCluster:
             features=self._features,
             updates=self._updates,
         )
+        if self._records is not None:
+            broker.records = BrokerRecords(broker, self._records)
+        return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> Listener:
         service = BrokerService(broker, self._server, self._worker, self._updates)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from channel.types import NO_BROKER_EPOCH
 
+from .apis import LARGEST_RECORD_BODY
 from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
 from .replicas import BrokerReplicas
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
+    from .hooks import RecordApis
     from .shared_updates import SharedUpdates
 
 __all__ = ["EmbeddedBroker", "Features"]
@@ -43,7 +45,7 @@ class Features:
 
 
 class EmbeddedBroker:
-    """A broker that serves the control plane; it stores no records, and serves no API that would need them.
+    """A broker that serves the control plane, and producers and consumers if it is given ``records``.
 
     Args:
         broker_id: The broker's id.
@@ -54,6 +56,9 @@ class EmbeddedBroker:
         features: The features that the broker announces.
         hooks: The owner's callables.
         updates: The decoded UpdateMetadata requests that the brokers of a process share.
+
+    Attributes:
+        records: Serves Produce, Fetch, ListOffsets and InitProducerId; None if the broker stores no records.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class EmbeddedBroker:
         self.zookeeper_mode = zookeeper_mode
         self.features = features or Features()
         self.hooks = hooks or BrokerHooks()
+        self.records: RecordApis | None = None
         self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)
         self.replicas = BrokerReplicas(
             broker_id,
@@ -94,7 +100,13 @@ class EmbeddedBroker:
     def announced_keys(self) -> Set[int]:
         """The API keys that the broker announces besides those that every embedded broker serves."""
         passed_on = self.hooks.passed_on
-        return self.controller_keys if passed_on is None else self.controller_keys | passed_on.keys
+        own = self.controller_keys | self.record_keys
+        return own if passed_on is None else own | passed_on.keys
+
+    @property
+    def record_keys(self) -> Set[int]:
+        """The API keys that ``records`` serves."""
+        return frozenset() if self.records is None else frozenset(LARGEST_RECORD_BODY)
 
     @property
     def is_led_by_kraft(self) -> bool:

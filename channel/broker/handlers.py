@@ -71,6 +71,8 @@ def _leader_and_isr(broker: EmbeddedBroker, context: RequestContext, request: An
         codes = broker.replicas.become_leader_or_follower(context.correlation_id, request)
     except Refused as e:
         return request.error_response(e.code)
+    if broker.records is not None:
+        broker.records.update(codes)
     if broker.hooks.leadership is not None:
         hosted = broker.replicas.hosted
         done = [tp for tp, code in codes.items() if code == 0 and tp in hosted]
@@ -114,6 +116,8 @@ def _stop_replica(broker: EmbeddedBroker, context: RequestContext, request: Any)
         codes = broker.replicas.stop_replicas(context.correlation_id, request, partitions)
     except Refused as e:
         return StopReplicaResponse(error_code=e.code)
+    if broker.records is not None:
+        broker.records.update(codes)
     resigned = broker.hooks.resigned
     if resigned is not None:
         for p in partitions:

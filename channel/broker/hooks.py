@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 from channel.network.server import ANONYMOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from kproto.types import TopicPartition
 
     from .metadata_cache import CachedCluster
 
-__all__ = ["BrokerHooks", "ControllerApis", "Interception", "PassedOn", "RequestContext"]
+__all__ = ["NO_RESPONSE", "BrokerHooks", "ControllerApis", "Interception", "PassedOn", "RecordApis", "RequestContext"]
 
 _LONGEST_DELAY_S: Final = 86_400.0
 
@@ -90,6 +90,20 @@ class ControllerApis(Protocol):
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         """Take a request; call ``answer`` with the response, once, from any thread; None closes the connection."""
+
+
+class RecordApis(Protocol):
+    """Serves the requests of producers and consumers; their answers may come later."""
+
+    def update(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take the state of this broker's replicas after a LeaderAndIsr or StopReplica."""
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Take a request; call ``answer`` once, from any thread: a response, ``NO_RESPONSE``, or None to close."""
+
+
+NO_RESPONSE: Final = object()
+"""The answer to a Produce request with acks=0: the connection's next request is read."""
 
 
 class PassedOn(Protocol):

@@ -11,9 +11,9 @@ from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
 from . import api_versions
-from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, SLOW
+from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
 from .handlers import handle
-from .hooks import Interception, RequestContext
+from .hooks import NO_RESPONSE, Interception, RequestContext
 from .shared_updates import SharedUpdates
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from channel.network.server import ReceivedRequest, SocketServer
 
     from .embedded import EmbeddedBroker
+    from .hooks import RecordApis
     from .worker import Worker
 
 __all__ = ["BrokerService"]
@@ -74,6 +75,8 @@ class BrokerService:
             largest: int | None = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
             if context.api_key in self.broker.controller_keys:
                 largest = LARGEST_CONTROLLER_BODY
+            elif context.api_key in LARGEST_RECORD_BODY:
+                largest = self._largest_record_body(context)
             if largest is not None and len(body) > largest:
                 raise FrameTooLarge(
                     f"a {api_name(context.api_key)} request of {len(body)} bytes; an embedded broker reads {largest}"
@@ -82,6 +85,17 @@ class BrokerService:
             self._refuse(received, e)
             return
         self._run(context, received, lambda: self._serve(received, context, body))
+
+    def _largest_record_body(self, context: RequestContext) -> int:
+        """Return the longest body of a record request; an ``UnsupportedVersion`` closes the connection."""
+        name, api_key = api_name(context.api_key), ApiKey(context.api_key)
+        if self.broker.records is None:
+            detail = f"{name} of client {context.client_id!r}, but these brokers store no records; give records=True"
+            raise UnsupportedVersion(api_key, context.version, name, detail=detail)
+        low, high = RECORD_VERSIONS.get(api_key, (0, api_key.info.max_version))
+        if not low <= context.version <= high:
+            raise UnsupportedVersion(api_key, context.version, name, low, high)
+        return LARGEST_RECORD_BODY[api_key]
 
     def _run(self, context: RequestContext, received: ReceivedRequest, work: Callable[[], None]) -> None:
         """Serve the request on its API's thread; a failure closes the connection, so that the peer stops waiting."""
@@ -142,6 +156,10 @@ class BrokerService:
             self._report(context, request, None)
             received.close_connection()
         elif plan.disconnect == "after":
+            records = self._records(context)
+            if records is not None:
+                records(context, request, lambda _: received.close_connection())
+                return
             handle(self.broker, context, request)
             self._report(context, request, None)
             received.close_connection()
@@ -157,6 +175,10 @@ class BrokerService:
         if controller is not None and context.api_key in controller.keys:
             controller(context, request, lambda answer: self._answer_later(received, context, request, answer))
             return
+        records = self._records(context)
+        if records is not None:
+            records(context, request, lambda answer: self._answer_later(received, context, request, answer))
+            return
         try:
             answer = handle(self.broker, context, request)
         except UnsupportedVersion as e:
@@ -164,10 +186,17 @@ class BrokerService:
             return
         self._answer(received, context, request, answer)
 
+    def _records(self, context: RequestContext) -> RecordApis | None:
+        """Return what serves a record request, None for other requests."""
+        return self.broker.records if context.api_key in self.broker.record_keys else None
+
     def _answer_later(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
-        """Send the controller's answer; without one the connection ends."""
+        """Send the answer of controller or records; without one the connection ends."""
         if answer is None:
             received.close_connection()
+        elif answer is NO_RESPONSE:
+            self._report(context, request, None)
+            received.complete()
         else:
             self._answer(received, context, request, answer)
 

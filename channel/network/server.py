@@ -197,6 +197,15 @@ class ReceivedRequest:
         self._answer()
         self._server.call_soon(lambda: self._server.respond(self.connection, payload))
 
+    def complete(self) -> None:
+        """Send no response and read the connection's next request, as its sender expects none.
+
+        Raises:
+            IllegalState: It has been answered already.
+        """
+        self._answer()
+        self._server.call_soon(lambda: self._server.read_next(self.connection))
+
     def close_connection(self) -> None:
         """Close the connection without a response, as a broker does if it cannot read a request.
 

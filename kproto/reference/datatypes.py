@@ -101,21 +101,27 @@ class _Bytes(Type):
         return bytes_from_json(json, path)
 
 
-class _StructOf(Type):
-    """A nested struct; occurs in arrays only."""
-
-    default = None
+class StructOf(Type):
+    """A nested struct: the element of an array, or a tagged field that is written once it is not the default."""
 
     def __init__(self, cls: StructClass) -> None:
         self.cls = cls
 
+    @property
+    def default(self) -> Any:
+        """The struct with its own defaults; an object of its own for every field."""
+        return self.cls()
+
     def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
+        """The Construct of the struct's class."""
         return self.cls.fields.at(self.cls, version, flexible)
 
     def to_json(self, value: Any, version: int, path: str) -> object:
+        """The struct's fields in JSON."""
         return self.cls.fields.to_json(value, version, path)
 
     def from_json(self, json: Any, version: int, path: str) -> Any:
+        """The struct behind the JSON."""
         return self.cls(**self.cls.fields.from_json(json, version, path))
 
 
@@ -123,8 +129,8 @@ class ArrayOf(Type):
     """An array of scalars, held as a tuple, or of structs, held as a list."""
 
     def __init__(self, item: Type | StructClass) -> None:
-        self.item = item if isinstance(item, Type) else _StructOf(item)
-        self.sequence: type[Any] = list if isinstance(self.item, _StructOf) else tuple
+        self.item = item if isinstance(item, Type) else StructOf(item)
+        self.sequence: type[Any] = list if isinstance(self.item, StructOf) else tuple
 
     @property
     def default(self) -> Any:
@@ -203,3 +209,4 @@ Uuid: Final = _Uuid()
 String: Final = _String()
 PlainString: Final = _String(always_plain=True)
 Bytes: Final = _Bytes()
+Records: Final = _Bytes()

@@ -244,7 +244,7 @@ def test_strict_refuses_what_kafka_lets_pass() -> None:
         (["--data", "no bytes!"], "neither hex, a hex dump nor base64"),
         (["--data", "7fff0000000000000000"], "api key 32767 is not one of Kafka 3.9.1's"),
         (["--data", "0006000900000011000131000000"], "UpdateMetadata (6) has no version 9; it has 0 to 8"),
-        (["--data", "0001000000000011000131"], "Fetch"),
+        (["--data", "0008000000000011000131"], "OffsetCommit"),
         (["--api", "6", "--data", "00"], "add --api and --version"),
         (["--api", "6", "--version", "9", "--data", "00"], "has no version 9"),
         (["--kind", "response-header", "--data", "00"], "a response header does not name its version"),

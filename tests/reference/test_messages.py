@@ -157,8 +157,8 @@ def test_a_message_knows_its_version() -> None:
 
 
 def test_what_kproto_does_not_read() -> None:
-    with pytest.raises(UnsupportedApi, match="Produce"):
-        reference.decode_request(0, 3, b"")
+    with pytest.raises(UnsupportedApi, match="OffsetCommit"):
+        reference.decode_request(8, 3, b"")
     with pytest.raises(UnsupportedApi, match="4711"):
         reference.decode_request(4711, 0, b"")
     with pytest.raises(UnsupportedVersion, match="it has 0 to 7"):

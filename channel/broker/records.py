@@ -1,0 +1,418 @@
+"""Records for the clients of an embedded cluster: Produce, Fetch, ListOffsets and InitProducerId.
+
+Every replica has a log. A follower in the ISR of its leader gets a record when it is appended, unless its broker is
+down, paused, or follows another leader or epoch; a replica outside the ISR stays at its offset. The errors are those
+of a Kafka 3.9 broker. There are no consumer groups, no transactions, and no checks of sequence numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.locks import new_reentrant_lock
+from kproto import messages
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
+from kproto.errors import ConfigurationError
+from kproto.types import ZERO_UUID, TopicPartition
+
+from .hooks import NO_RESPONSE
+from .record_log import RecordLog, RecordsRefused, read_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kproto.types import Uuid
+
+    from .embedded import EmbeddedBroker
+    from .hooks import RequestContext
+
+__all__ = ["BrokerRecords", "RecordConfig", "RecordStore"]
+
+_ALL: Final = -1
+_LATEST, _EARLIEST = -1, -2
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordConfig:
+    """How an embedded cluster keeps records.
+
+    Attributes:
+        min_insync_replicas: The size of the ISR below which acks=all is refused; the hook ``settings`` may set
+            ``min.insync.replicas`` for a topic.
+        most_log_bytes: The bytes that a replica's log holds; the oldest batches go first.
+
+    Raises:
+        ConfigurationError: A number is below 1.
+    """
+
+    min_insync_replicas: int = 1
+    most_log_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.min_insync_replicas < 1 or self.most_log_bytes < 1:
+            raise ConfigurationError("min_insync_replicas and most_log_bytes must be at least 1")
+
+
+@dataclass(slots=True)
+class _Replica:
+    """A replica's log and the state that LeaderAndIsr gave it."""
+
+    log: RecordLog
+    topic_id: Uuid
+    leads: bool = False
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    follows: tuple[int, int] | None = None  # the leader and its epoch
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request whose answer waits for a change or its time limit; ``attempt`` returns None to go on waiting."""
+
+    attempt: Callable[[bool], Any]
+    answer: Callable[[Any], None]
+    is_done: bool = field(default=False)
+
+
+class RecordStore:
+    """The logs of a cluster's replicas. All methods may be called from any thread.
+
+    Args:
+        config: Limits.
+        submit: Runs a function on the thread that serves record requests.
+        call_later: Calls a function after a delay in ms.
+    """
+
+    def __init__(
+        self,
+        config: RecordConfig,
+        submit: Callable[[Callable[[], None]], None],
+        call_later: Callable[[int, Callable[[], None]], None],
+    ) -> None:
+        self.config = config
+        self.lock = new_reentrant_lock("records")
+        self._submit = submit
+        self._call_later = call_later
+        self._replicas: dict[TopicPartition, dict[int, _Replica]] = {}
+        self._stopped: set[int] = set()
+        self._waiting: list[_Waiting] = []
+        self._producer_ids = itertools.count(1)
+
+    def new_producer_id(self) -> int:
+        """Return a producer id that no other producer of the cluster has."""
+        return next(self._producer_ids)
+
+    def replica(self, broker_id: int, tp: TopicPartition) -> _Replica | None:
+        """Return a replica; the caller holds the lock."""
+        return self._replicas.get(tp, {}).get(broker_id)
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def update(self, broker: EmbeddedBroker, partitions: Iterable[TopicPartition]) -> None:
+        """Take the state of a broker's replicas after a LeaderAndIsr or StopReplica."""
+        replicas, broker_id = broker.replicas, broker.broker_id
+        with self.lock:
+            for tp in partitions:
+                of_partition = self._replicas.setdefault(tp, {})
+                hosted, topic_id = replicas.hosted.get(tp), replicas.logs.get(tp)
+                if topic_id is None:
+                    of_partition.pop(broker_id, None)
+                elif hosted is not None:
+                    replica = of_partition.get(broker_id)
+                    if replica is None or _is_another(topic_id, replica.topic_id):
+                        replica = of_partition[broker_id] = _Replica(RecordLog(self.config.most_log_bytes), topic_id)
+                    fetcher = replicas.fetchers.get(tp)
+                    replica.topic_id = topic_id
+                    replica.leads = hosted.role == "leader"
+                    replica.leader_epoch = hosted.leader_epoch
+                    replica.isr = hosted.isr
+                    replica.follows = None if fetcher is None else (fetcher.leader, fetcher.leader_epoch)
+                self.replicate(tp)
+        self.wake()
+
+    def stop(self, broker_id: int) -> None:
+        """Let a broker fetch no more: it is down or paused."""
+        with self.lock:
+            self._stopped.add(broker_id)
+
+    def go_on(self, broker_id: int) -> None:
+        """Let a broker fetch again."""
+        with self.lock:
+            self._stopped.discard(broker_id)
+            for tp in self._replicas:
+                self.replicate(tp)
+        self.wake()
+
+    def restart(self, broker_id: int) -> None:
+        """Forget what a broker led and followed, and its waiting requests; its logs stay."""
+        with self.lock:
+            for of_partition in self._replicas.values():
+                replica = of_partition.get(broker_id)
+                if replica is not None:
+                    replica.leads, replica.leader_epoch, replica.isr, replica.follows = False, -1, (), None
+        self.go_on(broker_id)
+
+    def replicate(self, tp: TopicPartition) -> None:
+        """Give the followers in the ISR what their leader has, and raise the high watermark; the caller holds the lock.
+
+        After a failover two brokers may lead for a while; each follower knows its leader.
+        """
+        of_partition = self._replicas[tp]
+        for leader_id, leader in of_partition.items():
+            if not leader.leads or leader_id in self._stopped:
+                continue
+            current = (leader_id, leader.leader_epoch)
+            followers = [
+                replica
+                for broker_id in leader.isr
+                if broker_id not in self._stopped
+                and (replica := of_partition.get(broker_id)) is not None
+                and replica.follows == current
+            ]
+            for follower in followers:
+                follower.log.follow(leader.log)
+            if len(followers) == sum(broker_id != leader_id for broker_id in leader.isr):
+                leader.log.advance(leader.log.end_offset)
+            for follower in followers:
+                follower.log.advance(leader.log.high_watermark)
+
+    # ---- requests that wait ------------------------------------------------------------------------------------------
+
+    def serve(self, attempt: Callable[[bool], Any], answer: Callable[[Any], None], timeout_ms: int) -> None:
+        """Answer a request once ``attempt(is_expired)`` returns a response; it is called with True at the time limit.
+
+        The answer of a broker that was killed before is dropped with its connection.
+        """
+        waiting = _Waiting(attempt, answer)
+        self._attempt(waiting, is_expired=timeout_ms <= 0)
+        if not waiting.is_done:
+            expire = partial(self._attempt, waiting, is_expired=True)
+            self._call_later(timeout_ms, lambda: self._submit(expire))
+
+    def _attempt(self, waiting: _Waiting, *, is_expired: bool) -> None:
+        with self.lock:
+            if waiting.is_done:
+                return
+            response = waiting.attempt(is_expired)
+            if response is None:
+                if waiting not in self._waiting:
+                    self._waiting.append(waiting)
+                return
+            waiting.is_done = True
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+        waiting.answer(response)
+
+    def wake(self) -> None:
+        """Look again at the requests that wait."""
+        with self.lock:
+            waiting = list(self._waiting)
+        for each in waiting:
+            self._submit(partial(self._attempt, each, is_expired=False))
+
+
+class BrokerRecords:
+    """One broker's answers to its record clients.
+
+    Args:
+        broker: The broker.
+        store: The logs of its cluster.
+    """
+
+    def __init__(self, broker: EmbeddedBroker, store: RecordStore) -> None:
+        self._broker = broker
+        self._store = store
+
+    def update(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take the state of this broker's replicas after a LeaderAndIsr or StopReplica."""
+        self._store.update(self._broker, partitions)
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Take a request; ``answer`` gets the response, once, from this or another thread."""
+        match context.api_key:
+            case ApiKey.PRODUCE:
+                self._produce(request, answer)
+            case ApiKey.FETCH:
+                self._store.serve(lambda end: self._fetch(request, end), answer, request.max_wait_ms)
+            case ApiKey.LIST_OFFSETS:
+                with self._store.lock:
+                    response = self._list_offsets(request)
+                answer(response)
+            case ApiKey.INIT_PRODUCER_ID:
+                answer(self._init_producer_id(request))
+
+    def _leader(self, tp: TopicPartition, epoch: int = -1) -> tuple[ErrorCode, Any]:
+        """Return the replica if this broker leads the partition in the epoch that the client knows, else the error."""
+        replica, broker = self._store.replica(self._broker.broker_id, tp), self._broker
+        hosted = broker.replicas.hosted.get(tp)
+        if hosted is not None and hosted.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
+        if replica is None or tp not in broker.replicas.logs:
+            known = broker.metadata.contains(*tp)
+            return (ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+        if epoch >= 0 and epoch != replica.leader_epoch:
+            fenced = epoch < replica.leader_epoch
+            return (ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH), None
+        if not replica.leads:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+        return ErrorCode.NONE, replica
+
+    # ---- Produce -----------------------------------------------------------------------------------------------------
+
+    def _produce(self, request: Any, answer: Callable[[Any], None]) -> None:
+        results: dict[TopicPartition, messages.PartitionProduceResponse] = {}
+        wanted: dict[TopicPartition, tuple[int, int]] = {}  # the offset after the records, and their leader's epoch
+        with self._store.lock:
+            for topic in request.topic_data:
+                for part in topic.partition_data:
+                    tp = TopicPartition(topic.name, part.index)
+                    results[tp] = result = messages.PartitionProduceResponse(index=part.index, base_offset=-1)
+                    try:
+                        wanted[tp] = self._append(tp, request, part.records, result)
+                    except RecordsRefused as e:
+                        result.error_code, result.error_message = e.code, str(e)
+        if wanted:
+            self._store.wake()
+        if request.acks != _ALL:
+            failed = any(result.error_code for result in results.values())
+            # without acknowledgements a closed connection is all that tells a producer of an error
+            answer(_produced(results) if request.acks != 0 else None if failed else NO_RESPONSE)
+            return
+
+        def attempt(is_expired: bool) -> Any:
+            for tp, (offset, epoch) in list(wanted.items()):
+                code = self._acknowledged(tp, offset, epoch)
+                if code is None and is_expired:
+                    code = ErrorCode.REQUEST_TIMED_OUT
+                if code is not None:
+                    del wanted[tp]
+                    results[tp].error_code = code
+                    if code != ErrorCode.NONE:
+                        results[tp].base_offset = -1
+            return None if wanted else _produced(results)
+
+        self._store.serve(attempt, answer, request.timeout_ms)
+
+    def _append(self, tp: TopicPartition, request: Any, records: bytes | None, result: Any) -> tuple[int, int]:
+        if request.acks not in (_ALL, 0, 1):
+            raise RecordsRefused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+        code, replica = self._leader(tp)
+        if code != ErrorCode.NONE:
+            raise RecordsRefused(code, f"{tp} is not led by broker {self._broker.broker_id}")
+        if request.acks == _ALL and len(replica.isr) < self._min_isr(tp):
+            text = f"the ISR of {tp} is {list(replica.isr)}, and {_MIN_ISR} is {self._min_isr(tp)}"
+            raise RecordsRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        log = replica.log
+        batch = read_batch(records).at(log.end_offset, replica.leader_epoch)
+        log.append(batch)
+        self._store.replicate(tp)
+        result.base_offset, result.log_start_offset = batch.base_offset, log.start_offset
+        return batch.next_offset, replica.leader_epoch
+
+    def _acknowledged(self, tp: TopicPartition, offset: int, epoch: int) -> ErrorCode | None:
+        """Return the result of acks=all for records that end at an offset; None while the ISR lacks them."""
+        code, replica = self._leader(tp)
+        if code != ErrorCode.NONE:
+            return code
+        if replica.log.end_offset < offset:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it followed another leader in between
+        if replica.log.high_watermark < offset:
+            return None
+        enough = len(replica.isr) >= self._min_isr(tp)
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def _min_isr(self, tp: TopicPartition) -> int:
+        settings = self._broker.hooks.settings
+        of_topic = settings(f"topics/{tp.topic}").get(_MIN_ISR) if settings is not None else None
+        return self._store.config.min_insync_replicas if of_topic is None else int(of_topic)
+
+    # ---- Fetch and ListOffsets ---------------------------------------------------------------------------------------
+
+    def _fetch(self, request: Any, is_expired: bool) -> Any:
+        found, is_urgent, left = 0, is_expired, request.max_bytes
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                data = self._read(TopicPartition(topic.topic, part.partition), part, left, is_first=not found)
+                parts.append(data)
+                found += len(data.records)
+                left -= len(data.records)
+                is_urgent = is_urgent or data.error_code != ErrorCode.NONE
+            topics.append(messages.FetchableTopicResponse(topic=topic.topic, partitions=parts))
+        if not topics or is_urgent or found >= request.min_bytes:
+            return messages.FetchResponse(responses=topics)
+        return None
+
+    def _read(self, tp: TopicPartition, part: Any, left: int, *, is_first: bool) -> messages.PartitionData:
+        data = messages.PartitionData(
+            partition_index=tp.partition, high_watermark=-1, aborted_transactions=None, records=b""
+        )
+        data.error_code, replica = self._leader(tp, part.current_leader_epoch)
+        if replica is None:
+            return data
+        log = replica.log
+        if not log.start_offset <= part.fetch_offset <= log.end_offset:
+            data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return data
+        data.high_watermark = data.last_stable_offset = log.high_watermark
+        data.log_start_offset = log.start_offset
+        most = min(left, part.partition_max_bytes)
+        batches = log.read(part.fetch_offset, most, log.high_watermark)
+        if batches and (is_first or len(batches[0].data) <= most):
+            data.records = b"".join(batch.data for batch in batches)
+        return data
+
+    def _list_offsets(self, request: Any) -> Any:
+        return messages.ListOffsetsResponse(
+            topics=[
+                messages.ListOffsetsTopicResponse(
+                    name=topic.name, partitions=[self._find(topic.name, part) for part in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _find(self, topic: str, part: Any) -> messages.ListOffsetsPartitionResponse:
+        result = messages.ListOffsetsPartitionResponse(partition_index=part.partition_index)
+        tp = TopicPartition(topic, part.partition_index)
+        result.error_code, replica = self._leader(tp, part.current_leader_epoch)
+        if replica is None:
+            return result
+        log, wanted = replica.log, part.timestamp
+        if wanted >= 0:
+            batch = log.find_time(wanted, log.high_watermark)
+            if batch is not None:
+                result.offset, result.timestamp = batch.base_offset, batch.max_timestamp
+                result.leader_epoch = batch.leader_epoch
+        elif wanted in (_LATEST, _EARLIEST):
+            result.offset = log.high_watermark if wanted == _LATEST else log.start_offset
+            result.leader_epoch = replica.leader_epoch
+        else:
+            result.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return result
+
+    def _init_producer_id(self, request: Any) -> Any:
+        if request.transactional_id is not None:
+            return messages.InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)  # there are no transactions
+        return messages.InitProducerIdResponse(producer_id=self._store.new_producer_id())
+
+
+def _is_another(topic_id: Uuid, known: Uuid) -> bool:
+    return topic_id != known and ZERO_UUID not in (topic_id, known)
+
+
+def _produced(results: dict[TopicPartition, messages.PartitionProduceResponse]) -> messages.ProduceResponse:
+    by_topic: dict[str, list[messages.PartitionProduceResponse]] = {}
+    for tp, result in results.items():
+        by_topic.setdefault(tp.topic, []).append(result)
+    return messages.ProduceResponse(
+        responses=[
+            messages.TopicProduceResponse(name=name, partition_responses=parts) for name, parts in by_topic.items()
+        ]
+    )

@@ -1,0 +1,158 @@
+"""Fetch (1): a consumer or a follower asks for records. Versions 0 to 17; flexible since 12. Records are held as bytes.
+
+What each version brought:
+
+    1   throttle time
+    3   the largest size of the whole response
+    4   the isolation level; the last stable offset and aborted transactions
+    5   log start offsets
+    7   fetch sessions, and an error code for the whole response
+    9   the leader epoch that the client knows
+    10  (zstd)
+    11  the client's rack, and the replica that it should read from
+    12  flexible; the epoch of the last fetched record, and where the logs diverge
+    13  topics by id
+    15  the epoch of a follower's registration
+    16  the addresses of leaders
+    17  the directory of a follower's log
+"""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .datatypes import ArrayOf, Int8, Int16, Int32, Int64, Nullable, Records, String, StructOf, Uuid
+from .fields import Between, Fields, Since, Tagged, Until
+from .produce import LeaderIdAndEpoch, NodeEndpoint
+from .struct import RequestMessage, ResponseMessage, Struct
+
+
+class ReplicaState(Struct):
+    """The follower that fetches, and the epoch of its registration; -1 for a consumer."""
+
+    fields = Fields(
+        "replica_id" / Since(0, Int32, default=-1),
+        "replica_epoch" / Since(0, Int64, default=-1),
+    )
+
+
+class FetchPartition(Struct):
+    """A partition and the offset to read from."""
+
+    fields = Fields(
+        "partition" / Int32,
+        "current_leader_epoch" / Since(9, Int32, default=-1, ignorable=True),
+        "fetch_offset" / Int64,
+        "last_fetched_epoch" / Since(12, Int32, default=-1),
+        "log_start_offset" / Since(5, Int64, default=-1, ignorable=True),
+        "partition_max_bytes" / Int32,
+        "replica_directory_id" / Tagged(0, Uuid, since=17, ignorable=True),
+    )
+
+
+class FetchTopic(Struct):
+    """The partitions of one topic to read."""
+
+    fields = Fields(
+        "topic" / Until(12, String, ignorable=True),
+        "topic_id" / Since(13, Uuid, ignorable=True),
+        "partitions" / ArrayOf(FetchPartition),
+    )
+
+
+class ForgottenTopic(Struct):
+    """Partitions that leave the fetch session."""
+
+    fields = Fields(
+        "topic" / Between(7, 12, String, ignorable=True),
+        "topic_id" / Since(13, Uuid, ignorable=True),
+        "partitions" / Since(7, ArrayOf(Int32)),
+    )
+
+
+class FetchRequest(RequestMessage):
+    """What to read, how much, and how long to wait for it."""
+
+    api_key = ApiKey.FETCH
+    fields = Fields(
+        "cluster_id" / Tagged(0, Nullable(String), since=12, default=None, ignorable=True),
+        "replica_id" / Until(14, Int32, default=-1),
+        "replica_state" / Tagged(1, StructOf(ReplicaState), since=15),
+        "max_wait_ms" / Int32,
+        "min_bytes" / Int32,
+        "max_bytes" / Since(3, Int32, default=0x7FFF_FFFF, ignorable=True),
+        "isolation_level" / Since(4, Int8, ignorable=True),
+        "session_id" / Since(7, Int32, ignorable=True),
+        "session_epoch" / Since(7, Int32, default=-1, ignorable=True),
+        "topics" / ArrayOf(FetchTopic),
+        "forgotten_topics_data" / Since(7, ArrayOf(ForgottenTopic)),
+        "rack_id" / Since(11, String, ignorable=True),
+    )
+
+
+class EpochEndOffset(Struct):
+    """The largest epoch, and its end offset, that the leader shares with the follower."""
+
+    fields = Fields(
+        "epoch" / Since(0, Int32, default=-1),
+        "end_offset" / Since(0, Int64, default=-1),
+    )
+
+
+class SnapshotId(Struct):
+    """The snapshot that a follower of the metadata log has to fetch."""
+
+    fields = Fields(
+        "end_offset" / Since(0, Int64, default=-1),
+        "epoch" / Since(0, Int32, default=-1),
+    )
+
+
+class AbortedTransaction(Struct):
+    """A producer's aborted transaction and the offset of its first record."""
+
+    fields = Fields(
+        "producer_id" / Int64,
+        "first_offset" / Int64,
+    )
+
+
+class PartitionData(Struct):
+    """The records of one partition, or an error."""
+
+    fields = Fields(
+        "partition_index" / Int32,
+        "error_code" / Int16,
+        "high_watermark" / Int64,
+        "last_stable_offset" / Since(4, Int64, default=-1, ignorable=True),
+        "log_start_offset" / Since(5, Int64, default=-1, ignorable=True),
+        "diverging_epoch" / Tagged(0, StructOf(EpochEndOffset), since=12),
+        "current_leader" / Tagged(1, StructOf(LeaderIdAndEpoch), since=12),
+        "snapshot_id" / Tagged(2, StructOf(SnapshotId), since=12),
+        "aborted_transactions" / Since(4, Nullable(ArrayOf(AbortedTransaction)), ignorable=True),
+        "preferred_read_replica" / Since(11, Int32, default=-1),
+        "records" / Nullable(Records),
+    )
+
+
+class FetchableTopicResponse(Struct):
+    """The partitions of one topic."""
+
+    fields = Fields(
+        "topic" / Until(12, String, ignorable=True),
+        "topic_id" / Since(13, Uuid, ignorable=True),
+        "partitions" / ArrayOf(PartitionData),
+    )
+
+
+class FetchResponse(ResponseMessage):
+    """The records of each partition that was asked for."""
+
+    api_key = ApiKey.FETCH
+    fields = Fields(
+        "throttle_time_ms" / Since(1, Int32, ignorable=True),
+        "error_code" / Since(7, Int16, ignorable=True),
+        "session_id" / Since(7, Int32),
+        "responses" / ArrayOf(FetchableTopicResponse),
+        "node_endpoints" / Tagged(0, ArrayOf(NodeEndpoint), since=16),
+    )
