@@ -68,7 +68,7 @@ Examples:
 \b
 JSON, one object a line:
   kproto inspect control.pcap --format json \\
-      | jq 'select(.outcome == "refused") | {broker_id, reason}'
+      | jq 'select(.outcome == "refused") | {time, broker_id, error_name}'
   kproto inspect control.pcap --format json \\
       | jq 'select(.partition_errors | length > 0) | .partition_errors[]'
   kproto inspect control.pcap --format json \\

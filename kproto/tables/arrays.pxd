@@ -1,7 +1,6 @@
 cimport cython
 
 
-
 cdef Py_ssize_t _missing(values) except -1
 
 

@@ -111,7 +111,7 @@ def test_json_holds_only_the_partitions_asked_for() -> None:
 
 def test_the_jq_lines_in_the_help_select_what_they_say() -> None:
     lines = inspect(path("external-controller-a"), "--format", "json").stdout
-    programs = re.findall(r"--format json \| jq '([^']+)'", inspect("--help").stdout)
+    programs = re.findall(r"--format json(?: \\\n)?\s*\| jq '([^']+)'", inspect("--help").stdout)
     assert len(programs) == 4
     refused, partly, slow, lost = (jq.compile(program).input_text(lines).all() for program in programs)
     rows = objects(path("external-controller-a"))
@@ -128,7 +128,9 @@ def test_the_jq_lines_in_the_help_select_what_they_say() -> None:
 
 def test_the_jq_lines_of_summary_select_what_they_say() -> None:
     printed = CliRunner().invoke(main, ["summary", path("external-controller-a"), "--format", "json"]).stdout
-    programs = re.findall(r"--format json \| jq '([^']+)'", CliRunner().invoke(main, ["summary", "--help"]).stdout)
+    programs = re.findall(
+        r"--format json(?: \\\n)?\s*\| jq '([^']+)'", CliRunner().invoke(main, ["summary", "--help"]).stdout
+    )
     refusals, slowest = (jq.compile(program).input_text(printed).all() for program in programs)
     assert all(row["error"] for row in refusals)
     assert len(refusals) == len(json.loads(printed)["refusals"])
