@@ -36,7 +36,7 @@ sys.meta_path.insert(0, Blocked())
 
 def run(program: str) -> str:
     root = Path(kproto.__file__).parent.parent  # installed or not, the kproto that this run tests
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=root)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=500, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
