@@ -101,6 +101,9 @@ class RecordApis(Protocol):
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         """Take a request; call ``answer`` once, from any thread: a response, ``NO_RESPONSE``, or None to close."""
 
+    def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
+        """Return an answer with this error for every partition; None closes the connection."""
+
 
 NO_RESPONSE: Final = object()
 """The answer to a Produce request with acks=0: the connection's next request is read."""

@@ -246,6 +246,44 @@ class BrokerRecords:
             case ApiKey.INIT_PRODUCER_ID:
                 answer(self._init_producer_id(request))
 
+    def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
+        """Return an answer with this error for every partition; None closes the connection, for acks=0."""
+        match context.api_key:
+            case ApiKey.PRODUCE:
+                results = {
+                    TopicPartition(topic.name, part.index): messages.PartitionProduceResponse(
+                        index=part.index, error_code=code, base_offset=-1
+                    )
+                    for topic in request.topic_data
+                    for part in topic.partition_data
+                }
+                return _produced(results) if request.acks != 0 else None
+            case ApiKey.FETCH:
+                return messages.FetchResponse(
+                    responses=[
+                        messages.FetchableTopicResponse(
+                            topic=topic.topic, partitions=[_fetched(part.partition, code) for part in topic.partitions]
+                        )
+                        for topic in request.topics
+                    ]
+                )
+            case ApiKey.LIST_OFFSETS:
+                return messages.ListOffsetsResponse(
+                    topics=[
+                        messages.ListOffsetsTopicResponse(
+                            name=topic.name,
+                            partitions=[
+                                messages.ListOffsetsPartitionResponse(
+                                    partition_index=part.partition_index, error_code=code
+                                )
+                                for part in topic.partitions
+                            ],
+                        )
+                        for topic in request.topics
+                    ]
+                )
+        return messages.InitProducerIdResponse(error_code=code)
+
     def _leader(self, tp: TopicPartition, epoch: int = -1) -> tuple[ErrorCode, Any]:
         """Return the replica if this broker leads the partition in the epoch that the client knows, else the error."""
         replica, broker = self._store.replica(self._broker.broker_id, tp), self._broker
@@ -350,10 +388,8 @@ class BrokerRecords:
         return None
 
     def _read(self, tp: TopicPartition, part: Any, left: int, *, is_first: bool) -> messages.PartitionData:
-        data = messages.PartitionData(
-            partition_index=tp.partition, high_watermark=-1, aborted_transactions=None, records=b""
-        )
-        data.error_code, replica = self._leader(tp, part.current_leader_epoch)
+        code, replica = self._leader(tp, part.current_leader_epoch)
+        data = _fetched(tp.partition, code)
         if replica is None:
             return data
         log = replica.log
@@ -401,6 +437,12 @@ class BrokerRecords:
         if request.transactional_id is not None:
             return messages.InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)  # there are no transactions
         return messages.InitProducerIdResponse(producer_id=self._store.new_producer_id())
+
+
+def _fetched(partition: int, code: int) -> messages.PartitionData:
+    return messages.PartitionData(
+        partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
 
 
 def _is_another(topic_id: Uuid, known: Uuid) -> bool:

@@ -89,7 +89,7 @@ class BrokerService:
     def _largest_record_body(self, context: RequestContext) -> int:
         """Return the longest body of a record request; an ``UnsupportedVersion`` closes the connection."""
         name, api_key = api_name(context.api_key), ApiKey(context.api_key)
-        if self.broker.records is None:
+        if self.broker.records is None and api_key in RECORD_VERSIONS:
             detail = f"{name} of client {context.client_id!r}, but these brokers store no records; give records=True"
             raise UnsupportedVersion(api_key, context.version, name, detail=detail)
         low, high = RECORD_VERSIONS.get(api_key, (0, api_key.info.max_version))
@@ -158,17 +158,23 @@ class BrokerService:
         elif plan.disconnect == "after":
             records = self._records(context)
             if records is not None:
-                records(context, request, lambda _: received.close_connection())
+                records(context, request, lambda _: self._lose(received, context, request))
                 return
             handle(self.broker, context, request)
-            self._report(context, request, None)
-            received.close_connection()
+            self._lose(received, context, request)
+        elif plan.error is not None and (records := self._records(context)) is not None:
+            self._answer_later(received, context, request, records.error_response(context, request, plan.error))
         elif plan.error is not None:
             self._answer(received, context, request, request.error_response(plan.error))
         elif plan.answer is not None:
             self._answer(received, context, request, plan.answer)
         else:
             self._handle(received, context, request)
+
+    def _lose(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
+        """Close the connection of a request that was handled, its answer lost."""
+        self._report(context, request, None)
+        received.close_connection()
 
     def _handle(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
         controller = self.broker.hooks.controller
@@ -188,7 +194,7 @@ class BrokerService:
 
     def _records(self, context: RequestContext) -> RecordApis | None:
         """Return what serves a record request, None for other requests."""
-        return self.broker.records if context.api_key in self.broker.record_keys else None
+        return self.broker.records if context.api_key in LARGEST_RECORD_BODY else None
 
     def _answer_later(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
         """Send the answer of controller or records; without one the connection ends."""

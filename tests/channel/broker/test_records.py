@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.hooks import RequestContext
+from channel.broker.hooks import BrokerHooks, Interception, RequestContext
 from channel.broker.record_log import Batch, RecordLog, RecordsRefused, read_batch
 from channel.broker.records import RecordConfig, RecordStore
 from channel.rehearsal.scripted_controller import ScriptedController
@@ -195,6 +195,29 @@ def test_acks_all_waits_for_a_paused_follower(rehearsal: Rehearsal) -> None:
     rehearsal.cluster.resume(1)
     assert high_watermark(rehearsal, 0) == 1
     assert produced(rehearsal, 0, batch(), acks=-1).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "order", [Interception(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED), Interception(disconnect="after")]
+)
+def test_faults_for_single_requests_reach_a_producer(rehearsal: Rehearsal, order: Interception) -> None:
+    """A lost acknowledgement makes a producer without idempotence write its record twice."""
+    rehearsal.topic([0, 1])
+    orders = [order]
+
+    def intercept(context: RequestContext, _: Any) -> Interception | None:
+        return orders.pop() if context.api_key == ApiKey.PRODUCE and orders else None
+
+    rehearsal.cluster[0].broker.hooks = BrokerHooks(intercept=intercept)
+    (error,) = rehearsal.produce(b"1", retries=10)
+    assert not orders
+    if order.error is None:
+        assert error is None
+        assert rehearsal.consume(rehearsal.consumer(), 2) == [b"1", b"1"]
+    else:
+        assert error is not None
+        assert error.code() == order.error
+        assert high_watermark(rehearsal, 0) == 0
 
 
 def high_watermark(rehearsal: Rehearsal, broker_id: int) -> int:
