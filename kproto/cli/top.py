@@ -124,9 +124,10 @@ class _Screen:
         """Show a snapshot."""
         self._next = time.monotonic() + self._interval
         width, height = self.size
+        between = [""] if self._shown else []
         self._shown = [shortened(line, width) for line in lines]
         if not self._terminal:
-            print(*self._shown, "", sep="\n", flush=True)
+            print(*between, *self._shown, sep="\n", flush=True)
             return
         from rich.text import Text
 

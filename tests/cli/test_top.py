@@ -171,15 +171,6 @@ def test_standard_input_gives_the_snapshot_of_the_file(data: bytes) -> None:
     assert of("--interval", "3600", "-", text=data) == top("--once", str(CAPTURE)).splitlines()[1:]
 
 
-def test_the_documented_output_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    page = (ROOT / "docs" / "top.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```console\n\$ kproto (.*?)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert blocks
-    for arguments, shown in blocks:
-        assert CliRunner().invoke(main, arguments.split()).output.rstrip("\n") == shown.rstrip("\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "text", "says"),
     [
