@@ -155,12 +155,18 @@ def test_changes_are_counted_the_same_everywhere(path: Path, summary: Row) -> No
             PARTITION BY capture, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from
         ) <> leader
     """
-    assert summary["changes"] | {"partitions": 0, "partitions_moved": 0} == {
-        "partitions": 0, "partitions_moved": 0,
+    asked = {
         "leader_changes": count(path, f"SELECT count(*) FROM ({leaders})"),
         "leader_lost": count(path, f"SELECT count(*) FROM ({leaders}) WHERE leader = -1"),
         "isr_shrinks": kinds["shrink"], "isr_expands": kinds["expand"], "isr_swaps": kinds["swap"],
     }  # fmt: skip
+    summed = {kind: summary["changes"][kind] for kind in asked}
+    again = "SELECT topic FROM leadership GROUP BY capture, topic, topic_id HAVING count(DISTINCT incarnation) > 1"
+    if count(path, f"SELECT count(*) FROM ({again})"):
+        # A summary has one history for a topic that was created again without a topic id: some changes more.
+        assert all(summed[kind] >= number for kind, number in asked.items())
+    else:
+        assert summed == asked
 
 
 def test_findings_are_the_same_everywhere(path: Path, doctor: list[Row]) -> None:
