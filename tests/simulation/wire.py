@@ -199,7 +199,8 @@ class Wires:
             return  # the broker was removed while this was under way
         entries, at = channel.entries, channel.at
         if wire.number < channel.newest:
-            world.problem(f"{channel}: a request arrives over an old connection after one of a newer connection")
+            if not wire.odd:  # a connection that had an early answer is closed, and its last request may be under way
+                world.problem(f"{channel}: a request arrives over an old connection after one of a newer connection")
             return
         channel.newest = wire.number
         if at < 0 or entries[at].answered or not entries[at].matches(frame):
