@@ -119,14 +119,7 @@ def failover(program: str, shape: Shape, address: str, folder: Path) -> dict[str
     """One controller's failovers of one broker after the other."""
     rounds = []
     failures = min(FAILURES, len(shape.brokers) // APART)
-    write_topics(address, shape)
-    with (
-        ZooKeeperSession(address) as session,
-        fleet_process(address, shape.brokers) as fleet,
-        controller(program, address, folder) as process,
-    ):
-        process.await_election(session)
-        fleet.ask(f"know {shape.total}")
+    with _led(program, shape, address, folder) as (session, fleet, process):
         for broker in shape.brokers[: failures * APART : APART]:
             before = process.cpu_s
             answered = fleet.ask(f"fail {broker}")

@@ -10,23 +10,21 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from channel.errors import ChannelError
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
-from channel.network.request import MessageRequest
-from channel.network.secured import client_channels
-from channel.network.selector import Selector
-from channel.security import SecurityConfig
-from channel.types import Node, SecurityProtocol
+from channel.addresses import show_address
+from channel.network.node_client import NodeClient
+from channel.types import NO_BROKER_EPOCH, SecurityProtocol
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 from kproto.json_form import uuid_to_json
+from kproto.prefix import prefix_of
 from kproto.reference.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kproto.reference.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from channel.security import SecurityConfig
     from kproto.capture import Exchange
 
 __all__ = ["Replay", "Replayed", "Responded", "rewrite"]
@@ -34,8 +32,6 @@ __all__ = ["Replay", "Replayed", "Responded", "rewrite"]
 _CLIENT_ID: Final = "kproto-replay"
 _BROKER: Final = 4  # the type of a broker among the resources of DescribeConfigs
 _LOOPBACK: Final = "127.0.0.1"
-_FIRST_BROKER_EPOCH: Final = {ApiKey.LEADER_AND_ISR: 2, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 5}
-"""The first version of each request that has a broker epoch."""
 
 Address = tuple[str, int]
 
@@ -95,23 +91,15 @@ class Replay:
         broker_id: int,
         *,
         endpoints: Mapping[Address, Address] | None = None,
-        broker_epoch: int = -1,
+        broker_epoch: int = NO_BROKER_EPOCH,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
         timeout_ms: int = 30_000,
     ) -> None:
-        self._node = Node(broker_id, *address)
+        self._broker_id = broker_id
         self._endpoints = endpoints or {}
         self._broker_epoch = broker_epoch
-        self._timeout_ms = timeout_ms
-        self._client = NetworkClient(
-            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), _CLIENT_ID)),
-            ManualMetadataUpdater([self._node]),
-            _CLIENT_ID,
-            request_timeout_ms=timeout_ms,
-            setup_timeout_ms=timeout_ms,
-            setup_timeout_max_ms=timeout_ms,
-        )
+        self._client = NodeClient(address, _CLIENT_ID, protocol=protocol, security=security, timeout_ms=timeout_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -134,18 +122,18 @@ class Replay:
             ChannelError: It cannot be reached.
         """
         resource = DescribeConfigsResource(
-            resource_type=_BROKER, resource_name=str(self._node.id), configuration_keys=["broker.id", "node.id"]
+            resource_type=_BROKER, resource_name=str(self._broker_id), configuration_keys=["broker.id", "node.id"]
         )
-        (described,) = self._ask(DescribeConfigsRequest(resources=[resource]), 1).results
+        (described,) = self._client.ask(DescribeConfigsRequest(resources=[resource]), 1).results
         if described.error_code:
             raise ConfigurationError(
-                f"the broker at {self._node.host}:{self._node.port} is not broker {self._node.id}: "
+                f"the broker at {show_address(self._client.address)} is not broker {self._broker_id}: "
                 f"{described.error_message or error_name(described.error_code)}"
             )
-        controller = self._ask(MetadataRequest(topics=[]), 1).controller_id
+        controller = self._client.ask(MetadataRequest(topics=[]), 1).controller_id
         if controller >= 0 and not force:
             raise ConfigurationError(
-                f"broker {self._node.id} has a controller, {controller}, which would take back what is replayed; "
+                f"broker {self._broker_id} has a controller, {controller}, which would take back what is replayed; "
                 "replay to a broker without one, or name --force"
             )
 
@@ -162,17 +150,9 @@ class Replay:
         if message is None or version is None or exchange.api_key not in CONTROL_APIS:
             return None
         sent = rewrite(message, version, self._endpoints, self._broker_epoch)
-        response = _responded(self._ask(sent, version))
+        response = _responded(self._client.ask(sent, version))
         captured = exchange.response_message
         return Replayed(exchange, None if captured is None else _responded(captured), response)
-
-    def _ask(self, message: Any, version: int) -> Any:
-        if not await_ready(self._client, self._node, self._timeout_ms):
-            raise ChannelError(
-                f"no connection to {self._node.host}:{self._node.port} within {self._timeout_ms} ms; is the broker up?"
-            )
-        request = self._client.new_request(self._node.key, MessageRequest(message, version))
-        return send_and_receive(self._client, request).body
 
 
 def rewrite(message: Any, version: int, endpoints: Mapping[Address, Address], broker_epoch: int) -> Any:
@@ -185,7 +165,8 @@ def rewrite(message: Any, version: int, endpoints: Mapping[Address, Address], br
         broker_epoch: The broker epoch to put in, where this version has one.
     """
     message = copy.deepcopy(message)
-    if version >= _FIRST_BROKER_EPOCH[message.api_key]:
+    prefix = prefix_of(message.api_key, version)
+    if prefix is not None and prefix.broker_epoch_at is not None:
         message.broker_epoch = broker_epoch
 
     def other(host: str, port: int) -> Address:

@@ -58,6 +58,8 @@ def command(
     Brokers obey any sender with a current controller epoch: a request can make a real broker lead or delete partitions.
     """
     from channel.addresses import parse_address
+    from channel.network.node_client import NodeClient
+    from channel.security import read_security
     from kproto.api import ApiKey, check_version
     from kproto.codec import message_class
 
@@ -76,46 +78,14 @@ def command(
         raise ConfigurationError("the request is no JSON object")
     request = message_of(message_class(api_key, "request"), value, version)
     logging.basicConfig(level=logging.ERROR)  # this command reports as its error what the client would warn of
-    answer = _ask(address, request, version, client_id, round(timeout * 1000), security)
-    print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
-
-
-def _ask(
-    address: tuple[str, int], request: Any, version: int, client_id: str, timeout_ms: int, security: Path | None
-) -> Any:
-    from channel.addresses import show_address, why_unreachable
-    from channel.errors import Disconnected, RequestTimeout
-    from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
-    from channel.network.request import MessageRequest
-    from channel.network.secured import client_channels
-    from channel.network.selector import Selector
-    from channel.security import read_security
-    from channel.types import Node
-
-    node = Node(0, *address)
     protocol, settings = read_security(security)
-    client = NetworkClient(
-        Selector(channel_builder=client_channels(protocol, settings, client_id)),
-        ManualMetadataUpdater([node]),
+    with NodeClient(
+        address,
         client_id,
-        request_timeout_ms=timeout_ms,
-        setup_timeout_ms=timeout_ms,
-        setup_timeout_max_ms=timeout_ms,
+        protocol=protocol,
+        security=settings,
+        timeout_ms=round(timeout * 1000),
         discover_versions=False,
-    )
-    try:
-        if not await_ready(client, node, timeout_ms):
-            raise RequestTimeout(f"no connection to {address[0]}:{address[1]} within {timeout_ms} ms")
-        return send_and_receive(client, client.new_request(node.key, MessageRequest(request, version))).body
-    except Disconnected as e:
-        if isinstance(e, RequestTimeout):
-            raise
-        reason = why_unreachable(*address)
-        if reason is not None:
-            raise Disconnected(f"{show_address(address)} could not be reached: {reason}") from e
-        raise Disconnected(
-            f"{show_address(address)} closed the connection without an answer; a broker does so for a version that "
-            "it does not know, or where the listener wants TLS (--security)"
-        ) from e
-    finally:
-        client.close()
+    ) as client:
+        answer = client.ask(request, version)
+    print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))

@@ -229,13 +229,19 @@ for step in itertools.count(1):
 """
 
 
-def test_a_kill_at_any_step_of_adding_leaves_the_former_tables_or_the_new_ones(tmp_path: Path) -> None:
+def outcomes_of(script: str, tmp_path: Path) -> list[str]:
+    """What each kill of a script's run left; the later the kill, the newer."""
     tests = Path(__file__).parent.parent
-    command = [sys.executable, "-c", ADDING_KILLED_AT_EACH_STEP, str(tmp_path), str(tests)]
+    command = [sys.executable, "-c", script, str(tmp_path), str(tests)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     outcomes = [line.split()[1] for line in done.stdout.splitlines()]
     assert outcomes == sorted(outcomes)
+    return outcomes
+
+
+def test_a_kill_at_any_step_of_adding_leaves_the_former_tables_or_the_new_ones(tmp_path: Path) -> None:
+    outcomes = outcomes_of(ADDING_KILLED_AT_EACH_STEP, tmp_path)
     assert outcomes.count("2") > len(TABLES)
     assert outcomes.count("3") > 1
 
@@ -291,12 +297,7 @@ def check_result(path: Path) -> str:
 
 
 def test_a_kill_at_any_step_leaves_whole_tables_and_the_next_run_able_to_start(tmp_path: Path) -> None:
-    tests = Path(__file__).parent.parent
-    command = [sys.executable, "-c", KILLED_AT_EACH_STEP, str(tmp_path), str(tests)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    outcomes = [line.split()[1] for line in done.stdout.splitlines()]
-    assert outcomes == sorted(outcomes)
+    outcomes = outcomes_of(KILLED_AT_EACH_STEP, tmp_path)
     assert outcomes.count("1") > len(TABLES)
     assert outcomes.count("2") > 1
 

@@ -1,0 +1,85 @@
+"""A blocking connection to one node, for a command or a program that asks it a few things."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from channel.addresses import show_address, why_unreachable
+from channel.errors import Disconnected, RequestTimeout
+from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.request import MessageRequest
+from channel.network.secured import client_channels
+from channel.network.selector import Selector
+from channel.security import SecurityConfig
+from channel.types import Node, SecurityProtocol
+
+
+class NodeClient:
+    """Asks one node; connects at the first request. Use it in a ``with``, from one thread.
+
+    Args:
+        address: The node's listener.
+        client_id: The name by which the node knows this program.
+        protocol, security: How to speak with the listener.
+        timeout_ms: How long to wait for the connection, and for each response.
+        discover_versions: Whether to ask for the node's API versions first, and refuse a request that it does not know.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        client_id: str,
+        *,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        security: SecurityConfig | None = None,
+        timeout_ms: int = 30_000,
+        discover_versions: bool = True,
+    ) -> None:
+        self.address = address
+        self._node = Node(0, *address)
+        self._timeout_ms = timeout_ms
+        self._client = NetworkClient(
+            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), client_id)),
+            ManualMetadataUpdater([self._node]),
+            client_id,
+            request_timeout_ms=timeout_ms,
+            setup_timeout_ms=timeout_ms,
+            setup_timeout_max_ms=timeout_ms,
+            discover_versions=discover_versions,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send a request, and return the response.
+
+        Raises:
+            RequestTimeout: No connection or no response in time.
+            Disconnected: The node cannot be reached, or closed the connection; the text says what to look at.
+            AuthenticationFailed: One side rejected the other.
+            UnsupportedVersion: The node does not know this version.
+        """
+        try:
+            if not await_ready(self._client, self._node, self._timeout_ms):
+                host, port = self.address
+                raise RequestTimeout(f"no connection to {host}:{port} within {self._timeout_ms} ms")
+            sent = self._client.new_request(self._node.key, MessageRequest(request, version))
+            return send_and_receive(self._client, sent).body
+        except Disconnected as e:
+            if isinstance(e, RequestTimeout):
+                raise
+            reason = why_unreachable(*self.address)
+            if reason is not None:
+                raise Disconnected(f"{show_address(self.address)} could not be reached: {reason}") from e
+            raise Disconnected(
+                f"{show_address(self.address)} closed the connection without an answer; a broker does so for a version "
+                "that it does not know, or where the listener wants TLS (--security)"
+            ) from e
