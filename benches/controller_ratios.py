@@ -1,6 +1,6 @@
 """kproto's controller beside Kafka's own: failovers, starts, reassignments, creations and deletions of topics.
 
-    python benches/controller_ratios.py [--pairs 3] [--quick] [--only GROUP ...] [--json FILE]
+    python benches/controller_ratios.py [--pairs N] [--quick] [--only GROUP ...] [--json FILE]
 
 Both lead the same fleet of simulated brokers (``kproto brokers --zookeeper``, in a process of its own) from the same
 ZooKeeper, with topics that were written before: `kproto controller` in the one run, a real broker of Kafka 3.9.1 in the
@@ -13,13 +13,16 @@ their own. Start: from the creation of /controller until the last answer to an U
 to every broker. Times are taken at the brokers, CPU is that of the controller's process until all requests are
 answered, memory its largest resident set.
 
-At size: twenty brokers end at once; /admin/reassign_partitions names a thousand partitions, until the znode is gone;
-the deletion of every topic is requested at once, until no broker knows a partition; topics are created by CreateTopics
-while /controller is deleted three times, until every topic has its leaders.
+At size: one start over 50,000 partitions, the failover of one broker, then of twenty that end at once;
+/admin/reassign_partitions names a thousand partitions, until the znode is gone; the deletion of every topic is
+requested at once, until no broker knows a partition; topics are created by CreateTopics while /controller is deleted
+three times, until every topic has its leaders. A thousand brokers are led by kproto alone: each of Kafka's thousand
+send threads holds a request of 200,000 partitions of its own, which is more than its heap.
 
-Ends with 1 if a limit is missed, a row is not measured or a program fails. The figures and every round go to
-benches/results/controller.json and controller-GROUP.json (GROUP: burst, reassign, delete, create); --quick runs small
-pairs, judges no limit and writes no file.
+A group is measured in three pairs (controller) or one (the groups at size), unless --pairs says otherwise. Ends with 1
+if a limit is missed, a row is not measured or a program fails. The figures and every round go to
+benches/results/controller.json and controller-GROUP.json (GROUP: large, reassign, delete, create, thousand); --quick
+runs small pairs, judges no limit and writes no file.
 """
 
 from __future__ import annotations
@@ -84,22 +87,27 @@ PROGRAMS = ("kproto", "kafka")
 SHAPES: Mapping[str, Shape] = {
     "failover": Shape(100, 100, range(100, 150)),
     "start": Shape(1_000, 100, range(100, 110)),
-    "burst": Shape(500, 100, range(100, 300)),
+    "large": Shape(500, 100, range(100, 300)),
     "reassign": Shape(500, 100, range(100, 300)),
     "delete": Shape(500, 20, range(100, 150)),
     "create": Shape(1_000, 5, range(100, 120)),
+    "thousand": Shape(2_000, 100, range(1_000, 2_000)),
 }
 QUICK: Mapping[str, Shape] = {
     "failover": Shape(20, 20, range(100, 110)),
     "start": Shape(50, 100, range(100, 104)),
-    "burst": Shape(20, 20, range(100, 130)),
+    "large": Shape(20, 20, range(100, 130)),
     "reassign": Shape(20, 20, range(100, 110)),
     "delete": Shape(20, 5, range(100, 110)),
     "create": Shape(60, 3, range(100, 105)),
+    "thousand": Shape(20, 20, range(100, 130)),
 }
-AT_SIZE = ("burst", "reassign", "delete", "create")
+AT_SIZE = ("large", "reassign", "delete", "create", "thousand")
 GROUPS: Mapping[str, Sequence[str]] = {"controller": ("failover", "start"), **{load: (load,) for load in AT_SIZE}}
 """The loads of each result file."""
+
+ALONE = "thousand"
+"""The group that is measured without Kafka."""
 
 FAILURES = 6
 TOGETHER = 20
@@ -117,34 +125,42 @@ APART = 5
 
 def failover(program: str, shape: Shape, address: str, folder: Path) -> dict[str, Any]:
     """One controller's failovers of one broker after the other."""
-    rounds = []
     failures = min(FAILURES, len(shape.brokers) // APART)
-    with _led(program, shape, address, folder) as (session, fleet, process):
-        for broker in shape.brokers[: failures * APART : APART]:
-            before = process.cpu_s
-            answered = fleet.ask(f"fail {broker}")
-            rounds.append(
-                {
-                    "seconds": answered["last"]["LeaderAndIsr"] - answered["began"],
-                    "cpu_s": process.cpu_s - before,
-                    "requests": answered["requests"],
-                    "bytes": answered["bytes"],
-                }
-            )
-            check_failover(session, shape, broker)
-        peak = process.peak_mib
+    with _led(program, shape, address, folder) as led:
+        rounds = [_fail(led, shape, [broker]) for broker in shape.brokers[: failures * APART : APART]]
     return {
         "seconds": settled([found["seconds"] for found in rounds]),
         "cpu_s": settled([found["cpu_s"] for found in rounds]),
         "first_seconds": rounds[0]["seconds"],
         "first_cpu_s": rounds[0]["cpu_s"],
-        "peak_mib": peak,
+        "requests": settled([found["requests"] for found in rounds]),
+        "bytes": settled([found["bytes"] for found in rounds]),
+        "peak_mib": rounds[-1]["peak_mib"],
         "rounds": rounds,
     }
 
 
+def _fail(led: Led, shape: Shape, failed: Sequence[int]) -> dict[str, Any]:
+    """What the failover of brokers takes that end at once."""
+    before = led.process.cpu_s
+    answered = led.fleet.ask(f"fail {','.join(map(str, failed))}")
+    costs = _costs(led.process, before, answered)
+    for broker_id in failed:
+        check_failover(led.session, shape, broker_id)
+    return {"seconds": answered["last"]["LeaderAndIsr"] - answered["began"], **costs}
+
+
 def start(program: str, shape: Shape, address: str, folder: Path) -> dict[str, Any]:
     """The start of one controller over topics that exist."""
+    with _led(program, shape, address, folder, write=False) as led:
+        return led.began
+
+
+@contextlib.contextmanager
+def _led(program: str, shape: Shape, address: str, folder: Path, *, write: bool = True) -> Iterator[Led]:
+    """Brokers that know the topics of a shape, and the controller that leads them."""
+    if write:
+        write_topics(address, shape)
     with (
         ZooKeeperSession(address) as session,
         fleet_process(address, shape.brokers) as fleet,
@@ -152,35 +168,17 @@ def start(program: str, shape: Shape, address: str, folder: Path) -> dict[str, A
     ):
         process.await_election(session)
         answered = fleet.ask(f"know {shape.total}")
-        return {
-            "seconds": answered["last"]["UpdateMetadata"] - process.elected,
-            "cpu_s": process.cpu_s - process.cpu_at_election,
-            "peak_mib": process.peak_mib,
-            "requests": answered["requests"],
-            "bytes": answered["bytes"],
-        }
-
-
-@contextlib.contextmanager
-def _led(program: str, shape: Shape, address: str, folder: Path) -> Iterator[Led]:
-    """Brokers that know the topics of a shape, and the controller that leads them."""
-    write_topics(address, shape)
-    with (
-        ZooKeeperSession(address) as session,
-        fleet_process(address, shape.brokers) as fleet,
-        controller(program, address, folder) as process,
-    ):
-        process.await_election(session)
-        fleet.ask(f"know {shape.total}")
-        yield Led(session, fleet, process)
+        costs = _costs(process, process.cpu_at_election, answered)
+        yield Led(session, fleet, process, {"seconds": answered["last"]["UpdateMetadata"] - process.elected, **costs})
 
 
 class Led(NamedTuple):
-    """A session beside a controller that leads, its brokers, and its process."""
+    """A session beside a controller that leads, its brokers, its process, and what its start has taken."""
 
     session: ZooKeeperSession
     fleet: FleetProcess
     process: ControllerProcess
+    began: dict[str, Any]
 
     def gone(self, path: str) -> float:
         """Wait until a znode is gone; returns the time of its end.
@@ -199,16 +197,14 @@ class Led(NamedTuple):
         return time.monotonic()
 
 
-def burst(program: str, shape: Shape, address: str, folder: Path) -> dict[str, Any]:
-    """The failover of twenty brokers that end at once."""
-    failed = shape.brokers[::APART][:TOGETHER]
+def large(program: str, shape: Shape, address: str, folder: Path) -> dict[str, Any]:
+    """The start of a controller, the failover of one broker, then of twenty that end at once."""
+    first, *others = shape.brokers[::APART][: TOGETHER + 1]
     with _led(program, shape, address, folder) as led:
-        before = led.process.cpu_s
-        answered = led.fleet.ask(f"fail {','.join(map(str, failed))}")
-        for broker_id in failed:
-            check_failover(led.session, shape, broker_id)
-        seconds = answered["last"]["LeaderAndIsr"] - answered["began"]
-        return {"seconds": seconds, **_costs(led.process, before, answered)}
+        one = _fail(led, shape, [first])
+        many = _fail(led, shape, others)
+        found = {"start": led.began, "one": one, "many": many}
+        return {f"{event}_{key}": value for event, costs in found.items() for key, value in costs.items()}
 
 
 def reassign(program: str, shape: Shape, address: str, folder: Path) -> dict[str, Any]:
@@ -263,7 +259,7 @@ def create(program: str, shape: Shape, address: str, folder: Path) -> dict[str, 
         for number, group in enumerate(groups):
             if number in elections:
                 led.session.delete(CONTROLLER)
-            _create_topics(admin, group, shape.partitions)
+            _create_topics(admin, [_new_topic(shape, name) for name in group])
             acknowledged.update(group)
         answered = led.fleet.ask(f"know {(shape.topics + 1) * shape.partitions}")
         seconds = answered["last"]["UpdateMetadata"] - began
@@ -275,21 +271,26 @@ def create(program: str, shape: Shape, address: str, folder: Path) -> dict[str, 
         return {"seconds": seconds, **_costs(led.process, before, answered)}
 
 
-def _create_topics(admin: AdminClient, names: Sequence[str], partitions: int) -> None:
+def _new_topic(shape: Shape, name: str) -> NewTopic:
+    """A topic with replicas on the simulated brokers alone: the broker that is Kafka's controller is to get none."""
+    number = int(name.rpartition("-")[2])
+    return NewTopic(name, replica_assignment=[list(shape.replicas(number, p)) for p in range(shape.partitions)])
+
+
+def _create_topics(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
     """Create topics, and try those again that no controller has acknowledged."""
     deadline = time.monotonic() + WAIT_S
-    left = list(names)
+    left = {topic.topic: topic for topic in topics}
     while left:
-        futures = admin.create_topics([NewTopic(name, partitions, REPLICAS) for name in left])
-        left = []
-        for name, future in futures.items():
+        for name, future in admin.create_topics(list(left.values())).items():
             try:
                 future.result(WAIT_S)
             except KafkaException as e:
                 if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    left.append(name)
+                    continue
+            del left[name]
         if left and time.monotonic() > deadline:
-            raise TimeoutError(f"topics are not created after {WAIT_S:g} s: {left}")
+            raise TimeoutError(f"topics are not created after {WAIT_S:g} s: {sorted(left)}")
 
 
 def _costs(process: ControllerProcess, cpu_before: float, answered: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,28 +307,34 @@ def _costs(process: ControllerProcess, cpu_before: float, answered: Mapping[str,
 LOADS: Final[Mapping[str, Load]] = {
     "failover": failover,
     "start": start,
-    "burst": burst,
+    "large": large,
     "reassign": reassign,
     "delete": delete,
     "create": create,
+    "thousand": large,
 }
+
+
+_COSTS: Final = (("seconds", "", "s"), ("cpu_s", "CPU of the ", "s"), ("requests", "requests of the ", ""),
+                 ("bytes", "bytes of the ", ""))  # fmt: skip
+"""What is measured of an event: the field, the beginning of its row, and its unit."""
 
 
 def goals(shapes: Mapping[str, Shape] = SHAPES, groups: Iterable[str] = GROUPS) -> list[Goal]:
     """The rows."""
-    rows: Sequence[tuple[str, str, str, str, float | None]] = [
+    rows: list[tuple[str, str, str, str, float | None]] = [
         ("failover", "failover of a broker", "s", "seconds", 0.5),
         ("failover", "CPU of a failover", "s", "cpu_s", None),
+        ("failover", "requests of a failover", "", "requests", 1.0),
+        ("failover", "bytes of a failover", "", "bytes", 1.0),
         ("failover", "the first failover of the process", "s", "first_seconds", 0.5),
         ("failover", "CPU of the first failover", "s", "first_cpu_s", None),
         ("failover", "peak memory", "MiB", "peak_mib", 0.1),
         ("start", "start of a controller", "s", "seconds", 1.0),
         ("start", "CPU of the start", "s", "cpu_s", None),
+        ("start", "requests of the start", "", "requests", 1.0),
+        ("start", "bytes of the start", "", "bytes", 1.0),
         ("start", "peak memory", "MiB", "peak_mib", None),
-        ("burst", f"failover of {TOGETHER} brokers at once", "s", "seconds", 0.5),
-        ("burst", "CPU of that failover", "s", "cpu_s", 0.5),
-        ("burst", "requests of that failover", "", "requests", 1.0),
-        ("burst", "bytes of that failover", "", "bytes", 1.0),
         ("reassign", f"{REASSIGNED:,} reassignments", "s", "seconds", 1.0),
         ("reassign", "CPU of the reassignments", "s", "cpu_s", None),
         ("reassign", "requests of the reassignments", "", "requests", 1.0),
@@ -337,17 +344,27 @@ def goals(shapes: Mapping[str, Shape] = SHAPES, groups: Iterable[str] = GROUPS) 
         ("delete", "deletion of all topics at once", "s", "seconds", 1.0),
         ("delete", "CPU of the deletion", "s", "cpu_s", None),
         ("delete", "requests of the deletion", "", "requests", 1.0),
+        ("delete", "bytes of the deletion", "", "bytes", 1.0),
         ("create", f"creation of {{topics:,}} topics with {ELECTIONS} elections", "s", "seconds", 1.0),
         ("create", "CPU of the creation", "s", "cpu_s", None),
+        ("create", "requests of the creation", "", "requests", 1.0),
+        ("create", "bytes of the creation", "", "bytes", 1.0),
     ]
-    found = [
-        Goal(
-            "controller" if load in GROUPS["controller"] else load, what.format(topics=shapes[load].topics),
-            f"{len(shapes[load].brokers)} brokers, {shapes[load].total:,} partitions", unit,
-            f"kproto {load} {field}", f"kafka {load} {field}", "Kafka", limit,
-        )
-        for load, what, unit, field, limit in rows
-    ]  # fmt: skip
+    for load, limits in (("large", (0.5, 0.5, 1.0, 1.0)), (ALONE, (None,) * 4)):
+        for event, what in (
+            ("start", "start of a controller"), ("one", "failover of a broker"),
+            ("many", f"failover of {TOGETHER} brokers at once"),
+        ):  # fmt: skip
+            for (field, of, unit), limit in zip(_COSTS, limits, strict=True):
+                rows.append((load, f"{of}{what}", unit, f"{event}_{field}", limit))
+        rows.append((load, "peak memory", "MiB", "many_peak_mib", None))
+    found = []
+    for load, what, unit, field, limit in rows:
+        group = "controller" if load in GROUPS["controller"] else load
+        case = f"{len(shapes[load].brokers):,} brokers, {shapes[load].total:,} partitions"
+        theirs, peer = (None, "") if load == ALONE else (f"kafka {load} {field}", "Kafka")
+        what = what.format(topics=shapes[load].topics)
+        found.append(Goal(group, what, case, unit, f"kproto {load} {field}", theirs, peer, limit))
     case = found[[row[0] for row in rows].index("reassign")].case
     found.append(
         Goal("reassign", "peak memory during reassignments, alone", case, "MiB", "kproto reassign peak_mib", limit=200)
@@ -357,21 +374,19 @@ def goals(shapes: Mapping[str, Shape] = SHAPES, groups: Iterable[str] = GROUPS) 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--pairs", type=int, default=3)
+    arguments.add_argument("--pairs", type=int, help="by default 3 of group controller, 1 of the others")
     arguments.add_argument("--quick", action="store_true", help="one small pair, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
     arguments.add_argument("--only", choices=tuple(GROUPS), nargs="+", default=tuple(GROUPS), help="some groups")
     arguments.add_argument("--program", choices=PROGRAMS, help="one program, for work on it; keeps no result")
     options = arguments.parse_args()
     shapes = QUICK if options.quick else SHAPES
-    programs = PROGRAMS if options.program is None else (options.program,)
     with tempfile.TemporaryDirectory() as scratch, zookeeper(Path(scratch) / "zookeeper") as address:
-        return max([_measure(group, programs, shapes, options, address, Path(scratch)) for group in options.only])
+        return max([_measure(group, shapes, options, address, Path(scratch)) for group in options.only])
 
 
 def _measure(
     group: str,
-    programs: Sequence[str],
     shapes: Mapping[str, Shape],
     options: argparse.Namespace,
     address: str,
@@ -379,9 +394,11 @@ def _measure(
 ) -> int:
     """Measure the loads of one group in pairs, and print their rows; gives the exit code."""
     loads = GROUPS[group]
+    all_programs = PROGRAMS[:1] if group == ALONE else PROGRAMS
+    programs = all_programs if options.program is None else (options.program,)
     at_start, failed = machine("java"), list[str]()
     rounds, runs = list[dict[str, float]](), list[dict[str, Any]]()
-    pairs = 1 if options.quick else options.pairs
+    pairs = 1 if options.quick else options.pairs or (3 if group == "controller" else 1)
     if "start" in loads:
         write_topics(f"{address}/start", shapes["start"])
     for number in range(1, pairs + 1):
@@ -406,7 +423,7 @@ def _measure(
     ]
     command = "controller" if group == "controller" else f"controller-{group}"
     return finish(
-        command, measured, rounds, at_start, failed, options, keep=programs == PROGRAMS,
+        command, measured, rounds, at_start, failed, options, keep=programs == all_programs,
         settings={"pairs": pairs, "heap": HEAP}, runs=runs,
     )  # fmt: skip
 
