@@ -69,13 +69,13 @@ simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repe
 	@tools/setup test
 	.venv/bin/python tests/simulation/run.py $(SIMULATE)
 
+BENCHES =
+DOORS = .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-columns=min,ops --benchmark-min-rounds=1 --benchmark-max-time=0.01
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
-bench:   ## codecs and channel beside Kafka's own classes, Go's and kio's: all figures of docs/figures.md; QUICK=1 tries every program
+bench:   ## all figures of docs/figures.md; QUICK=1 tries every program, BENCHES="ratios tap_ratios" measures some
 	@tools/setup bench java maven tshark
-	@status=0; quick="$(if $(QUICK),--quick)"; for bench in ratios channel_ratios secured_ratios tap_ratios controller_ratios tshark_ratios channel_thousand doctor_ratios pipeline; do \
-	  echo "benches/$$bench.py $$quick"; .venv/bin/python benches/$$bench.py $$quick || status=1; done; \
-	  .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-sort=name --benchmark-columns=min,median,ops \
-	  --benchmark-min-rounds=$(if $(QUICK),1,5) --benchmark-max-time=$(if $(QUICK),0.01,0.3) || status=1; exit $$status
+	@status=0; .venv/bin/python benches/everything.py $(if $(QUICK),--quick) $(BENCHES) || status=1; \
+	  $(if $(QUICK),$(DOORS) || status=1;) exit $$status
 
 docs: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 docs:    ## the documentation site -> out/docs; warnings are errors

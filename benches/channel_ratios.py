@@ -1,6 +1,6 @@
 """The channel beside Kafka's own classes, against the same brokers of C, in paired rounds: ratios, spread and limits.
 
-    python benches/channel_ratios.py [--pairs 5] [--quick] [--json FILE] [--without-kafka]
+    python benches/channel_ratios.py [--pairs 3] [--quick] [--json FILE] [--without-kafka]
 
 Kafka's classes, the sink that plays the brokers and the floor are built from benches/peers/channel into a cache
 directory, Kafka by Maven's ordinary client. Programs run in turn (kproto, Kafka, kproto, Kafka, ...), each in a process
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from channel_goals import WORKLOADS, Workload, goals
 from channel_runs import Row, RunFailed, build, figures, run
-from figures import finish
+from figures import finish, options_of
 from measure import machine
 
 
@@ -55,11 +55,11 @@ def shortened(load: Workload) -> Workload:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--pairs", type=int, default=5)
+    arguments.add_argument("--pairs", type=int, default=3)
     arguments.add_argument("--quick", action="store_true", help="one short pair, no limits")
     arguments.add_argument("--without-kafka", action="store_true")
     arguments.add_argument("--json", type=Path, help="the result file")
-    options = arguments.parse_args()
+    options = options_of(arguments)
     kafka, count = not options.without_kafka, 1 if options.quick else options.pairs
     at_start, failures = machine("java"), list[str]()
     build(kafka=kafka)

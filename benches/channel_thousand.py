@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from figures import Goal, finish
+from figures import Goal, finish, options_of
 from measure import machine
 
 from channel.broker.cluster import EmbeddedCluster
@@ -134,7 +134,7 @@ def main() -> int:
     arguments.add_argument("--quick", action="store_true", help="one process with a hundred brokers, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
     arguments.add_argument("--once", nargs=2, type=int, metavar=("BROKERS", "PARTITIONS"), help=argparse.SUPPRESS)
-    options = arguments.parse_args()
+    options = options_of(arguments)
     if options.once:
         print(json.dumps(once(*options.once)))
         return 0

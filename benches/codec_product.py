@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codec_bodies import Body, of_folder, reader
-from codec_goals import GROWTH, KEPT, key, measured
+from codec_goals import GROWTH, KEPT, KEPT_AS, key, measured
 from measure import best_ns
 
 from kproto.codec import decode_request, encode
@@ -87,25 +87,30 @@ def resident() -> int:
 
 def kept(door: str) -> None:
     """Bytes that a partition of a decoded UpdateMetadata keeps in memory; for a process that does nothing else."""
-    decode: Any = {"kept-objects": decode_request, "kept-columns": decode_columns}[door]
+    decode: Any = decode_columns if door == "kept-columns" else decode_request
     body = update_of(KEPT)
+    held: list[Any] = [None] * (4 * KEPT)
     gc.collect()
     before = resident()
     message = decode(6, 8, body)
     if door == "kept-objects":
         assert message.topic_states  # made when they are looked at
+    elif door == "kept-rows":
+        rows = (row for topic in message.topic_states for row in topic.partition_states)
+        for at, row in enumerate(rows):
+            held[4 * at : 4 * at + 4] = row, row.isr, row.replicas, row.offline_replicas
     emit(door, str(KEPT), (resident() - before) / KEPT)
-    del message
+    del message, held
 
 
 def main() -> None:
-    if sys.argv[1] in ("kept-objects", "kept-columns"):
+    if sys.argv[1].startswith("kept-"):
         kept(sys.argv[1])
         return
     folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
     codec(folder, seconds)
     growth(seconds)
-    for door in ("kept-objects", "kept-columns"):
+    for _, door, _ in KEPT_AS:
         sys.stdout.flush()
         subprocess.run([sys.executable, __file__, door], check=True)
 

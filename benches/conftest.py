@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -16,4 +17,4 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 @pytest.fixture(autouse=True)
 def _load(benchmark: Any) -> None:
     """How busy the machine was when this one ran."""
-    benchmark.extra_info["load"] = machine()["load"][0]
+    benchmark.extra_info["load"] = os.getloadavg()[0]

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from figures import Goal, Round, finish
+from figures import Goal, Round, finish, options_of
 from growing_stream import pieces
 from measure import machine
 from processes import cost_of
@@ -135,7 +135,7 @@ def main() -> int:
     arguments.add_argument("--brokers", type=int, default=300, help="of the large fleet")
     arguments.add_argument("--quick", action="store_true", help="small captures, one round, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
-    options = arguments.parse_args()
+    options = options_of(arguments)
     if options.quick:
         options.pairs, options.bodies, options.size, options.brokers = 1, 20_000, 8, 20
     at_start = machine()

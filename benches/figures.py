@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from measure import machine, show
+from measure import show
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -140,6 +141,17 @@ def verdict(lines: Iterable[Line], failures: Iterable[str], *, quick: bool) -> i
     return 1 if wrong else 0
 
 
+def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line; ``changed`` has the options that would make other figures than the defaults do.
+
+    ``--json`` and ``--only`` choose what is measured and where it is kept, and change no figure.
+    """
+    options = parser.parse_args()
+    chosen = {name: value for name, value in vars(options).items() if name not in ("json", "only")}
+    options.changed = {name: value for name, value in chosen.items() if value != parser.get_default(name)}
+    return options
+
+
 def finish(
     command: str,
     goals: Iterable[Goal],
@@ -159,7 +171,8 @@ def finish(
         rounds: The figures of each round.
         at_start: The machine, as it was before.
         failures: What went wrong meanwhile.
-        options: ``quick``: the figures say nothing, so no limits and no result; ``json``: another result file, or None.
+        options: Those of ``options_of``. ``quick``: the figures say nothing, so no limits and no result; ``json``:
+            another result file, or None.
         keep: Whether there is a result without ``json``.
         more: What the result keeps beside the table.
     """
@@ -167,7 +180,7 @@ def finish(
     show(text(lines))
     path = options.json or (RESULTS / f"{command}.json" if keep and not options.quick else None)
     if path:
-        save(path, command, at_start, lines, failures=failures, rounds=rounds, **more)
+        save(path, command, at_start, lines, changed=options.changed, failures=failures, rounds=rounds, **more)
     return verdict(lines, failures, quick=options.quick)
 
 
@@ -221,12 +234,16 @@ def commit() -> str | None:
 
 def save(path: Path, command: str, at_start: dict[str, Any], lines: Iterable[Line], **more: Any) -> None:
     """Write a command's result: the machine's facts, the table, and whatever else it keeps."""
+    now = datetime.datetime.now(datetime.UTC)
+    began = at_start.get("began")
     result = {
         "command": command,
-        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "program": Path(sys.argv[0]).name,
+        "when": now.isoformat(timespec="seconds"),
+        "seconds": round((now - datetime.datetime.fromisoformat(began)).total_seconds()) if began else None,
         "commit": commit(),
         "machine": at_start,
-        "load_after": machine()["load"],
+        "load_after": [round(load, 1) for load in os.getloadavg()],
         "table": [asdict(row) for row in lines],
         **more,
     }

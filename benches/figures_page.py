@@ -19,63 +19,46 @@ from codec_goals import NEWEST, SHAPES
 from figures import RESULTS, Line, limit_of, load, number, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 PAGE = Path(__file__).parents[1] / "docs" / "figures.md"
 MARK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-PIPELINE = ("small", "speed", "sharing", "workers", "growth")
-"""The groups of the pipeline's rows, each measured for itself, in the order of the table."""
+RESULTS_OF = {
+    "codec": ("codec",),
+    "codec-versions": ("codec",),
+    "codec-rest": ("codec",),
+    "channel": ("channel",),
+    "controller": ("controller",),
+    "controller-size": tuple(f"controller-{group}" for group in ("large", "reassign", "delete", "create", "thousand")),
+    "secured": ("secured",),
+    "tap": ("tap",),
+    "tshark": ("tshark",),
+    "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth")),
+    "doctor": ("doctor",),
+    "thousand": ("thousand",),
+}
+"""The tables of the page, in its order, and the result files that each is made of."""
+FACTS = {"codec": ("java", "go"), "channel": ("java",), "controller": ("java",), "pipeline": ("java",)}
+"""The versions that stand below a table, by the first word of the result file's name."""
 APIS = {"leaderandisr": "LeaderAndIsr", "stopreplica": "StopReplica", "updatemetadata": "UpdateMetadata"}
 
 
 def tables(results: Path = RESULTS) -> dict[str, str]:
     """Every table by its name, as Markdown."""
-    codec, codec_lines = load(results / "codec.json")
-    channel, channel_lines = load(results / "channel.json")
-    thousand, thousand_lines = load(results / "thousand.json")
-    shown = {id(row) for api in NEWEST for row in _newest(codec_lines, api)}
-    rest = [row for row in codec_lines if row.group != "versions" and id(row) not in shown]
-    of_codec = _facts(codec, f"rounds: {codec['settings']['rounds']}", "java", "go")
-    of_channel = _facts(channel, f"process pairs: {channel['settings']['pairs']}", "java")
-    controller, controller_lines = load(results / "controller.json")
-    of_controller = f"process pairs: {controller['settings']['pairs']}; heap of Kafka: {controller['settings']['heap']}"
-    sizes = {path.stem.partition("-")[2]: load(path) for path in sorted(results.glob("controller-*.json"))}
-    size_lines = [row for _result, lines in sizes.values() for row in lines]
-    of_sizes = "".join(
-        _facts(result, f"{name}: process pairs: {len(result['rounds'])}", "java")
-        for name, (result, _lines) in sizes.items()
-    )
-    secured, secured_lines = load(results / "secured.json")
-    tap, tap_lines = load(results / "tap.json")
-    tshark, tshark_lines = load(results / "tshark.json")
-    of_tshark = _facts(tshark, f"tshark {tshark['settings']['tshark']}; pairs: {tshark['settings']['pairs']}")
-    measured = {name: results / f"pipeline-{name}.json" for name in PIPELINE}
-    pipeline = {name: load(path) for name, path in measured.items() if path.exists()}
-    pipeline_lines = [row for _result, lines in pipeline.values() for row in lines]
-    of_pipeline = "".join(
-        _facts(result, f"{name}: rounds: {len(result['rounds'])}", "java")
-        for name, (result, _lines) in pipeline.items()
-    )
-    doctor = results / "doctor.json"
-    of_thousand = _facts(thousand, f"processes: {thousand['settings']['processes']}")
-    return {
-        "codec": "\n".join(_by_shape(codec_lines)) + of_codec,
-        "codec-versions": "\n".join(_by_version(codec_lines)) + of_codec,
-        "codec-rest": "\n".join(_plain(rest)) + of_codec,
-        "channel": "\n".join(_plain(channel_lines)) + of_channel,
-        "controller": "\n".join(_plain(controller_lines)) + _facts(controller, of_controller, "java"),
-        "controller-size": "\n".join(_plain(size_lines)) + of_sizes,
-        "secured": "\n".join(_plain(secured_lines)) + _facts(secured, f"process pairs: {secured['settings']['pairs']}"),
-        "tap": "\n".join(_plain(tap_lines)) + _facts(tap, f"process pairs: {tap['settings']['pairs']}"),
-        "tshark": "\n".join(_plain(tshark_lines)) + of_tshark,
-        "pipeline": "\n".join(_plain(pipeline_lines)) + of_pipeline,
-        "thousand": "\n".join(_plain(thousand_lines)) + of_thousand,
-    } | ({"doctor": _of_doctor(doctor)} if doctor.exists() else {})
-
-
-def _of_doctor(path: Path) -> str:
-    result, lines = load(path)
-    return "\n".join(_plain(lines)) + _facts(result, f"rounds: {result['settings']['pairs']}")
+    made = {}
+    for table, names in RESULTS_OF.items():
+        found = [load(results / f"{name}.json") for name in names if (results / f"{name}.json").exists()]
+        lines = [row for _result, rows in found for row in rows]
+        shown = _by_shape if table == "codec" else _by_version if table == "codec-versions" else _plain
+        if table == "codec-rest":
+            newest = {id(row) for api in NEWEST for row in _newest(lines, api)}
+            lines = [row for row in lines if row.group != "versions" and id(row) not in newest]
+        texts = ["\n".join(shown(lines))] if lines else []
+        texts += [_facts(result, *FACTS.get(result["command"].split("-")[0], ())) for result, _lines in found]
+        missing = [name for name in names if not (results / f"{name}.json").exists()]
+        texts += [f"Not measured yet: {', '.join(missing)}."] if missing else []
+        made[table] = "\n\n".join(texts) + "\n"
+    return made
 
 
 def _newest(lines: list[Line], api: str) -> list[Line]:
@@ -127,9 +110,7 @@ def _plain(lines: Iterable[Line]) -> list[str]:
         case = f"{name(row.case)}, {shape_of(row.case)}" if re.fullmatch(r"[a-z]+-\d+-\d+x\d+", row.case) else row.case
         ours = f"{number(row.ours)} {row.unit}".strip()
         theirs = f"{row.peer}: {number(row.theirs)} {row.unit}".strip() if row.peer else ""
-        shown = f"{ratio(row.value)} ({ratio(row.low)}-{ratio(row.high)})"
-        if not row.peer:
-            shown = f"({number(row.low)}-{number(row.high)})"
+        shown = f"{ratio(row.value)} {_spread(row, ratio)}".strip() if row.peer else _spread(row, number)
         if row.value is None:
             ours = theirs = shown = ""
         limit = limit_of(row) + (f" **{row.verdict.lower()}**" if row.verdict in ("MISSED", "NOT MEASURED") else "")
@@ -137,10 +118,15 @@ def _plain(lines: Iterable[Line]) -> list[str]:
     return out
 
 
+def _spread(row: Line, text: Callable[[float | None], str]) -> str:
+    """The least and the largest of several rounds; "" for a single one."""
+    return f"({text(row.low)}-{text(row.high)})" if row.rounds > 1 else ""
+
+
 def _cell(row: Line) -> str:
     if row.value is None:
         return "not measured"
-    value = f"{ratio(row.value)} ({ratio(row.low)}-{ratio(row.high)})"
+    value = f"{ratio(row.value)} {_spread(row, ratio)}".strip()
     if row.verdict == "MISSED":
         value = f"**{value}, {limit_of(row)}**"
     return f"{value}; {number(row.ours)}/{number(row.theirs)}"
@@ -150,16 +136,24 @@ def _row(first: str, cells: list[str]) -> str:
     return f"| {first} | {' | '.join(cells)} |"
 
 
-def _facts(result: dict[str, Any], rounds: str, *programs: str) -> str:
-    """The machine and the run, in a line."""
-    facts = result["machine"]
+def _facts(result: dict[str, Any], *programs: str) -> str:
+    """The command, the run and the machine, in a line."""
+    if "changed" not in result:
+        return f"Measured before results kept their options; commit {result['commit']}, {result['when'][:10]}"
+    facts, settings = result["machine"], result.get("settings") or {}
+    group = result["command"].partition("-")[2]
+    command = f"python benches/{result['program']}" + (f" --only {group}" if group else "")
+    rounds = len(result["rounds"])
+    run = [f"`{command}`", f"{rounds} round{'s'[: rounds != 1]} in {result['seconds']:,} s"]
+    run += [f"{what} {settings[what]}" for what in ("tshark", "heap") if what in settings]
     versions = [str(facts[program]).replace("go", "Go ").replace("openjdk", "OpenJDK") for program in programs]
     python = str(facts["python"]).split(" (")[0]
     what = ", ".join([f"{facts['cores']} cores of {facts['cpu']}", facts["system"], python, *versions])
-    load_ = f"load {facts['load'][0]} before, {result['load_after'][0]} after"
-    if facts["load"][0] > 1:
-        load_ += " (other programs were running: the figures scatter)"
-    return f"\n\n{rounds}; {what}; {load_}; commit {result['commit']}, {result['when'][:10]}\n"
+    if (facts["busy_cores"] or 0) > 0.2:
+        what += f"; other programs kept {facts['busy_cores']:g} cores busy: the figures scatter"
+    if result["changed"]:
+        what += f"; other options than the defaults: {result['changed']}"
+    return f"{'; '.join(run)}; {what}; commit {result['commit']}, {result['when'][:10]}"
 
 
 def name(body: str) -> str:
@@ -186,6 +180,8 @@ def filled(text: str, made: dict[str, str]) -> str:
 
 def main() -> None:
     made = tables()
+    for name in (name for names in RESULTS_OF.values() for name in names if not (RESULTS / f"{name}.json").exists()):
+        print(f"not measured yet: {name}", file=sys.stderr)
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
         return

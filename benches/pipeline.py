@@ -3,7 +3,7 @@
 CPU time is that of all processes. "Speed" and "sharing" are jobs of a session that has done the same jobs on a tiny
 capture before; the rows named "fixed cost" show what the session's start and the jobs on that tiny capture take.
 
-    python benches/pipeline.py                   captures of 1 and 8 GiB
+    python benches/pipeline.py                   captures of 1 and 4 GiB
     python benches/pipeline.py --sizes 512 1024  smaller ones, the last for growth alone
     python benches/pipeline.py --only growth     one group: each takes minutes, and wants the machine for itself
     python benches/pipeline.py --quick           every program once, no limits
@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import Goal, finish
+from figures import Goal, finish, options_of
 from measure import machine
 from pipeline_input import write_capture
 from processes import cost_of
@@ -172,14 +172,14 @@ def main() -> int:
     """Measure, print the table, keep the result; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small captures, one round, no limits")
-    parser.add_argument("--rounds", type=int, default=3, help="of each group; growth has one")
+    parser.add_argument("--rounds", type=int, help="of each group; by default 3 of small, 1 of growth, 2 of the others")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="MIB", help="of the captures; the last for growth")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="groups of rows")
     parser.add_argument("--json", type=Path, help="the result file, of a single group")
-    options = parser.parse_args()
+    options = options_of(parser)
     if options.json and len(options.only) > 1:
         parser.error("--json takes the result of one group: name it with --only")
-    sizes = sorted(options.sizes or ([8, 16] if options.quick else [1024, 8192]))
+    sizes = sorted(options.sizes or ([8, 16] if options.quick else [1024, 4096]))
     # Not where temporary files may be memory: many gigabytes are written.
     with tempfile.TemporaryDirectory(dir=os.environ.get("KPROTO_BENCH_DIR")) as directory:
         captures = Path(directory)
@@ -197,10 +197,10 @@ def _measured(name: str, captures: Path, sizes: list[int], options: argparse.Nam
     at_start = machine("java")
     rounds: list[dict[str, float]] = []
     failures: list[str] = []
-    for number in range(1 if options.quick or name == "growth" else options.rounds):
+    for number in range(1 if options.quick else options.rounds or {"small": 3, "growth": 1}.get(name, 2)):
         try:
             rounds.append(GROUPS[name](captures, sizes, number))
-        except (subprocess.SubprocessError, ValueError, RuntimeError) as e:
+        except Exception as e:  # noqa: BLE001 - the other groups are measured all the same
             failures.append(f"{name} in round {number + 1}: {e}")
         else:
             figures = ", ".join(f"{key} {figure:.3g}" for key, figure in rounds[-1].items())

@@ -1,6 +1,6 @@
 """The codec beside its peers on the same bytes, in paired rounds: ratios with their spread, and limits for them.
 
-    python benches/ratios.py [--rounds 5] [--seconds 0.15] [--quick] [--without go,kio] [--only PATTERN] [--json FILE]
+    python benches/ratios.py [--rounds 5] [--seconds 0.1] [--quick] [--without go,kio] [--only PATTERN] [--json FILE]
 
 Peers: Kafka's own classes (tools/oracle, built by Maven), franz-go's kmsg and kio 0.6.2. In a round each program runs
 once, in a process of its own, and gives the least CPU time of its calling thread for a call: the collectors of Java
@@ -24,7 +24,7 @@ from pathlib import Path
 from codec_bodies import write
 from codec_goals import goals
 from codec_peers import PEERS
-from figures import Round, finish
+from figures import Round, finish, options_of
 from measure import machine
 
 
@@ -48,12 +48,12 @@ def rounds_of(count: int, seconds: float, programs: list[str], only: str, failur
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--seconds", type=float, default=0.15, help="for each operation on each body")
+    arguments.add_argument("--seconds", type=float, default=0.1, help="for each operation on each body")
     arguments.add_argument("--quick", action="store_true", help="one short round, no limits")
     arguments.add_argument("--without", default="", help="programs to leave out, of java,go,kio; their rows too")
     arguments.add_argument("--only", metavar="PATTERN", default="", help="measure the bodies whose names match")
     arguments.add_argument("--json", type=Path, help="the result file")
-    options = arguments.parse_args()
+    options = options_of(arguments)
     left_out = set(options.without.split(",")) - {""}
     if unknown := left_out - (PEERS.keys() - {"kproto"}):
         arguments.error(f"--without {','.join(sorted(unknown))}: there are java, go and kio")

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trustme
-from figures import Goal, finish
+from figures import Goal, finish, options_of
 from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
@@ -191,7 +191,7 @@ def main() -> int:
     arguments.add_argument("--json", type=Path, help="the result file")
     arguments.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     arguments.add_argument("--once", nargs=6, help=argparse.SUPPRESS)
-    options = arguments.parse_args()
+    options = options_of(arguments)
     if options.serve:
         serve(options.serve)
         return 0

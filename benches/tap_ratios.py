@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from figures import Goal, finish
+from figures import Goal, finish, options_of
 from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
@@ -195,7 +195,7 @@ def main() -> int:
     arguments.add_argument("--quick", action="store_true", help="one short pair, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
     arguments.add_argument("--relay", nargs=3, help=argparse.SUPPRESS)
-    options = arguments.parse_args()
+    options = options_of(arguments)
     if options.relay:
         program, port, recording = options.relay
         serve_relay(program, int(port), Path(recording))

@@ -1,12 +1,14 @@
 """How fast does a capture become columns, without Spark, beside tshark -T fields? How fast is kproto's dissector in it?
 
-    python benches/tshark_ratios.py [--pairs 5] [--size 50] [--quick] [--json FILE]
+    python benches/tshark_ratios.py [--pairs 3] [--size 100] [--quick] [--json FILE]
 
 Both read the same generated capture, in versions that tshark 4.0 decodes (LeaderAndIsr 4, StopReplica 2,
-UpdateMetadata 6), in which no request body is there twice. kproto decodes every body into Arrow columns, all fields of
-them; tshark prints topic, partition, leader, leader epoch, ISR, replicas, version and controller epoch. Runs alternate,
-CPU time is that of the whole process, its start included. All must find the same partitions. The dissector of
-``kproto wireshark`` prints the same fields in tshark.
+UpdateMetadata 6), in which no request body is there twice. tshark prints topic, partition, leader, leader epoch and
+version of each partition to a file, a line for each packet. kproto decodes every body into Arrow columns, all fields of
+them, and keeps none; in the row "to the same text" it also writes tshark's file, a line for each request. Runs
+alternate, CPU time is that of the whole process, its start included. All must find the same partitions. The dissector
+of ``kproto wireshark`` prints the same fields in tshark. (tshark 4.0 calls an UpdateMetadata's ISR replicas, so lists
+are not in the text.)
 
 Needs tshark (Debian, Ubuntu: apt-get install --no-install-recommends tshark). Ends with 1 if the limit is missed or a
 program fails. The figures go to benches/results/tshark.json; --quick reads a small capture once, and judges nothing.
@@ -20,15 +22,20 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from figures import Goal, finish
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from figures import Goal, finish, options_of
 from measure import machine
 from processes import cost_of
 
+from kproto.api import ApiKey
+from kproto.tables import decode, scan
 from kproto.wireshark import dissector
 
-FIELDS = ("topic_name", "partition_id", "leader_id", "leader_epoch", "isr_id", "replica_id", "zk_version",
-          "controller_epoch")  # fmt: skip
+FIELDS = ("topic_name", "partition_id", "leader_id", "leader_epoch", "zk_version")
 
 
 def goals() -> list[Goal]:
@@ -36,6 +43,7 @@ def goals() -> list[Goal]:
     rate, case = "MB / CPU-s", "no body twice"
     return [
         Goal("tshark", "capture to columns", case, rate, "kproto rate", "tshark rate", "tshark", 10, at_least=True),
+        Goal("tshark", "capture to the same text", case, rate, "text rate", "tshark rate", "tshark"),
         Goal("tshark", "partition states", case, "M / CPU-s", "kproto rows", "tshark rows", "tshark"),
         Goal("tshark", "dissector, fields", case, rate, "dissector rate", "tshark rate", "tshark", 0.5, at_least=True),
         Goal(
@@ -60,8 +68,7 @@ print(sum(rows.num_rows for kind, rows in decode(scan(sys.argv[1:], every_payloa
 """Decodes every request and response of a capture to columns; prints the number of partition states."""
 
 
-DISSECTED = ("topic_name", "partition_index", "leader", "leader_epoch", "isr", "replicas", "zk_version",
-             "controller_epoch", "partition_indexes")  # fmt: skip
+DISSECTED = ("topic_name", "partition_index", "leader", "leader_epoch", "zk_version", "partition_indexes")
 
 
 def tshark(capture: str, dissector: Path | None = None) -> list[str]:
@@ -80,6 +87,49 @@ def filtered(capture: str, dissector: Path | None = None) -> list[str]:
     return ["tshark", "-n", *script, "-r", capture, "-Y", f"{field}.leader_epoch == 999999"]
 
 
+def write_text(capture: str, path: str) -> int:
+    """Write what tshark prints of a capture; gives the number of partition states."""
+    count = 0
+    with Path(path).open("w", encoding="utf-8") as out:
+        for kind, rows in decode(scan([capture], every_payload=True)):
+            if kind == "state":
+                out.write(_lines(rows))
+                count += rows.num_rows
+    return count
+
+
+def _lines(rows: pa.RecordBatch) -> str:
+    """A line for each request body, with the values of its partitions in FIELDS, by commas."""
+    first = _changes(rows.column("body_id"))
+    ends = np.append(first, rows.num_rows)
+    topics = np.union1d(first, _changes(rows.column("topic")))
+    stops = pc.equal(rows.column("api_key"), ApiKey.STOP_REPLICA)
+    cells = [
+        _joined(rows.column("topic").take(pa.array(topics)), np.searchsorted(topics, ends)),
+        _joined(rows.column("partition"), ends),
+        _joined(rows.column("leader"), ends),
+        _joined(pc.if_else(stops, None, rows.column("leader_epoch")), ends),
+        _joined(rows.column("partition_epoch"), ends),
+    ]
+    return "".join(f"{line}\n" for line in pc.binary_join_element_wise(*cells, "\t").to_pylist())
+
+
+def _changes(column: pa.Array) -> Any:
+    """Return the rows whose value is not that of the row before."""
+    changed = pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(np.concatenate(([True], changed)))
+
+
+def _joined(values: pa.Array, ends: Any) -> pa.Array:
+    """Return the texts of the values that are not null, those of each slice by commas."""
+    if values.null_count:
+        ends = np.concatenate(([0], np.cumsum(values.is_valid().to_numpy(zero_copy_only=False))))[ends]
+        values = values.drop_null()
+    found = values.dictionary_encode()
+    texts = found.dictionary.cast(pa.string()).take(found.indices)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts), ",")
+
+
 def partitions(output: str, *columns: int) -> int:
     """Return how many partitions tshark printed in some of its columns."""
     lines = [line.split("\t") for line in output.splitlines()]
@@ -90,6 +140,8 @@ def pair(capture: str, dissector: Path) -> dict[str, float]:
     """One run of each; MB and million partitions a CPU second."""
     megabytes = Path(capture).stat().st_size / 1e6
     ours = cost_of([sys.executable, "-c", COLUMNS, capture])
+    written = Path(capture).with_suffix(".txt")
+    text = cost_of([sys.executable, __file__, "--text", capture, str(written)])
     theirs = cost_of(tshark(capture))
     dissected = cost_of(tshark(capture, dissector))
     filter_by_kproto, filter_by_tshark = cost_of(filtered(capture, dissector)), cost_of(filtered(capture))
@@ -100,8 +152,13 @@ def pair(capture: str, dissector: Path) -> dict[str, float]:
     )
     if not found == by_dissector == rows:
         raise ValueError(f"kproto found {rows} partitions, tshark {found}, with kproto's dissector {by_dissector}")
+    for column, name in enumerate(FIELDS):
+        counts = [partitions(said, column) for said in (written.read_text(encoding="utf-8"), theirs.output)]
+        if counts[0] != counts[1]:
+            raise ValueError(f"{name}: kproto wrote {counts[0]} values, tshark {counts[1]}")
     return {
         "kproto rate": megabytes / ours.cpu_s,
+        "text rate": megabytes / text.cpu_s,
         "tshark rate": megabytes / theirs.cpu_s,
         "dissector rate": megabytes / dissected.cpu_s,
         "filter by kproto": megabytes / filter_by_kproto.cpu_s,
@@ -120,11 +177,15 @@ def release() -> str:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--pairs", type=int, default=5)
-    arguments.add_argument("--size", type=int, default=200, metavar="MB", help="of the capture")
+    arguments.add_argument("--pairs", type=int, default=3)
+    arguments.add_argument("--size", type=int, default=100, metavar="MB", help="of the capture")
     arguments.add_argument("--quick", action="store_true", help="a small capture, one pair, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
-    options = arguments.parse_args()
+    arguments.add_argument("--text", nargs=2, metavar=("CAPTURE", "FILE"), help=argparse.SUPPRESS)
+    options = options_of(arguments)
+    if options.text:
+        print(write_text(*options.text))
+        return 0
     at_start = machine()
     version = release()
     size = 5 if options.quick else options.size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +39,21 @@ suppress_warnings = [
 ]
 
 
+def add_age_of_figures(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Say how many commits ago each table of the page of figures was measured, where there is a git clone."""
+
+    def with_age(commit: re.Match[str]) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), "rev-list", "--count", f"{commit[1]}..HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        return f"{commit[0]} ({done.stdout.strip()} commits ago)" if done.returncode == 0 else commit[0]
+
+    if page == "figures":
+        source[0] = re.sub(r"\bcommit ([0-9a-f]{10})\b", with_age, source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Write the pages that are made from code before the others are read."""
+    app.connect("source-read", add_age_of_figures)
     from wire_reference import pages  # of this folder
 
     generated = Path(__file__).parent / "generated"

@@ -38,16 +38,29 @@ def test_cells_show_median_spread_and_what_missed(tmp_path: Path) -> None:
         "cpu": "a CPU",
         "system": "Linux 6",
         "python": "CPython 3.11.7 (GCC)",
-        "load": [0.1],
+        "busy_cores": 0.5,
+        "began": "2026-11-24T01:00:00+00:00",
         "java": "openjdk 17",
     }
     path = tmp_path / "channel.json"
-    figures.save(path, "channel", facts, [line(goal, rounds), line(alone, [])], settings={"pairs": 3})
+    settings = {"heap": "-Xmx1G"}
+    found = [line(goal, rounds), line(alone, []), line(goal, rounds[:1])]
+    figures.save(path, "channel-large", facts, found, changed={"pairs": 1}, rounds=rounds, settings=settings)
     result, lines = figures.load(path)
     assert figures_page._plain(lines)[2:] == [
         "| requests, 10 brokers | 3 /s | Kafka: 4 /s | 0.75 (0.50-1.00) | at least 1.2 **missed** |",
         "| growth |  |  |  | at most 2 **not measured** |",
+        "| requests, 10 brokers | 1 /s | Kafka: 2 /s | 0.50 | at least 1.2 **missed** |",
     ]
-    below = figures_page._facts(result, "3 pairs", "java")
-    assert below.startswith("\n\n3 pairs; 2 cores of a CPU, Linux 6, CPython 3.11.7, OpenJDK 17; load 0.1 before, ")
-    assert below.endswith(f"commit {result['commit']}, {result['when'][:10]}\n")
+    below = figures_page._facts(result | {"program": "channel_ratios.py", "seconds": 1234}, "java")
+    assert below == (
+        "`python benches/channel_ratios.py --only large`; 3 rounds in 1,234 s; heap -Xmx1G; 2 cores of a CPU, Linux 6, "
+        "CPython 3.11.7, OpenJDK 17; other programs kept 0.5 cores busy: the figures scatter; "
+        f"other options than the defaults: {{'pairs': 1}}; commit {result['commit']}, {result['when'][:10]}"
+    )
+
+
+def test_a_table_without_a_result_says_so(tmp_path: Path) -> None:
+    made = figures_page.tables(tmp_path)
+    assert made["tap"] == "Not measured yet: tap.\n"
+    assert list(made) == list(figures_page.RESULTS_OF)
