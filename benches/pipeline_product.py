@@ -153,7 +153,8 @@ def _tables(spark: SparkSession, pieces: list[StagedPart], directory: Path) -> i
     """Staged frames and bodies -> all tables in Parquet; the number of partition states."""
     filters = Filters()
     made = make_tables(spark, pieces, directory, learn(pieces, filters), filters)
-    return sum(rows for each in made for file, rows in each.files.items() if file.startswith("partition_states"))
+    files = (each for of_task in made.files.values() for each in of_task.items())
+    return sum(rows for file, rows in files if file.startswith("partition_states"))
 
 
 class _Memory(Watcher):

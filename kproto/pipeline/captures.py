@@ -18,7 +18,7 @@ from kproto.pipeline.splitting import SPLIT, plan, scan_parts
 from kproto.pipeline.stages import gather
 from kproto.pipeline.staging import aside
 from kproto.pipeline.stitching import Counts, stitch
-from kproto.pipeline.tasks import RECEIPT, gather_pieces, receipt, results, task_each, task_numbers
+from kproto.pipeline.tasks import RECEIPT, Packed, gather_pieces, receipt, results, task_each, task_numbers
 from kproto.tables.files import file_size
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import Selection
@@ -139,9 +139,10 @@ def joined_parts(
             pass through Spark; every worker must see it. None: bodies pass through Spark too.
     """
     buckets = max(1, min(_BUCKETS_FOR_EACH_WORKER * parallelism(spark), len(parts)))
+    packed = Packed(parts)
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = (parts[n] for n in task_numbers(numbers))
+        chosen = (packed[n] for n in task_numbers(numbers))
         rows = scan_parts(chosen, Selection(**options), buckets=buckets)
         yield from rows if bodies is None else aside(rows, bodies)
 

@@ -21,17 +21,18 @@ from kproto import tables
 from kproto.capture import BadInput, CapturePoint
 from kproto.errors import CaptureError
 from kproto.pipeline.captures import gather_captures
+from kproto.pipeline.output import move_files
 from kproto.pipeline.previous_run import PreviousRun, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
-from kproto.tables.places import at_store, place_of, remove_tree
+from kproto.tables.places import place_of, remove_tree
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stored import SCHEMA, SUMMARY, StoredTables, current_tables, stored_pieces, table_dataset
 from kproto.tables.writing import write_table
-from kproto.verdicts.summary import SUMMARY_COLUMNS, Figures, summarize
+from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -241,18 +242,20 @@ class _Job:
         self._on_step("writing tables")
         known = self._stored if self._stored.rows else None
         made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, known)
-        for each in made:
-            self.run.bodies_decoded += each.bodies
-        self._keep({file: (place_of(each.path) / file, rows) for each in made for file, rows in each.files.items()})
+        self.run.bodies_decoded += made.bodies
+        for folder, files in made.files.items():
+            self._keep(place_of(folder), files)
         small = self._small(pieces)
         for name, table in small.items():
             self._write(name, table, f"{self._id}-{len(self._generations)}")
         self._figures = _summary(self._spark, made, small)
         self._on_step("summing up")
         file = f"brokers-{self._id}-{len(self._generations)}.json"
-        store_facts(self._stored.run / file, facts, set().union(*(each.addresses for each in made)))
+        store_facts(self._stored.run / file, facts, made.addresses)
         self._generations.append({"id": self._id, "cluster": cluster, "facts": file})
         if not self._adds:
+            move_files(self._moves, self._stored.run)
+            self._moves.clear()
             remove_tree(self._work)
         return True
 
@@ -270,22 +273,17 @@ class _Job:
     def _write(self, name: str, table: pa.Table, part: str) -> None:
         """Write a table's file: where a run adds files, aside until its commit."""
         path = f"{name}/part-{part}.zstd.parquet"
-        file = (self._out.run / "small" if self._adds else self._stored.run) / path
-        write_table(file, name, table)
-        self._keep({path: (file, table.num_rows)})
+        folder = self._out.run / "small" if self._adds else self._stored.run
+        write_table(folder / path, name, table)
+        self._keep(folder, {path: table.num_rows})
 
-    def _keep(self, files: Mapping[str, tuple[Place, int]]) -> None:
-        """Note files for the manifest, and move them to their places: at the commit where the run adds to others."""
-        for path, (_file, rows) in files.items():
+    def _keep(self, folder: Place, files: Mapping[str, int]) -> None:
+        """Note files below a directory for the manifest, and that they are to be moved."""
+        for path, rows in files.items():
             self._stored.rows[path] = rows
             self.run.rows[path.partition("/")[0]] += rows
-        moves = {path: file for path, (file, _rows) in files.items() if file != self._stored.run / path}
-        if self._adds:
-            self._moves |= moves
-            return
-        for folder in {(self._stored.run / path).parent for path in moves}:
-            folder.mkdir(parents=True, exist_ok=True)
-        at_store(lambda path: moves[path].rename(self._stored.run / path), moves)  # type: ignore[arg-type]  # of one kind
+            if folder != self._stored.run:
+                self._moves[path] = folder
 
     def commit(
         self, inputs: Mapping[str, Any], clusters: Mapping[str, str], started: float, *, whole_summary: bool = True
@@ -338,11 +336,9 @@ def _bad_inputs(table: pa.Table) -> list[BadInput]:
     return sorted(rows, key=lambda row: (row.file, row.offset or -1))
 
 
-def _summary(spark: SparkSession, made: Sequence[TaskOutput], small: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Merge the figures of all tasks."""
-    figures = Figures()
-    for each in made:
-        figures.merge(each.figures)
+def _summary(spark: SparkSession, made: TaskOutput, small: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """Sum up what all tasks made."""
+    figures = made.figures
     for changes in count_changes(spark, made):
         figures.add_changes(changes)
     figures.add(small)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["CHECKPOINT", "FULL", "NO_SPACE", "OutputDirectory"]
+__all__ = ["CHECKPOINT", "FULL", "NO_SPACE", "OutputDirectory", "move_files"]
 
 CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
@@ -158,12 +158,10 @@ class OutputDirectory:
 
         Args:
             run: The directory of the current run.
-            moves: The files, by their paths below it.
+            moves: As of ``move_files``.
             facts: The content of the manifest, which lists the files of both.
         """
-        for parent in {(run / path).parent for path in moves}:
-            parent.mkdir(parents=True, exist_ok=True)
-        at_store(lambda path: moves[path].rename(run / path), moves)  # type: ignore[arg-type]  # of one kind
+        move_files(moves, run)
         self.publish(facts, run)
 
     def publish(self, facts: Mapping[str, Any], run: Place | None = None) -> None:
@@ -232,6 +230,18 @@ class OutputDirectory:
             return current_run(self.path)
         except ConfigurationError:
             return None
+
+
+def move_files(moves: Mapping[str, Place], run: Place) -> None:
+    """Move files into the directory of a run.
+
+    Args:
+        moves: The directory below which each file stands, by its path there, which it keeps.
+        run: The directory of the run.
+    """
+    for parent in {path.rpartition("/")[0] for path in moves}:
+        (run / parent).mkdir(parents=True, exist_ok=True)
+    at_store(lambda path: (moves[path] / path).rename(run / path), moves)  # type: ignore[arg-type]  # of one kind
 
 
 def _put(place: RemotePath, text: str, run: RemotePath) -> None:

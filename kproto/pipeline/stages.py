@@ -91,25 +91,35 @@ class BrokersAndEpochs:
 
 @dataclass(slots=True)
 class TaskOutput:
-    """The files and figures of a task.
+    """The files and figures of a task, or of several.
 
     Attributes:
-        path: Its directory.
-        figures: The summary's figures of its rows.
-        files: Rows by file, below ``path``.
-        bodies: How many distinct bodies it settled.
-        claims: How many distinct bodies the piece has that it related.
-        history_parts: In how many files of its directory the partition history stands, 0 if it is in ``figures``.
-        addresses: Capture point, IP and port that its requests were sent to.
+        figures: The summary's figures of the rows.
+        files: Rows by file, below the directory of each task.
+        bodies: How many distinct bodies were settled.
+        claims: How many distinct bodies the pieces have that were related.
+        histories: The directories of the tasks whose partition history stands on disk, and is not in ``figures``.
+        history_parts: In how many parts each of them is.
+        addresses: Capture point, IP and port that the requests were sent to.
     """
 
-    path: str
     figures: Figures
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[str, dict[str, int]] = field(default_factory=dict)
     bodies: int = 0
     claims: int = 0
+    histories: list[str] = field(default_factory=list)
     history_parts: int = 0
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
+
+    def merge(self, other: TaskOutput) -> None:
+        """Add the files and figures of other tasks."""
+        self.figures.merge(other.figures)
+        self.files |= other.files
+        self.bodies += other.bodies
+        self.claims += other.claims
+        self.histories += other.histories
+        self.history_parts = max(self.history_parts, other.history_parts)
+        self.addresses |= other.addresses
 
 
 def gather(
@@ -262,7 +272,9 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     for name, bodies in (("kept", kept), ("accepted", accepted)):
         is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
         claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
-    return TaskOutput(str(path), figures, files.close(), claims=claims.num_rows, addresses=addresses), claims
+    figures.forget_epochs()
+    made = TaskOutput(figures, {str(path): files.close()}, claims=claims.num_rows, addresses=addresses)
+    return made, claims
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
@@ -321,7 +333,7 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
     """
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
-    made = TaskOutput(str(path), Figures())
+    made = TaskOutput(Figures())
     chosen = list(chosen)
     accepted = {bytes(row["body_id"]) for row in chosen if row["accepted"]}
     for batch in read_bodies(chosen):
@@ -334,7 +346,7 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
                 states = wanted_partitions(pa.Table.from_batches([rows]), filters)
                 files.write("partition_states", states)
                 _count(made.figures, states, accepted)
-    made.files = files.close()
+    made.files[str(path)] = files.close()
     return made
 
 

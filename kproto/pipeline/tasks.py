@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import struct
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.pipeline.stages import CLAIMS, chosen_of, gather, relate, write_bodies
+from kproto.pipeline.stages import CLAIMS, TaskOutput, chosen_of, gather, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.stored import read_parquet, table_dataset
 from kproto.verdicts.changes import PartitionHistory
-from kproto.verdicts.summary import MOST_CHANGED
+from kproto.verdicts.summary import MOST_CHANGED, Figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart, TaskOutput
+    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RECEIPT",
+    "Packed",
     "body_bytes_a_task",
     "count_changes",
     "gather_pieces",
     "make_tables",
+    "merge_receipts",
+    "merged",
     "read_part",
     "receipt",
     "results",
@@ -45,6 +48,8 @@ __all__ = [
     "task_numbers",
     "write_parts",
 ]
+
+T = TypeVar("T")
 
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 """How a task tells the driver its result: pickled, in one row."""
@@ -59,6 +64,11 @@ _BODY_BYTES_A_TASK: Final = 32 << 20
 
 _MOST_TASKS: Final = 10_000
 """The most tasks that settle bodies, each of which leaves a few files and gives the driver a receipt."""
+
+_RECEIPTS_TOGETHER: Final = 512
+"""The most receipts that the driver takes as they are; of more tasks, about so many are merged by a task each."""
+
+_BLOCK: Final = 256
 
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
@@ -103,8 +113,8 @@ def make_tables(
     knowledge: BrokersAndEpochs,
     filters: Filters,
     stored: StoredTables | None = None,
-) -> list[TaskOutput]:
-    """Relate and settle pieces.
+) -> TaskOutput:
+    """Relate and settle pieces; return what all tasks made.
 
     Args:
         spark: The session.
@@ -131,7 +141,7 @@ def make_tables(
                 path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
                 pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
-    related: list[TaskOutput] = results(_for_each(spark, len(pieces), run_relate))
+    related = _merged(_for_each(spark, len(pieces), run_relate), len(pieces))
     if alone:
         return related  # there was little to do: one task did it all
     tasks = max(1, -(-firsts[-1] // task_bytes))
@@ -151,11 +161,38 @@ def make_tables(
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     settled = stored.count("bodies") if stored else 0
-    if settled <= _SETTLED_ON_DRIVER and sum(made.claims for made in related) <= _CLAIMS_ON_DRIVER:
-        count = _choose(claims, directory / _CHOSEN, stored)
-        return related + (results(_for_each(spark, count, run_chosen)) if count else [])
-    chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
-    return related + results(chosen.mapInArrow(run_write_bodies, spark_schema(RECEIPT)))
+    if settled <= _SETTLED_ON_DRIVER and related.claims <= _CLAIMS_ON_DRIVER:
+        tasks = _choose(claims, directory / _CHOSEN, stored)
+        if not tasks:
+            return related
+        receipts = _for_each(spark, tasks, run_chosen)
+    else:
+        chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
+        receipts = chosen.mapInArrow(run_write_bodies, spark_schema(RECEIPT))
+    related.merge(_merged(receipts, tasks))
+    return related
+
+
+def _merged(receipts: DataFrame, tasks: int) -> TaskOutput:
+    """What tasks made. Of many tasks others merge the receipts first: the driver then holds few, and no task many."""
+    if tasks > _RECEIPTS_TOGETHER:
+        groups = -(-tasks // _RECEIPTS_TOGETHER)
+        receipts = receipts.repartition(groups).mapInArrow(merge_receipts, spark_schema(RECEIPT))
+    return merged(pickle.loads(row.receipt) for row in receipts.collect())  # noqa: S301  # our own tasks wrote it
+
+
+def merge_receipts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge the receipts of tasks that made files into one."""
+    rows = (row for batch in batches for row in batch.column(0))
+    yield receipt(merged(pickle.loads(row.as_buffer()) for row in rows))  # noqa: S301  # our own tasks wrote it
+
+
+def merged(outputs: Iterable[TaskOutput]) -> TaskOutput:
+    """Merge what tasks made."""
+    total = TaskOutput(Figures())
+    for output in outputs:
+        total.merge(output)
+    return total
 
 
 def body_bytes_a_task(body_bytes: int) -> int:
@@ -216,20 +253,20 @@ def _bodies_written(
     made = write_bodies(chosen, directory, filters)
     history = made.figures.history
     if len(history) > most:
-        made.history_parts = parts
-        write_parts(place_of(made.path) / _HISTORY, [pickle.dumps(part) for part in history.split(parts)])
+        made.histories, made.history_parts = [*made.files], parts
+        write_parts(place_of(*made.files) / _HISTORY, [pickle.dumps(part) for part in history.split(parts)])
         made.figures.history = PartitionHistory()
     return made
 
 
-def count_changes(spark: SparkSession, made: Sequence[TaskOutput]) -> list[Changes]:
+def count_changes(spark: SparkSession, made: TaskOutput) -> list[Changes]:
     """The changes in the partition histories that tasks left on disk: of disjoint partitions, to be merged.
 
     Args:
         spark: The session.
         made: By the tasks of one run.
     """
-    places = [each.path for each in made if each.history_parts]
+    places = made.histories
     if not places:
         return []
 
@@ -240,7 +277,7 @@ def count_changes(spark: SparkSession, made: Sequence[TaskOutput]) -> list[Chang
                 history.merge(pickle.loads(read_part(place_of(place) / _HISTORY, number)))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
-    return results(_for_each(spark, max(each.history_parts for each in made), run))
+    return results(_for_each(spark, made.history_parts, run))
 
 
 def write_parts(place: Place, parts: Sequence[bytes]) -> None:
@@ -281,6 +318,21 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Yield the numbers that a task of ``task_each`` was given."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
+
+
+class Packed(Generic[T]):
+    """What many tasks take one item of each: of 300,000 items a task unpickles 256, not all.
+
+    Args:
+        items: The items.
+    """
+
+    def __init__(self, items: Sequence[T]) -> None:
+        self._blocks = [pickle.dumps(items[at : at + _BLOCK]) for at in range(0, len(items), _BLOCK)]
+
+    def __getitem__(self, number: int) -> T:
+        block: Sequence[T] = pickle.loads(self._blocks[number // _BLOCK])  # noqa: S301  # our own
+        return block[number % _BLOCK]
 
 
 def receipt(result: object) -> pa.RecordBatch:

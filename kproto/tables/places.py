@@ -6,6 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -37,6 +38,9 @@ _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 
 _STORE_THREADS: Final = 16
 """How many requests a process has under way at a store, which answers each of them slowly."""
+
+_STORE_WAITING: Final = 1000
+"""How many more wait for that in memory."""
 
 T = TypeVar("T")
 
@@ -274,9 +278,11 @@ def copy(source: RemotePath, target: RemotePath) -> None:
 
 def at_store(work: Callable[[T], object], things: Iterable[T]) -> None:
     """Do the work for each of the things, several at once; the first error is raised."""
+    left = iter(things)
     with ThreadPoolExecutor(_STORE_THREADS) as threads:
-        for _done in threads.map(work, things):
-            pass
+        while some := list(islice(left, _STORE_WAITING)):
+            for _done in threads.map(work, some):
+                pass
 
 
 def remove_tree(place: Place) -> None:

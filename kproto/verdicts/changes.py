@@ -78,6 +78,8 @@ class PartitionHistory:
 
     def merge(self, other: PartitionHistory) -> None:
         """Add all states of another history."""
+        if not other._states and not other._counts:
+            return
         topics = pa.array([self._topics.setdefault(t, len(self._topics)) for t in other._topics], pa.int64())
         isrs = pa.array([self._isrs.setdefault(isr, len(self._isrs)) for isr in other._isrs], pa.int32())
         for table in other._states:

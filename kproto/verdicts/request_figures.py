@@ -107,6 +107,10 @@ class RequestFigures:
         self._seen = known or Epochs()
         self._migration = Migration()
 
+    def forget_epochs(self) -> None:
+        """Forget the epochs, which are many: no piece is added any more."""
+        self._seen = Epochs()
+
     def add(self, table: pa.Table) -> pa.Table:
         """Add a piece of the table.
 

@@ -108,6 +108,10 @@ class Figures:
         """Add the changes of partitions that are in no other history."""
         self._changes.append(changes)
 
+    def forget_epochs(self) -> None:
+        """Forget the epochs of all captures, which are many: no requests are added any more."""
+        self._requests.forget_epochs()
+
     def merge(self, other: Figures) -> None:
         """Add the figures of other rows."""
         self._requests.merge(other._requests)

@@ -15,9 +15,12 @@ import pytest
 from table_truth import CAPTURES
 
 import kproto.tables
+from kproto.pipeline import tasks
 from kproto.pipeline.parquet import spark_schema
+from kproto.pipeline.stages import TaskOutput
 from kproto.tables import TABLES, chunks
 from kproto.verdicts import summarize
+from kproto.verdicts.summary import Figures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,18 @@ def test_each_distinct_body_is_decoded_exactly_once(analyzed: Analyzed) -> None:
     assert named == {body["body_id"] for body in bodies}
     whole = sum(frame["body_id"] is not None for frame in analyzed.rows("frames"))
     assert whole > 3 * len(bodies)
+
+
+def test_receipts_of_many_tasks_are_merged_before_the_driver_takes_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_RECEIPTS_TOGETHER", 2)
+    of_each = tasks._for_each(
+        spark, 5, lambda numbers: (TaskOutput(Figures(), {f"task-{n}": {"file": n}}, bodies=n) for n in numbers)
+    )
+    made = tasks._merged(of_each, 5)
+    assert made.files == {f"task-{n}": {"file": n} for n in range(5)}
+    assert made.bodies == 10
 
 
 @pytest.mark.parametrize("name", TABLES)

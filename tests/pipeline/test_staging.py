@@ -59,8 +59,8 @@ def tables_of(batches: Iterable[pa.RecordBatch], directory: Path) -> dict[str, l
     assert piece.body_bytes == pc.sum(claims["bytes"]).as_py()
     found: dict[str, list[str]] = {name: [] for name in NAMES}
     for made in (related, settled):
-        for file in made.files:
-            for row in pq.ParquetFile(f"{made.path}/{file}").read().to_pylist():
+        for folder, file in ((folder, file) for folder, files in made.files.items() for file in files):
+            for row in pq.ParquetFile(f"{folder}/{file}").read().to_pylist():
                 if (payload := row.pop("payload", None)) is not None:  # their broker epochs may differ
                     assert row["body_id"] == body_id(row["api_key"], row["api_version"], row["direction"], payload)
                 found[file.partition("/")[0]].append(repr(row))

@@ -1,0 +1,78 @@
+"""The driver's part of a run of 300,000 tasks, in bounded memory."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kproto.capture import CapturePoint
+from kproto.pipeline.output import OutputDirectory
+from kproto.pipeline.splitting import plan
+from kproto.pipeline.stages import TaskOutput
+from kproto.pipeline.tasks import Packed, merge_receipts, merged, receipt
+from kproto.verdicts.summary import Figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TASKS: Final = 300_000
+FILES: Final = 300
+PART_BYTES: Final = 64 << 10
+PCAP_HEADER: Final = bytes.fromhex("d4c3b2a1 02000400 00000000 00000000 00000400 01000000")
+
+
+def test_the_driver_plans_and_merges_300000_tasks_below_a_gigabyte(tmp_path: Path) -> None:
+    """Spark's merging tasks run in the same process here, and count too."""
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1 << 30
+
+
+def planned(directory: Path) -> int:
+    """Plan captures of 300,000 parts; the number of parts."""
+    files = []
+    for number in range(FILES):
+        path = directory / f"control.pcap{number}"
+        with path.open("wb") as file:
+            file.write(PCAP_HEADER)
+            file.truncate(TASKS // FILES * PART_BYTES)
+        files.append(str(path))
+    _whole, parts = plan([CapturePoint("control.pcap", tuple(files))], PART_BYTES)
+    packed = Packed(parts)
+    assert packed[0] == parts[0]
+    assert packed[TASKS - 1] == parts[TASKS - 1]
+    return len(parts)
+
+
+def outputs(group: range) -> Iterator[TaskOutput]:
+    """Of tasks that settled bodies, with names as long as theirs."""
+    for task in group:
+        files = {f"{name}/part-{task:032x}.zstd.parquet": task for name in ("bodies", "partition_states")}
+        folder = f"/shared/tables/kproto-runs/20261121T081500.000000/tasks/task-{task:032x}"
+        yield TaskOutput(Figures(), {folder: files}, bodies=1, histories=[folder], history_parts=256)
+
+
+def main(directory: str) -> None:
+    """Do what the driver does with 300,000 tasks; print the most memory that it took."""
+    place = Path(directory)
+    assert planned(place) == TASKS
+    groups = [range(at, min(at + 512, TASKS)) for at in range(0, TASKS, 512)]
+    first, *others = groups
+    batches = [*merge_receipts(map(receipt, outputs(first))), *(receipt(merged(outputs(group))) for group in others)]
+    rows = [batch.column(0)[0].as_py() for batch in batches]
+    made = merged(pickle.loads(row) for row in rows)
+    assert made.bodies == len(made.files) == len(made.histories) == TASKS
+    listed = {file: count for files in made.files.values() for file, count in files.items()}
+    assert len(listed) == 2 * TASKS
+    out = OutputDirectory(place / "tables")
+    with out.writing():
+        out.publish({"tables": {}, "files": listed})
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
