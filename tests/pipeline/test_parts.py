@@ -54,12 +54,13 @@ def test_large_and_rotated_captures_are_read_in_parts(
     (folder / "control.pcap1").write_bytes(pcap(packets[half:], link))
     whole = analyzed(spark, folder, tmp_path / "whole", 0)
     assert whole.run.rows["requests"] > 700
-    assert_same(analyzed(spark, folder, tmp_path / "parts", 60_000), whole)
+    assert_same(analyzed(spark, folder, tmp_path / "parts", 100_000), whole)
     # As where there is much more: Spark chooses the copies of bodies, and partition histories stay on disk.
     monkeypatch.setattr(tasks, "_CLAIMS_ON_DRIVER", 0)
     monkeypatch.setattr(tasks, "_HISTORY_ROWS", 0)
-    monkeypatch.setattr(tasks, "_BODY_BYTES_A_TASK", 1000)
-    assert_same(analyzed(spark, folder, tmp_path / "many", 60_000), whole)
+    monkeypatch.setattr(tasks, "_BODY_BYTES_A_TASK", 50_000)
+    monkeypatch.setattr(tasks, "_HISTORY_PARTS", 3)
+    assert_same(analyzed(spark, folder, tmp_path / "many", 200_000), whole)
 
 
 def test_a_capture_that_cannot_be_read_in_parts_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
