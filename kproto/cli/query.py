@@ -50,6 +50,7 @@ Questions:
   lag               time from the first broker's metadata update to each other
   stale             requests of a former controller, or for a former broker
   errors            which errors brokers answered, and how often
+  worst             the worst brokers of each week: offline, out of ISRs, late
 
 \b
 Examples:

@@ -36,11 +36,12 @@ Examples:
   kproto tables                       all tables
   kproto tables requests              one of them
   kproto tables --format markdown     as docs/tables.md has them
+  kproto tables rollup DIR
   kproto tables expire DIR --before 2026-08-01
   kproto tables compact DIR """,
 )
 def command() -> None:
-    """Describe the tables, or keep stored ones for years: expire, compact, migrate.
+    """Describe the tables, or keep stored ones for years: rollup, expire, compact, migrate.
 
     Without a command, kproto tables [TABLE]... describes the tables that kproto analyze writes. The others work on the
     tables of a directory; readers see the former tables, or the new ones whole.
@@ -58,10 +59,10 @@ def describe(names: tuple[str, ...], *, form: str) -> None:
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
-    from kproto.tables.schemas import TABLES, description
+    from kproto.tables.schemas import BROKER_DAYS, TABLES, description
     from kproto.verdicts.derived import VIEWS
 
-    every = TABLES | {name: derived.schema for name, derived in VIEWS.items()}
+    every = TABLES | {name: derived.schema for name, derived in VIEWS.items()} | {"broker_days": BROKER_DAYS}
     for name in names:
         if name not in every:
             raise ConfigurationError(f"there is no table {name!r}; try {', '.join(every)}")
@@ -135,6 +136,20 @@ def compact(directory: Place) -> None:
 
     before, after = join(_output(directory))
     print(f"{directory}: {before} files before, {after} now")
+
+
+@command.command()
+@click.argument("directory", metavar="DIR", type=PlaceType())
+def rollup(directory: Place) -> None:
+    """Store figures of each day and broker in DIR/kproto-rollups, of the days that are new or have other rows now.
+
+    Leader changes, minutes out of ISRs and without leader, refusals, lags of updates: they add up over any days, and
+    stay when the days expire. kproto query DIR worst answers from them.
+    """
+    from kproto.query.rollups import roll_up
+
+    made, every = roll_up(directory)
+    print(f"{directory}: {made} of {every} days rolled up")
 
 
 @command.command()

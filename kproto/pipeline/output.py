@@ -37,7 +37,7 @@ from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
 from kproto.tables.places import RemotePath, at_store, explained_at, place_of, remove_tree
-from kproto.tables.stored import MANIFEST, RUNS, current_run, current_tables, table_files
+from kproto.tables.stored import MANIFEST, ROLLUPS, RUNS, current_run, current_tables, table_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -103,7 +103,9 @@ class OutputDirectory:
                 return
             if not self.path.is_dir():
                 raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
-            found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, CHECKPOINT))
+            found = sorted(
+                entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, CHECKPOINT, ROLLUPS)
+            )
         if found and MANIFEST not in found and not self.overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "

@@ -224,6 +224,42 @@ QUESTIONS: Final = {
         "capture, broker",
         compares=True,
     ),
+    "worst": Question(
+        "Which brokers were the worst of each week (from Monday on), the worst of each first?",
+        """
+        WITH days AS (
+            SELECT CAST(date_trunc('week', date) AS date) AS week, * FROM broker_days
+            WHERE broker_id IS NOT NULL
+        ), weeks AS (
+            SELECT week, cluster AS capture, broker_id AS broker, round(sum(offline_minutes), 1) AS offline_minutes,
+                   round(sum(out_of_isr_minutes), 1) AS out_of_isr_minutes,
+                   CAST(sum(leader_changes) AS bigint) AS leader_changes,
+                   CAST(sum(isr_shrinks) AS bigint) AS isr_shrinks,
+                   CAST(sum(refusals) AS bigint) AS refusals, CAST(sum(updates) AS bigint) AS updates
+            FROM days GROUP BY ALL
+        ), lags AS (
+            SELECT week, cluster AS capture, broker_id AS broker, unnest(map_entries(lag_us_log)) AS entry FROM days
+        ), buckets AS (
+            SELECT week, capture, broker, entry.key AS bucket, sum(entry.value) AS n FROM lags GROUP BY ALL
+        ), ranked AS (
+            SELECT b.*, sum(n) OVER (PARTITION BY week, capture, broker ORDER BY bucket) AS until,
+                   sum(n) OVER (PARTITION BY week, capture, broker) AS every
+            FROM buckets b
+        ), quantiles AS (
+            SELECT week, capture, broker, min(bucket) FILTER (2 * until >= every) AS p50,
+                   min(bucket) FILTER (100 * until >= 99 * every) AS p99
+            FROM ranked GROUP BY ALL
+        )
+        SELECT row_number() OVER (
+                   PARTITION BY week, capture ORDER BY offline_minutes DESC, out_of_isr_minutes DESC,
+                   p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
+               ) AS place, w.*, CAST(2 ** ((p50 + 0.5) / 8) AS bigint) AS p50_us,
+               CAST(2 ** ((p99 + 0.5) / 8) AS bigint) AS p99_us
+        FROM weeks w LEFT JOIN quantiles q USING (week, capture, broker)
+        """,
+        "place, week, capture",
+        "week",
+    ),
     "errors": Question(
         "Which errors did brokers answer, and how often?",
         f"SELECT api_key, api_version, scope, error_code, n, first_ts, last_ts, {_MEANING} AS meaning FROM errors",  # noqa: S608  # our own text

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from kproto.errors import ConfigurationError
 from kproto.query.isr_requests import ISR_REQUESTS
+from kproto.query.rollups import SPARK_FUNCTIONS, broker_days
 from kproto.tables.places import RemotePath, place_of
-from kproto.tables.schemas import TABLES
+from kproto.tables.schemas import BROKER_DAYS, TABLES
 from kproto.tables.stored import Reader, StoredTables, checked_run, reader_of, table_dataset
 from kproto.verdicts.clusters import CLUSTERS, cluster_rows
 from kproto.verdicts.derived import VIEWS
@@ -28,15 +29,6 @@ _CLUSTER_REQUESTS: Final = """
     SELECT q.* REPLACE (c.cluster AS capture) FROM requests q JOIN clusters c ON c.capture = q.capture;
 """
 """Requests are compared over all captures of a cluster; the name of the cluster is that of its first capture."""
-
-_SPARK_FUNCTIONS: Final = """
-    CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
-    CREATE MACRO collect_set(x) AS list(DISTINCT x);
-    CREATE MACRO size(a) AS len(a);
-    CREATE MACRO timestamp_micros(n) AS make_timestamptz(n);
-    CREATE MACRO unix_micros(t) AS epoch_us(t);
-"""
-"""Defines the functions that the derived tables' SQL calls by Spark's names."""
 
 
 @contextmanager
@@ -74,12 +66,14 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
     try:
         with explained_by_duckdb():
             connection.execute("SET TimeZone = 'UTC'")
-            connection.execute(_SPARK_FUNCTIONS)
+            connection.execute(SPARK_FUNCTIONS)
             for name in TABLES:
                 _open_table(connection, name, run[name] if isinstance(run, Mapping) else run)
             asked = run.get("isr_requests") if isinstance(run, Mapping) else None
             connection.register("isr_requests", ISR_REQUESTS.empty_table() if asked is None else asked)
             _make_views(connection, reader_of(run))
+            directory = None if isinstance(tables, Mapping) else place_of(tables)
+            connection.register("broker_days", _Lazy(BROKER_DAYS, lambda: broker_days(run, directory)))
     except BaseException:
         connection.close()
         raise

@@ -23,6 +23,7 @@ from kproto.report.figures import (
     rates,
     responders,
     stale,
+    weeks,
 )
 from kproto.report.findings import findings
 from kproto.report.requests import RequestIndex
@@ -84,6 +85,7 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
             "brokers": responders(sql, places, requests),
             "lag": lag(sql, places, requests),
             "flaps": flaps(sql, places, limits.rows, cut),
+            "weeks": weeks(sql, limits.rows, cut),
             "rates": rates(sql, places),
             "losses": losses(sql, places, limits.rows, cut),
             "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.query import ask_sql
+from kproto.query import ask, ask_sql
 from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
@@ -220,6 +220,15 @@ def flaps(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, 
         """,
     )
     return _first(rows, most, "flapping partitions", "flaps", cut)
+
+
+def weeks(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row]:
+    """Return the worst brokers of each week, the first of each week first; nothing where the tables are of one day."""
+    if ask_sql(sql, "SELECT count(DISTINCT CAST(ts AS date)) FROM requests").rows[0][0] < 2:
+        return []
+    found = ask(sql, "worst")
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return _first([row | {"week": row["week"].isoformat()} for row in rows], most, "brokers by week", "worst", cut)
 
 
 def rates(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> Row:

@@ -301,3 +301,23 @@ TABLES: Final = {
     "bad_inputs": BAD_INPUTS,
 }
 """The tables, by name."""
+
+BROKER_DAYS: Final = described(
+    "Figures of each day and broker, stored by kproto tables rollup; those of several days add up.",
+    column("date", pa.date32(), "Day (UTC)."),
+    column("cluster", pa.string(), "Cluster, as declared by --cluster; default: none was declared."),
+    column("broker_id", pa.int32(), "Broker; null: the cluster as a whole."),
+    column("requests", pa.int64(), "Control requests sent to it."),
+    column("refusals", pa.int64(), "Of these: refused as a whole."),
+    column("unanswered", pa.int64(), "Of these: without a response in the captures."),
+    column("leader_changes", pa.int64(), "Partitions whose leader it was no more; of a cluster: all changes."),
+    column("isr_shrinks", pa.int64(), "How often it left an ISR; of a cluster: how often an ISR lost brokers."),
+    column("out_of_isr_minutes", pa.float64(), "Minutes that it lacked in ISRs, summed over its partitions."),
+    column("offline_minutes", pa.float64(), "Minutes of partitions without leader that have it in the ISR, summed."),
+    column("updates", pa.int64(), "Metadata updates that it was sent."),
+    column(
+        "lag_us_log",
+        pa.map_(pa.int32(), pa.int64()),
+        "How many updates came how long after the first broker's: floor(8 log2(us)) -> updates.",
+    ),
+)

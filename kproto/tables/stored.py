@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MANIFEST",
+    "ROLLUPS",
     "RUNS",
     "SCHEMA",
     "SUMMARY",
@@ -47,6 +48,9 @@ MANIFEST: Final = "_kproto.json"
 
 RUNS: Final = "kproto-runs"
 """The directory of the runs' directories."""
+
+ROLLUPS: Final = "kproto-rollups"
+"""The directory of figures by day, see ``kproto.query.rollups``."""
 
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""

@@ -20,7 +20,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.pipeline.previous_run import PreviousRun
 from kproto.pipeline.upkeep import _RENAMED_1, compact, expire, migrate
-from kproto.query import ask_sql, open_tables
+from kproto.query import ask, ask_sql, open_tables
 from kproto.tables import TABLES, read
 from kproto.tables.stored import SCHEMA, current_run, current_tables
 from kproto.tables.writing import DATED, TableFiles, write_table
@@ -83,6 +83,38 @@ def rows(path: Path, where: str = "") -> dict[str, list[Any]]:
 
 def days(path: Path) -> list[str]:
     return sorted({file.partition("date=")[2][:10] for file in current_tables(path).rows if "date=" in file})
+
+
+def rolled_up(path: Path) -> str:
+    done = CliRunner().invoke(main, ["tables", "rollup", str(path)])
+    assert done.exit_code == 0, done.output
+    return done.output.removeprefix(f"{path}: ").strip()
+
+
+def test_figures_of_days_are_stored_once_and_stay_when_the_days_expire(tables: Path) -> None:
+    def worst() -> list[Any]:
+        with open_tables(tables) as sql:
+            return ask(sql, "worst").rows
+
+    computed, dates = worst(), days(tables)
+    assert computed
+    assert rolled_up(tables) == "2 of 2 days rolled up"
+    assert worst() == computed
+    assert rolled_up(tables) == "0 of 2 days rolled up"
+    expire(OutputDirectory(tables), datetime.fromisoformat(f"{dates[1]}T00:00:00+00:00"))
+    assert rolled_up(tables) == "0 of 2 days rolled up"
+    assert worst() == computed
+    (tables / "kproto-rollups" / f"date={dates[1]}" / "brokers.parquet").write_bytes(b"cut off")
+    assert rolled_up(tables) == "1 of 2 days rolled up"
+    assert worst() == computed
+
+
+def test_rollups_of_other_tables_in_the_same_directory_count_for_nothing(tables: Path) -> None:
+    rolled_up(tables)
+    manifest = json.loads((tables / "_kproto.json").read_text())
+    manifest["generations"][0]["id"] = "made anew"
+    (tables / "_kproto.json").write_text(json.dumps(manifest))
+    assert rolled_up(tables) == "2 of 2 days rolled up"
 
 
 def test_days_expire_with_all_that_no_later_request_needs(tables: Path) -> None:

@@ -133,6 +133,18 @@ HOSTILE = (
 )
 
 
+def test_tables_of_several_days_show_the_worst_brokers_of_each_week(show: Show, incident: Cluster) -> None:
+    assert show(incident.tables()).text("#weeks") == ""
+    incident.send(8 * 86_400, 0, [state("orders", 0, 1, 2)])
+    page = show(incident.tables())
+    rows = page.run(
+        "return [...document.querySelectorAll('#weeks tbody tr')].map((row) => [...row.cells].map((c) => c.innerText))"
+    )
+    worst = [row[1:7] for row in rows if row[1] == "1"]
+    assert worst == [["1", "1", "0.2", "0.2", "2", "1"], ["1", "1", "11,519.7", "11,519.7", "0", "0"]]
+    assert rows[0][0] < rows[1][0]
+
+
 def test_hostile_names_are_text(show: Show) -> None:
     cluster = Cluster(capture="<b onclick='window.hurt = 4'>'; touch hurt.pcap")
     for number, name in enumerate(HOSTILE):

@@ -95,6 +95,25 @@ function brokersTable(facts, rows) {
   ], rows, { none: "No request." });
 }
 
+function weeksTable(rows) {
+  if (!rows.length) return null;
+  const minutes = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+  const clusters = new Set(rows.map((row) => row.capture)).size > 1 ? [{ name: "cluster", cell: (row) => row.capture, long: true }] : [];
+  return element("div", {}, element("h3", {}, "Worst brokers, week by week"), makeTable("Worst brokers, week by week", [
+    { name: "week from", cell: (row) => row.week },
+    ...clusters,
+    { name: "place", number: true, cell: (row) => row.place },
+    { name: "broker", number: true, cell: (row) => row.broker },
+    { name: "offline min", number: true, value: (row) => row.offline_minutes, cell: (row) => minutes(row.offline_minutes) },
+    { name: "out of ISR min", number: true, value: (row) => row.out_of_isr_minutes, cell: (row) => minutes(row.out_of_isr_minutes) },
+    { name: "leaders lost", number: true, cell: (row) => row.leader_changes },
+    { name: "left ISRs", number: true, cell: (row) => row.isr_shrinks },
+    { name: "refused", number: true, cell: (row) => row.refusals },
+    { name: "updates", number: true, cell: (row) => row.updates },
+    { name: "lag p99 ms", number: true, value: (row) => row.p99_us, cell: (row) => milliseconds(row.p99_us) },
+  ], rows));
+}
+
 function errorsTable(facts, rows) {
   return makeTable("Errors", [
     { name: "request", value: (row) => row.api_key * 100 + row.api_version, cell: (row) => apiText(facts, row) },

@@ -1,0 +1,355 @@
+"""Rolls tables up by day and broker: small figures that add up over any days, and outlive the tables' rows.
+
+Each day is computed from its own rows and from the states that partitions had at the end of the day before. Its figures
+stand in ``DIR/kproto-rollups/date=DAY/brokers.parquet``, the partitions' states in ``held.parquet`` beside it. Their
+metadata says of which rows they were made: where these are others now, the day and those after it are computed again.
+
+A day of a cluster ends with its last request; the time until the next belongs to the next day that has requests.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kproto.tables.places import arrow_path, remove_tree
+from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
+from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, table_dataset
+from kproto.verdicts.derived import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kproto.tables.places import Place
+
+__all__ = ["SPARK_FUNCTIONS", "broker_days", "roll_up"]
+
+SPARK_FUNCTIONS: Final = """
+    CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
+    CREATE MACRO collect_set(x) AS list(DISTINCT x);
+    CREATE MACRO size(a) AS len(a);
+    CREATE MACRO timestamp_micros(n) AS make_timestamptz(n);
+    CREATE MACRO unix_micros(t) AS epoch_us(t);
+"""
+"""Defines the functions that the derived tables' SQL calls by Spark's names."""
+
+_VERSION: Final = 1
+_DAYS_HELD: Final = 8
+"""Of so many days the states at their end are kept. Where rows are added to an older day, all are computed again."""
+
+_HELD: Final = pa.schema(
+    [
+        ("cluster", pa.string()), ("topic", pa.string()), ("topic_id", pa.binary()), ("partition", pa.int32()),
+        ("controller_epoch", pa.int32()), ("leader_epoch", pa.int32()), ("partition_epoch", pa.int32()),
+        ("leader", pa.int32()), ("isr", INTS), ("replicas", INTS), ("ts", TIME), ("controller_id", pa.int32()),
+        ("frame_id", pa.binary()), ("until", TIME),
+    ]
+)  # fmt: skip
+"""The state of each partition at the end of a day, and the time of the cluster's last request by then."""
+
+
+class _Day(NamedTuple):
+    """A day's rollup, or none of its columns if it is not stored."""
+
+    brokers: pa.Table
+    held: pa.Table | None
+
+
+# The states held from the day before are given to the views as if a request had brought each.
+_DAY: Final = """
+    CREATE OR REPLACE TEMP TABLE sent AS
+    SELECT coalesce(cluster, 'default') AS capture, frame_id, body_id, ts, api_key, controller_id, broker_id,
+           error_code, response_frame_id
+    FROM day_requests;
+    CREATE OR REPLACE TEMP VIEW all_sent AS
+    SELECT capture, frame_id, body_id, ts, api_key, controller_id, error_code FROM sent UNION ALL
+    SELECT DISTINCT cluster, frame_id, frame_id, ts, CAST(6 AS smallint), controller_id, CAST(0 AS smallint) FROM held;
+    CREATE OR REPLACE TEMP VIEW all_states AS
+    SELECT body_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
+    FROM day_states WHERE body_id IN (SELECT body_id FROM sent) UNION ALL
+    SELECT frame_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
+    FROM held;
+    CREATE OR REPLACE TEMP TABLE windows AS
+    SELECT s.capture, coalesce(any_value(h.until), min(s.ts) - INTERVAL 1 microsecond) AS since, max(s.ts) AS until
+    FROM sent s LEFT JOIN (SELECT DISTINCT cluster, until FROM held) h ON h.cluster = s.capture GROUP BY s.capture;
+"""
+
+_FIGURES: Final = """
+    WITH asked AS (
+        SELECT capture, broker_id, count(*) AS requests, count(*) FILTER (error_code <> 0) AS refusals,
+               count(*) FILTER (response_frame_id IS NULL) AS unanswered
+        FROM sent GROUP BY GROUPING SETS ((capture, broker_id), (capture))
+        HAVING broker_id IS NOT NULL OR grouping(broker_id) = 1
+    ), lags AS (
+        SELECT capture, broker_id, CAST(floor(8 * log2(greatest(lag_us, 1))) AS int) AS bucket, count(*) AS n
+        FROM day_propagation GROUP BY GROUPING SETS ((capture, broker_id, bucket), (capture, bucket))
+    ), updates AS (
+        SELECT capture, broker_id, CAST(sum(n) AS bigint) AS updates,
+               map_from_entries(list((bucket, n) ORDER BY bucket)) AS lag_us_log
+        FROM lags GROUP BY capture, broker_id
+    ), led AS (
+        SELECT l.*, lag(leader) OVER (
+            PARTITION BY capture, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from) AS before
+        FROM day_leadership l
+    ), lost AS (
+        SELECT capture, before AS broker_id, count(*) AS leader_changes
+        FROM led JOIN windows w USING (capture)
+        WHERE before <> leader AND valid_from > w.since
+        GROUP BY GROUPING SETS ((capture, before), (capture)) HAVING before >= 0 OR grouping(before) = 1
+    ), shrunk AS (
+        SELECT capture, removed FROM day_isr_events JOIN windows w USING (capture)
+        WHERE len(removed) > 0 AND ts > w.since
+    ), shrinks AS (
+        SELECT capture, NULL AS broker_id, count(*) AS isr_shrinks FROM shrunk GROUP BY capture UNION ALL
+        SELECT capture, broker_id, count(*) FROM (SELECT capture, unnest(removed) AS broker_id FROM shrunk)
+        GROUP BY capture, broker_id
+    ), spans AS (
+        SELECT capture, leader, isr, array_except(replicas, isr) AS missing,
+               (epoch_us(least(coalesce(valid_to, w.until), w.until)) - epoch_us(greatest(valid_from, w.since))) / 6e7
+                   AS minutes
+        FROM day_spans JOIN windows w USING (capture)
+    ), out_of_isr AS (
+        SELECT capture, NULL AS broker_id, sum(minutes) AS minutes FROM spans
+        WHERE minutes > 0 AND len(missing) > 0 GROUP BY capture UNION ALL
+        SELECT capture, broker_id, sum(minutes)
+        FROM (SELECT capture, unnest(missing) AS broker_id, minutes FROM spans WHERE minutes > 0)
+        GROUP BY capture, broker_id
+    ), offline AS (
+        SELECT capture, NULL AS broker_id, sum(minutes) AS minutes FROM spans
+        WHERE minutes > 0 AND leader = -1 GROUP BY capture UNION ALL
+        SELECT capture, broker_id, sum(minutes)
+        FROM (SELECT capture, unnest(isr) AS broker_id, minutes FROM spans WHERE minutes > 0 AND leader = -1)
+        GROUP BY capture, broker_id
+    ), places AS (
+        SELECT capture, broker_id FROM asked UNION SELECT capture, broker_id FROM lost
+        UNION SELECT capture, broker_id FROM shrinks UNION SELECT capture, broker_id FROM out_of_isr
+        UNION SELECT capture, broker_id FROM offline
+    )
+    SELECT CAST(? AS date) AS date, p.capture AS cluster, p.broker_id, coalesce(requests, 0) AS requests,
+           coalesce(refusals, 0) AS refusals, coalesce(unanswered, 0) AS unanswered,
+           coalesce(leader_changes, 0) AS leader_changes, coalesce(isr_shrinks, 0) AS isr_shrinks,
+           coalesce(m.minutes, 0) AS out_of_isr_minutes, coalesce(o.minutes, 0) AS offline_minutes,
+           coalesce(updates, 0) AS updates, coalesce(lag_us_log, MAP {}) AS lag_us_log
+    FROM places p
+    LEFT JOIN asked a ON a.capture = p.capture AND a.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN updates u ON u.capture = p.capture AND u.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN lost l ON l.capture = p.capture AND l.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN shrinks s ON s.capture = p.capture AND s.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN out_of_isr m ON m.capture = p.capture AND m.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN offline o ON o.capture = p.capture AND o.broker_id IS NOT DISTINCT FROM p.broker_id
+    ORDER BY cluster, broker_id NULLS FIRST
+"""
+
+_STATES_LEFT: Final = """
+    SELECT capture AS cluster, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
+           replicas, ts, controller_id, frame_id, w.until
+    FROM day_spans JOIN windows w USING (capture) WHERE valid_to IS NULL
+    UNION ALL SELECT * FROM held WHERE cluster NOT IN (SELECT capture FROM windows)
+"""
+
+
+def _computed(connection: duckdb.DuckDBPyConnection, day: str, held: pa.Table) -> _Day:
+    """A day's rollup.
+
+    Args:
+        connection: With the day's rows as ``day_requests``, ``day_responses`` and ``day_states``.
+        day: The day.
+        held: The states at the end of the day before.
+    """
+    connection.register("held", held)
+    connection.execute(_DAY)
+    names = {"requests": "all_sent", "partition_states": "all_states"} | {
+        name: f"day_{name}" for name in ("changes", "leadership", "isr_events", "spans")
+    }
+    for name in ("changes", "leadership", "isr_events", "spans"):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE day_{name} AS {VIEWS[name].sql.format_map(names)}")
+    tables = {"requests": "sent", "responses": "day_responses"}
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW day_propagation AS {VIEWS['propagation'].sql.format_map(tables)}")
+    brokers = connection.sql(_FIGURES, params=[day]).to_arrow_table().cast(BROKER_DAYS)
+    left = connection.sql(_STATES_LEFT).to_arrow_table().cast(_HELD)
+    connection.unregister("held")
+    return _Day(brokers, left)
+
+
+@contextmanager
+def _open_rows(source: StoredTables | Mapping[str, pa.Table]) -> Iterator[Callable[[str, pa.Table], _Day]]:
+    """Give a function that computes the rollup of one of the tables' days from the states at the end of the day before.
+
+    Args:
+        source: Stored tables, or tables in memory.
+    """
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(SPARK_FUNCTIONS)
+        if not isinstance(source, StoredTables):
+            for name in ("requests", "responses", "partition_states"):
+                connection.register(f"all_{name}", source[name])
+
+        def compute(day: str, held: pa.Table) -> _Day:
+            for name, table in _TABLES.items():
+                if isinstance(source, StoredTables):
+                    connection.register(table, _of_day(source, name, day))
+                else:
+                    of_day = "" if name == "partition_states" else f"WHERE CAST(ts AS date) = '{day}'"
+                    connection.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM all_{name} {of_day}")  # noqa: S608
+            return _computed(connection, day, held)
+
+        yield compute
+
+
+_TABLES: Final = {"requests": "day_requests", "responses": "day_responses", "partition_states": "day_states"}
+
+
+def _of_day(stored: StoredTables, name: str, day: str) -> Any:
+    """The rows of a day, as a dataset. States are stored under the day of the first request with them in their run."""
+    begins = f"{name}/date={day}"
+    rows = {
+        file: count
+        for file, count in stored.rows.items()
+        if file.startswith(f"{begins}/")
+        or (name == "partition_states" and file.startswith(f"{name}/") and file > begins)
+    }
+    return table_dataset(StoredTables(stored.run, rows, stored.facts), name)
+
+
+def _days(source: StoredTables | Mapping[str, pa.Table]) -> dict[str, int]:
+    """The rows of ``requests`` of each day."""
+    found: dict[str, int] = {}
+    if isinstance(source, StoredTables):
+        for file in source.paths("requests"):
+            if "/date=" in file:
+                day = file.partition("/date=")[2].partition("/")[0]
+                found[day] = found.get(day, 0) + source.rows[file]
+    else:
+        days = source["requests"]["ts"].cast(pa.date32()).cast(pa.string())
+        found = {each["values"]: each["counts"] for each in days.value_counts().to_pylist()}
+    return {day: found[day] for day in sorted(found) if found[day]}
+
+
+def broker_days(source: StoredTables | Mapping[str, pa.Table], directory: Place | None = None) -> pa.Table:
+    """The figures of each day and broker: as stored, as far as they are, and computed for the other days.
+
+    Args:
+        source: The tables.
+        directory: Where rollups of them may be stored, beside their manifest.
+    """
+    return pa.concat_tables([day.brokers for _name, day, _stored in _rolled_up(source, directory)] or [_empty()])
+
+
+def roll_up(directory: Place) -> tuple[int, int]:
+    """Store the rollups of the days that lack them, or whose rows are others now.
+
+    Args:
+        directory: The directory that ``kproto analyze`` wrote.
+
+    Returns:
+        How many days were computed, and how many there are.
+
+    Raises:
+        ConfigurationError: There are no tables.
+    """
+    stored = current_tables(directory)
+    made: list[str] = []
+    every: list[str] = []
+    for name, day, made_of in _rolled_up(stored, directory):
+        every.append(name)
+        if made_of is not None:
+            assert day.held is not None
+            place = directory / ROLLUPS / f"date={name}"
+            _write(place / _HELD_FILE, day.held, made_of)
+            _write(place / _FILE, day.brokers, made_of)
+            made.append(name)
+    for name in every[:-_DAYS_HELD]:
+        (directory / ROLLUPS / f"date={name}" / _HELD_FILE).unlink(missing_ok=True)
+    known = set(every)
+    for place in _stored_days(directory):
+        if place.name.partition("=")[2] not in known:
+            remove_tree(place)
+    return len(made), len(every)
+
+
+_FILE: Final = "brokers.parquet"
+_HELD_FILE: Final = "held.parquet"
+
+
+def _rolled_up(
+    source: StoredTables | Mapping[str, pa.Table], directory: Place | None
+) -> Iterator[tuple[str, _Day, dict[str, Any] | None]]:
+    """Yield each day, its rollup, and what it was made of if it is not stored."""
+    rows = _days(source)
+    base = "".join(each["id"] for each in source.facts["generations"][:1]) if isinstance(source, StoredTables) else ""
+    kept = {}
+    for place in _stored_days(directory) if directory is not None and isinstance(source, StoredTables) else ():
+        made_of = _made_of(place / _FILE)
+        day = place.name.partition("=")[2]
+        if made_of and made_of["base"] == base and made_of["version"] == _VERSION:
+            kept[day] = place, made_of
+    days = sorted({*rows, *kept})
+    valid = 0
+    while (
+        valid < len(days) and days[valid] in kept and rows.get(days[valid]) in (None, kept[days[valid]][1]["requests"])
+    ):
+        valid += 1
+    # A day is computed from the one before it, whose states may be kept no more.
+    while 0 < valid < len(days) and days[valid - 1] in rows and _made_of(kept[days[valid - 1]][0] / _HELD_FILE) is None:
+        valid -= 1
+    held = _HELD.empty_table()
+    for day in days[:valid]:
+        yield day, _Day(_read(kept[day][0] / _FILE, BROKER_DAYS), None), None
+    if 0 < valid < len(days) and _made_of(kept[days[valid - 1]][0] / _HELD_FILE) is not None:
+        held = _read(kept[days[valid - 1]][0] / _HELD_FILE, _HELD)
+    if valid == len(days):
+        return
+    with _open_rows(source) as compute:
+        for day in days[valid:]:
+            if day in rows:
+                found = compute(day, held)
+                assert found.held is not None
+                held = found.held
+                yield day, found, {"version": _VERSION, "base": base, "requests": rows[day]}
+            else:
+                yield day, _Day(_read(kept[day][0] / _FILE, BROKER_DAYS), None), None
+
+
+def _empty() -> pa.Table:
+    return BROKER_DAYS.empty_table()
+
+
+def _stored_days(directory: Place) -> list[Place]:
+    place = directory / ROLLUPS
+    return sorted(place.iterdir(), key=str) if place.is_dir() else []
+
+
+def _made_of(file: Place) -> dict[str, Any] | None:
+    """What a file was made of; None if there is no such file, or none of ours."""
+    path, files = arrow_path(file)
+    try:
+        text = (pq.read_schema(path, filesystem=files).metadata or {})[b"kproto"]
+    except (OSError, KeyError, pa.ArrowException):
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _read(file: Place, schema: pa.Schema) -> pa.Table:
+    path, files = arrow_path(file)
+    return pq.read_table(path, filesystem=files, partitioning=None).cast(schema)
+
+
+def _write(file: Place, table: pa.Table, made_of: Mapping[str, Any]) -> None:
+    """Write a file so that readers find the former one, or the new one whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    table = table.replace_schema_metadata({"kproto": json.dumps(made_of)})
+    if isinstance(file, Path):
+        fresh = file.with_name(f".{file.name}")
+        pq.write_table(table, fresh, compression="zstd")
+        fresh.rename(file)
+        return
+    path, files = arrow_path(file)
+    pq.write_table(table, path, filesystem=files, compression="zstd")

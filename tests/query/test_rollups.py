@@ -1,0 +1,81 @@
+"""Figures of each day and broker: what is counted, and that days add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import DATA
+
+import kproto.tables
+from kproto.query import ask, ask_sql, open_tables
+
+DAY_US = 86_400_000_000
+FIGURES = (
+    "requests", "refusals", "unanswered", "leader_changes", "isr_shrinks", "out_of_isr_minutes", "offline_minutes",
+)  # fmt: skip
+
+
+def moved(tables: dict[str, pa.Table], us: int) -> dict[str, pa.Table]:
+    """The tables with all requests and responses at another time."""
+    return tables | {
+        name: tables[name].set_column(
+            tables[name].column_names.index("ts"),
+            tables[name].schema.field("ts"),
+            pc.add(tables[name]["ts"].cast(pa.int64()), us).cast(pa.timestamp("us", "UTC")),
+        )
+        for name in ("requests", "responses")
+    }
+
+
+def rows(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
+    with open_tables(tables) as sql:
+        answer = ask_sql(sql, "FROM broker_days ORDER BY ALL")
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+@pytest.mark.parametrize("name", ["ibp-2.8-a", "ibp-3.9-a", "external-controller-a"])
+def test_days_add_up_wherever_midnight_falls(name: str) -> None:
+    tables = kproto.tables.read(str(DATA / "captures" / f"{name}.pcap.gz"))
+    times = tables["requests"]["ts"].cast(pa.int64()).sort()
+    whole, middle = times[0].as_py() // DAY_US, times[len(times) // 2].as_py()
+    assert times[-1].as_py() // DAY_US == whole
+    alone = rows(tables)
+    assert {row["date"] for row in alone} == {alone[0]["date"]}
+    both = rows(moved(tables, (whole + 1) * DAY_US - middle))
+    assert len({row["date"] for row in both}) == 2
+    for row in alone:
+        days = [each for each in both if each["broker_id"] == row["broker_id"]]
+        for figure in FIGURES:
+            assert sum(each[figure] for each in days) == pytest.approx(row[figure]), (row["broker_id"], figure)
+        lags: Counter[int] = Counter()
+        for each in days:
+            lags.update(each["lag_us_log"])
+        assert lags.total() == sum(each["updates"] for each in days) >= row["updates"]
+    (total,) = (row for row in alone if row["broker_id"] is None)
+    with open_tables(tables) as sql:
+        offline = """
+            SELECT coalesce(sum(epoch_us(least(coalesce(valid_to, until), until)) - epoch_us(valid_from)) / 6e7, 0)
+            FROM spans, (SELECT max(ts) AS until FROM requests) WHERE leader = -1
+        """
+        assert total["offline_minutes"] == pytest.approx(ask_sql(sql, offline).rows[0][0])
+        shrinks = "SELECT count(*) FROM isr_events WHERE kind <> 'expand'"
+        assert total["isr_shrinks"] == ask_sql(sql, shrinks).rows[0][0]
+        refused = ask_sql(sql, "SELECT count(*), count(*) FILTER (error_code <> 0) FROM requests").rows
+        assert [(total["requests"], total["refusals"])] == refused
+
+
+def test_the_worst_broker_of_a_week_comes_first() -> None:
+    tables = kproto.tables.read(str(DATA / "captures" / "ibp-2.8-a.pcap.gz"))
+    with open_tables(tables) as sql:
+        answer = ask(sql, "worst")
+        p99 = dict(ask_sql(sql, "SELECT broker_id, quantile_disc(lag_us, 0.99) FROM propagation GROUP BY ALL").rows)
+    found = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    assert [row["place"] for row in found] == [1, 2, 3]
+    minutes = [(row["offline_minutes"], row["out_of_isr_minutes"]) for row in found]
+    assert minutes == sorted(minutes, reverse=True)
+    for row in found:
+        assert row["p99_us"] == pytest.approx(p99[row["broker"]], rel=0.05)
