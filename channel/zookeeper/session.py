@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,7 +41,7 @@ from .watches import Watches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from channel.metrics import Metrics
+    from channel.metrics import Histogram, Metrics
 
 __all__ = ["ERRORS", "ZooKeeperSession", "answers"]
 
@@ -51,6 +52,7 @@ WINDOW: Final = 1_000
 """The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
 
 _LISTENER: Final = "kafka.server:type=SessionExpireListener"
+_CLIENT: Final = "kafka.server:type=ZooKeeperClientMetrics"
 _METERS: Final = {
     KazooState.CONNECTED: ("ZooKeeperSyncConnectsPerSec", "Connections to ZooKeeper"),
     KazooState.SUSPENDED: ("ZooKeeperDisconnectsPerSec", "Lost connections to ZooKeeper"),
@@ -178,7 +180,8 @@ class ZooKeeperSession:
         timeout_ms: The session timeout: the time after the last heartbeat at which ZooKeeper ends the session.
         on_expired: Called after a session expired and before the next begins; requests fail meanwhile.
         on_new_session: Called once the next session has begun.
-        metrics: Takes counts of connections and of their ends, under Kafka's names, until ``close``.
+        metrics: Takes the state of the session, counts of connections and of their ends, and latencies of requests,
+            under Kafka's names, until ``close``.
 
     Attributes:
         previous_ids: The expired sessions, the latest last: their ephemeral nodes were ours, and end by themselves.
@@ -203,6 +206,17 @@ class ZooKeeperSession:
             if metrics is None
             else {state: metrics.meter(_LISTENER, name, doc=doc) for state, (name, doc) in _METERS.items()}
         )
+        self._latencies: Histogram | None = None
+        self._recording = new_lock("metrics")
+        if metrics is not None:
+            metrics.gauge(
+                _LISTENER, "SessionState", lambda: float(self._connected.is_set()), doc="1 if connected, otherwise 0"
+            )
+            self._latencies = metrics.histogram(
+                _CLIENT,
+                "ZooKeeperRequestLatencyMs",
+                doc="Milliseconds until ZooKeeper answers, of the first of the requests that are sent together",
+            )
         self.previous_ids: list[int] = []
         self._timeout_ms = timeout_ms
         self._on_expired = on_expired
@@ -261,6 +275,7 @@ class ZooKeeperSession:
         self._connected.set()  # so that threads waiting for the connection stop waiting
         if self._metrics is not None:
             self._metrics.remove(_LISTENER)
+            self._metrics.remove(_CLIENT)
 
         def end() -> None:
             client.stop()
@@ -537,7 +552,15 @@ class ZooKeeperSession:
         window: int = WINDOW,
         failed: Callable[[Any], object] = lambda request: None,
     ) -> Iterator[tuple[_T, Any]]:
-        return answers(self._client, ask, things, missing, window, self._connected, self._check_alive, failed)
+        began = time.perf_counter_ns()
+        found = answers(self._client, ask, things, missing, window, self._connected, self._check_alive, failed)
+        for first in found:
+            if self._latencies is not None:
+                with self._recording:
+                    self._latencies.record((time.perf_counter_ns() - began) / 1e6)
+            yield first
+            break
+        yield from found
 
     def _check_alive(self, client: Any) -> None:
         if self._is_closed:

@@ -56,3 +56,6 @@ def test_every_query_finds_its_metrics_at_a_controller(zookeeper: str) -> None:
         finally:
             process.terminate()
     assert (found[f"{_SESSIONS}syncconnectspersec_total"], found[f"{_SESSIONS}expirespersec_total"]) == ("1.0", "0.0")
+    assert found["kafka_server_sessionexpirelistener_sessionstate"] == "1.0"
+    assert float(found["kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count"]) > 0
+    assert float(found["kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_p50"]) > 0
