@@ -1,11 +1,12 @@
 """A recorder of frames as they pass, in pcapng files that Wireshark and ``kproto.capture`` open.
 
 Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream,
-so that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block; all blocks of a
-frame are written in one call. Each carries the CRC-32C of the packet in a custom option (code 2989,
-enterprise number 32473, the letters ``c32p``, the sum as uint32, little-endian), which ``kproto.capture`` holds
-against what it reads; the length at the block's end shows a torn tail. So a recording is readable up to its last whole
-block, however the process ended. TCP checksums are left zero, as a network card leaves them that computes its own.
+so that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block. The blocks of one
+frame are written in one call; those of all frames of one round of a selector too, before it waits for an event. Each
+block carries the CRC-32C of its packet in a custom option (code 2989, enterprise number 32473, the letters ``c32p``,
+the sum as uint32, little-endian), which ``kproto.capture`` holds against what it reads; the length at the block's end
+shows a torn tail. So a recording is readable up to its last whole block, however the process ended. TCP checksums are
+left zero, as a network card leaves them that computes its own.
 """
 
 from __future__ import annotations
@@ -60,9 +61,8 @@ _ipv4_tcp = struct.Struct(">16sH6sH12sIIH6s")
 _ipv6_tcp = struct.Struct(">18sH2s36sIIH6s")
 _AFTER_FLAGS: Final = b"\xff\xff\0\0\0\0"  # TCP's window, checksum and urgent pointer
 _JOINED: Final = 4_096  # bytes of payload: copying so few takes less time than a write of several buffers
-_CHECKSUMS: Final = [
-    bytes(padding) + struct.pack("<HHI4s", CRC_OPTION, 12, CRC_PEN, CRC_TAG) for padding in range(4)
-]
+_MOST_BLOCKS: Final = 64  # that are kept before they are written
+_CHECKSUMS: Final = [bytes(padding) + struct.pack("<HHI4s", CRC_OPTION, 12, CRC_PEN, CRC_TAG) for padding in range(4)]
 """The end of a packet and the head of its checksum, by the bytes of padding."""
 
 _ETHERNET: Final = bytes.fromhex("020000000002020000000001")
@@ -103,9 +103,26 @@ class Recorder(Protocol):
         """Note that a connection is established; ``initiator`` if this end made it."""
 
     def record(
-        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+        self,
+        direction: Direction,
+        local: Address,
+        remote: Address,
+        time_ns: int,
+        buffers: Sequence[Bytes],
+        more: bool = False,
     ) -> None:
-        """Record a frame that ``local`` sent to ``remote``, or received from it; its length is part of the buffers."""
+        """Record a frame that ``local`` sent to ``remote``, or received from it; its length is part of the buffers.
+
+        Args:
+            direction: Whether this end sent it.
+            local, remote: The two ends.
+            time_ns: The time of day.
+            buffers: The frame. Their memory may be used for another frame afterwards.
+            more: Whether the caller calls ``flush`` soon, so that the frame need not be written now.
+        """
+
+    def flush(self) -> None:
+        """Write frames that have not been written."""
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
         """Note that the connection has ended."""
@@ -388,6 +405,7 @@ class PcapngRecorder:
         self._keep_secrets = keep_secrets
         self._application = application
         self._fd = -1
+        self._blocks: list[Bytes] = []
         with self._lock:
             self._open()
 
@@ -402,17 +420,23 @@ class PcapngRecorder:
         with self._lock:
             begun = self._begin(local, remote, initiator=initiator)
             asks, answers = (begun.sent, begun.received) if initiator else (begun.received, begun.sent)
-            blocks = _packet(asks, 0, time_ns, _SYN)
+            self._blocks += _packet(asks, 0, time_ns, _SYN)
             asks.advance(1)
-            blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)
+            self._blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)
             answers.advance(1)
-            blocks += _packet(asks, answers.sequence, time_ns, _ACK)
-            self._write(blocks)
+            self._blocks += _packet(asks, answers.sequence, time_ns, _ACK)
+            self._write()
 
     def record(
-        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+        self,
+        direction: Direction,
+        local: Address,
+        remote: Address,
+        time_ns: int,
+        buffers: Sequence[Bytes],
+        more: bool = False,
     ) -> None:
-        """Write a frame: its length, header and body, in pieces that are not joined.
+        """Write a frame; see ``Recorder.record``.
 
         Bytes that may be a secret are held back until that is known. A connection whose beginning was not recorded
         counts as made by ``local``.
@@ -439,8 +463,16 @@ class PcapngRecorder:
                 for pieces, length in _segments(buffers):
                     blocks += _packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
                     way.advance(length)
-            self._write(blocks)
             self.frames += 1
+            self._blocks += blocks
+            if not more or size > _JOINED or len(self._blocks) >= _MOST_BLOCKS:
+                self._write()
+
+    def flush(self) -> None:
+        """Write frames that have not been written."""
+        if self._blocks:
+            with self._lock:
+                self._write()
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
         """Write the end of a connection."""
@@ -450,8 +482,9 @@ class PcapngRecorder:
                 return
             sent, received = conversation.sent, conversation.received
             for way, other in ((sent, received), (received, sent)):
-                self._write(_packet(way, other.sequence, time_ns, _FIN | _ACK))
+                self._blocks += _packet(way, other.sequence, time_ns, _FIN | _ACK)
                 way.advance(1)
+            self._write()
 
     def switch(self, path: str | os.PathLike[str]) -> None:
         """Continue in another file: open connections continue there with the next byte.
@@ -462,6 +495,7 @@ class PcapngRecorder:
             OSError: The file cannot be opened; the recording goes on in the present one.
         """
         with self._lock:
+            self._write()
             former, former_path = self._fd, self.path
             self.path = Path(path)
             try:
@@ -478,6 +512,7 @@ class PcapngRecorder:
     def close(self) -> None:
         """End the recording; later frames are not recorded."""
         with self._lock:
+            self._write()
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
@@ -495,10 +530,12 @@ class PcapngRecorder:
                 os.fchmod(self._fd, 0o600)
         self.written = 0
         self.error = None
-        self._write([_section_header(self._application), _interface()])
+        self._blocks += [_section_header(self._application), _interface()]
+        self._write()
 
-    def _write(self, pieces: list[Bytes]) -> None:
-        """Write all blocks of a frame in one call, unless the system takes only a part."""
+    def _write(self) -> None:
+        """Write all blocks in one call, unless the system takes only a part."""
+        pieces, self._blocks = self._blocks, []
         if self._fd < 0 or self.error is not None:
             return
         try:

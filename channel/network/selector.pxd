@@ -28,7 +28,7 @@ cdef class Poller:
 
 cdef class Traffic:
     cdef object _clock
-    cdef public object recorder
+    cdef public object recorder, thread
 
     cpdef read(self, Channel channel, Py_ssize_t count, payload)
     cpdef wrote(self, Channel channel, Py_ssize_t count, Send send)
@@ -69,6 +69,7 @@ cdef class ChannelRegistry:
 
 cdef class Selector:
     cdef object _clock, _metrics, _opener
+    cdef Traffic _traffic
     cdef public object _factory, _poller, _waker, _computed
     cdef public PollTimes _polls
     cdef public ChannelExpiry _expiry

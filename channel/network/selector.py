@@ -11,6 +11,7 @@ import struct
 from collections import OrderedDict, deque
 from enum import Enum
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -408,12 +409,17 @@ class Traffic:
     Args:
         recorder: Records every frame, None for no recording.
         clock: The source of the time of day.
+
+    Attributes:
+        recorder: The recorder, None once it has failed.
+        thread: The thread of the selector's last poll.
     """
 
-    __slots__ = ("_clock", "recorder")
+    __slots__ = ("_clock", "recorder", "thread")
 
     def __init__(self, recorder: Recorder | None, clock: Clock) -> None:
         self.recorder = recorder
+        self.thread = 0
         self._clock = clock
 
     def opened(self, channel: Channel, *, accepted: bool) -> None:
@@ -487,7 +493,15 @@ class Traffic:
         recorder, ends = self.recorder, channel.transport
         assert recorder is not None
         try:
-            recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers)
+            recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers, True)
+        except Exception:  # noqa: BLE001
+            self._stop()
+
+    def flush(self) -> None:
+        """Let the recorder write the frames of this round: before the selector waits, or from another thread."""
+        try:
+            if self.recorder is not None:
+                self.recorder.flush()
         except Exception:  # noqa: BLE001
             self._stop()
 
@@ -689,6 +703,8 @@ class ChannelWriter:
                 self.give_up(channel)
                 return
             self._traffic.wrote(channel, count, whole)
+        if self._traffic.recorder is not None and get_ident() != self._traffic.thread:
+            self._traffic.flush()
         if whole is None:
             self._interest_changed(channel)
             self._wakeup()
@@ -1157,7 +1173,7 @@ class Selector:
         self._metrics = metrics
         self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
         self._factory = ChannelFactory(channel_builder, metrics_of or (lambda _: metrics), max_receive_size, pool)
-        traffic = Traffic(recorder, clock)
+        self._traffic = traffic = Traffic(recorder, clock)
         self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms, clock.nanoseconds())
         self._poller = Poller(system)
         self._waker = sockets.Waker()
@@ -1348,6 +1364,9 @@ class Selector:
         limits = self._expiry.limits_any()
         if limits:
             timeout_ms = self._expiry.wait_ms(timeout_ms, before)
+        if self._traffic.recorder is not None:
+            self._traffic.thread = get_ident()
+            self._traffic.flush()
         events = self._poller.wait(timeout_ms)
         now = self._clock.nanoseconds()
         polls.selects.value += 1
@@ -1449,6 +1468,7 @@ class Selector:
                 except Exception as e:  # noqa: BLE001 - raised below, when the others are closed
                     failures.append(e)
         finally:
+            self._traffic.flush()
             self._waker.close()
             self._poller.close()
             if self._metrics is not None:

@@ -361,11 +361,24 @@ class _GuardedRecorder:
             self._note(e)
 
     def record(
-        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+        self,
+        direction: Direction,
+        local: Address,
+        remote: Address,
+        time_ns: int,
+        buffers: Sequence[Bytes],
+        more: bool = False,
     ) -> None:
         """Record bytes."""
         try:
-            self._recorder.record(direction, local, remote, time_ns, buffers)
+            self._recorder.record(direction, local, remote, time_ns, buffers, more)
+        except Exception as e:  # noqa: BLE001
+            self._note(e)
+
+    def flush(self) -> None:
+        """Write frames that have not been written."""
+        try:
+            self._recorder.flush()
         except Exception as e:  # noqa: BLE001
             self._note(e)
 

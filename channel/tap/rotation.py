@@ -92,11 +92,21 @@ class RotatingRecorder:
         self._recorder.opened(local, remote, time_ns, initiator=initiator)
 
     def record(
-        self, direction: Direction, local: Address, remote: Address, time_ns: int, buffers: Sequence[Bytes]
+        self,
+        direction: Direction,
+        local: Address,
+        remote: Address,
+        time_ns: int,
+        buffers: Sequence[Bytes],
+        more: bool = False,
     ) -> None:
         """Record bytes; begin the next file if this one is full or old."""
-        self._recorder.record(direction, local, remote, time_ns, buffers)
+        self._recorder.record(direction, local, remote, time_ns, buffers, more)
         self.rotate_if_due()
+
+    def flush(self) -> None:
+        """Write frames that have not been written."""
+        self._recorder.flush()
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
         """Record the end of a connection."""

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import threading
+import time
 
 import pytest
 from crc32c import crc32c
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from network_peers import frame
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.controller.manager import ControllerChannelManager
+from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder
+from channel.types import Broker, EndPoint
 from kproto.capture import GAP, WHOLE, CaptureSummary, frames
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
 from kproto.codec import encode
@@ -247,6 +251,46 @@ def test_threads_do_not_tear_each_others_blocks(tmp_path):
             thread.join()
         assert recorder.frames == 200
     assert len(read_back(path)) == 200
+
+
+def test_the_frames_of_a_round_are_written_together_and_copied_before(tmp_path, monkeypatch):
+    calls, writev = [], os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, pieces: calls.append(fd) or writev(fd, pieces))
+    with PcapngRecorder(tmp_path / "recording.pcapng") as recorder:
+        calls.clear()
+        for number in range(20):
+            memory = bytearray(request(number))
+            recorder.record("sent", CLIENT, SERVER, NOW, (memory,), True)
+            memory[:] = bytes(len(memory))  # another frame is read into it
+        assert not calls
+        recorder.flush()
+        assert len(calls) == 1
+        assert [payload for _, payload, _ in read_back(recorder.path)] == [request(n)[4:] for n in range(20)]
+        recorder.flush()
+        recorder.record("sent", CLIENT, SERVER, NOW, [request(20, 500)], True)  # large: not copied, so written now
+        assert len(calls) == 2
+        for number in range(200):
+            recorder.record("sent", CLIENT, SERVER, NOW, [request(number)], True)
+        assert len(calls) == 5
+
+
+def test_a_request_is_in_the_recording_though_its_answer_has_not_come(tmp_path):
+    with (
+        PcapngRecorder(tmp_path / "recording.pcapng") as recorder,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        ControllerChannelManager(9, lambda: 1, recorder=recorder) as manager,
+    ):
+        manager.add_broker(Broker(1, (EndPoint("127.0.0.1", silent.getsockname()[1]),)))
+        manager.send_request(1, SingleRequest(UpdateMetadataRequest(controller_id=9), 8))
+        sock = silent.accept()[0]
+        sock.settimeout(30)
+        with sock, sock.makefile("rb") as stream:
+            sent = stream.read(4)
+            sent += stream.read(int.from_bytes(sent, "big"))
+            deadline = time.monotonic() + 30
+            while sent not in recorder.path.read_bytes() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert sent in recorder.path.read_bytes()
 
 
 def test_a_file_that_cannot_be_written_any_more_ends_the_recording_and_not_the_traffic(tmp_path, caplog):
