@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from conftest import DATA, read_jsonl
 
+from kproto.tables import TABLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -38,7 +40,7 @@ class Analyzed:
 
     @cached_property
     def _tables(self) -> dict[str, list[Row]]:
-        return {name: pq.read_table(self.path / name).to_pylist() for name in self.run.rows}
+        return {name: pq.read_table(self.path / name, columns=TABLES[name].names).to_pylist() for name in self.run.rows}
 
 
 def name_of(path: Any) -> str:

@@ -58,7 +58,9 @@ CLAIMS: Final = pa.schema(
 first sent, and where it is staged: in this piece, or by the task that read it."""
 
 
-CHOSEN: Final = ("body_id", "accepted", "piece", "batch", "row")
+_DAY_NS: Final = 86_400_000_000_000
+
+CHOSEN: Final = ("body_id", "accepted", "ts_ns", "piece", "batch", "row")
 """What ``write_bodies`` has to know of a body."""
 
 
@@ -336,16 +338,21 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
     made = TaskOutput(Figures())
     chosen = list(chosen)
     accepted = {bytes(row["body_id"]) for row in chosen if row["accepted"]}
-    for batch in read_bodies(chosen):
-        bodies = pa.Table.from_batches([batch])
-        files.write("bodies", bodies)
-        made.bodies += bodies.num_rows
-        requests = bodies.filter(pc.equal(bodies["direction"], "request"))
-        for kind, rows in decode(requests.to_batches()):
-            if kind == "state":
-                states = wanted_partitions(pa.Table.from_batches([rows]), filters)
-                files.write("partition_states", states)
-                _count(made.figures, states, accepted)
+    by_day: dict[int, list[Mapping[str, Any]]] = {}
+    for row in chosen:
+        by_day.setdefault(row["ts_ns"] // _DAY_NS, []).append(row)
+    for number, of_day in sorted(by_day.items()):
+        day = pa.scalar(number, pa.date32()).cast(pa.string()).as_py()
+        for batch in read_bodies(of_day):
+            bodies = pa.Table.from_batches([batch])
+            files.write("bodies", bodies, day)
+            made.bodies += bodies.num_rows
+            requests = bodies.filter(pc.equal(bodies["direction"], "request"))
+            for kind, rows in decode(requests.to_batches()):
+                if kind == "state":
+                    states = wanted_partitions(pa.Table.from_batches([rows]), filters)
+                    files.write("partition_states", states, day)
+                    _count(made.figures, states, accepted)
     made.files[str(path)] = files.close()
     return made
 

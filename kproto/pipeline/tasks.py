@@ -214,7 +214,7 @@ def _choose(claims: Sequence[Place], directory: Place, stored: StoredTables | No
     bodies = every.group_by("body_id", use_threads=False)
     first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("rank", "min")])
     first = first.filter(first["kept_any"])
-    places = every.select(["piece", "batch", "row", "task"]).take(first["rank_min"])
+    places = every.select(["ts_ns", "piece", "batch", "row", "task"]).take(first["rank_min"])
     columns = [first["body_id"], first["accepted_any"], *places.columns]
     chosen = pa.Table.from_arrays(columns, ["body_id", "accepted", *places.column_names]).sort_by("task")
     staged = StagedTables(directory)
@@ -238,7 +238,7 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | Non
             F.min(F.struct("ts_ns", "frame_id", "piece", "batch", "row", "task")).alias("first"),
         )
         .where("kept")
-        .select("body_id", "accepted", "first.piece", "first.batch", "first.row", "first.task")
+        .select("body_id", "accepted", "first.ts_ns", "first.piece", "first.batch", "first.row", "first.task")
     )
     if stored is not None:
         known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), stored.files("bodies"))

@@ -22,7 +22,7 @@ from kproto.tables.places import RemotePath, at_store, copy
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import SCHEMA, StoredTables, current_tables, listed_files, read_facts, read_parquet
-from kproto.tables.writing import DATED, file_schema, write_table
+from kproto.tables.writing import BY_BODY, DATED, file_schema, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -136,12 +136,12 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         requests = _column(stored, kept, "requests", "frame_id")
         answers = _column(stored, kept, "requests", "response_frame_id")
         for file in (file for file in kept if file.partition("/")[0] in DATED):
-            if _day(file) == day and not file.startswith("requests/"):  # answers to requests of the day before
+            if _day(file) > day or file.startswith("requests/"):
+                new.keep([file])
+            elif file.startswith(("responses/", "frames/")):  # some answer requests of the day before
                 table = read_parquet(stored.run / file)
                 of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
                 _write_what_stays(new, file, table, table.filter(of_kept))
-            else:
-                new.keep([file])
         needed = {
             "bodies": ("body_id", _column(stored, kept, "frames", "body_id")),
             "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
@@ -150,6 +150,8 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         }
         for name, (column, values) in needed.items():
             for file in stored.paths(name):
+                if _day(file) > day:
+                    continue
                 table = read_parquet(stored.run / file)
                 wanted = table.filter(pc.is_in(table[column], value_set=values))
                 _write_what_stays(new, file, table, wanted)
@@ -259,15 +261,30 @@ def migrate(out: OutputDirectory) -> int:
     version = read_facts(out.path).get("schema", 1)
     if version == SCHEMA:
         return SCHEMA
-    if version != 1:
+    if version not in (1, 2):
         current_tables(out.path)  # says what to do
     with out.writing():
         facts = read_facts(out.path)
         run = out.path / facts["run"]
-        stored = StoredTables(run, listed_files(run), facts)
+        stored = StoredTables(run, listed_files(run) if version == 1 else facts["files"], facts)
         new = _NewRun(out, stored)
+        days = _days_of_bodies(stored)
         for file in stored.rows:
-            new.write(file, _from_1(file.partition("/")[0], read_parquet(run / file)))
+            name = file.partition("/")[0]
+            if version != 1 and name not in BY_BODY:
+                new.keep([file])
+                continue
+            table = read_parquet(run / file)
+            table = _from_1(name, table) if version == 1 else table
+            if name not in BY_BODY:
+                new.write(file, table)
+                continue
+            for day, bodies in days.items():
+                if (rows := table.filter(pc.is_in(table["body_id"], value_set=bodies))).num_rows:
+                    new.write(file.replace("/", f"/date={day}/", 1), rows)
+        if version != 1:
+            new.publish()
+            return int(version)
         if (run / _FACTS_1).exists():
             facts_file = _FACTS_1
         else:
@@ -277,6 +294,14 @@ def migrate(out: OutputDirectory) -> int:
         clusters = dict.fromkeys(facts.get("points", {}), DEFAULT_CLUSTER)
         new.publish({"generations": [generation], "clusters": clusters})
     return 1
+
+
+def _days_of_bodies(stored: StoredTables) -> dict[str, pa.Array]:
+    """The bodies that were first sent on each day."""
+    frames = [read_parquet(stored.run / file, ["body_id", "ts"]) for file in stored.paths("frames")]
+    first = pa.concat_tables(frames).group_by("body_id").aggregate([("ts", "min")])
+    days = first["ts_min"].cast(pa.date32()).cast(pa.string())
+    return {day: first["body_id"].filter(pc.equal(days, day)) for day in sorted(pc.unique(days).to_pylist())}
 
 
 def _day(file: str) -> str:

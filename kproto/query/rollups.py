@@ -195,6 +195,8 @@ def _open_rows(source: StoredTables | Mapping[str, pa.Table]) -> Iterator[Callab
             for name, table in _TABLES.items():
                 if isinstance(source, StoredTables):
                     connection.register(table, _of_day(source, name, day))
+                    if name == "partition_states" and connection.execute(_LACKING).fetchone() is not None:
+                        connection.register(table, _of_day(source, name, day, or_later=True))
                 else:
                     of_day = "" if name == "partition_states" else f"WHERE CAST(ts AS date) = '{day}'"
                     connection.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM all_{name} {of_day}")  # noqa: S608
@@ -206,14 +208,21 @@ def _open_rows(source: StoredTables | Mapping[str, pa.Table]) -> Iterator[Callab
 _TABLES: Final = {"requests": "day_requests", "responses": "day_responses", "partition_states": "day_states"}
 
 
-def _of_day(stored: StoredTables, name: str, day: str) -> Any:
-    """The rows of a day, as a dataset. States are stored under the day of the first request with them in their run."""
-    begins = f"{name}/date={day}"
+_LACKING: Final = """
+    SELECT 1 FROM day_requests WHERE n_partitions > 0 AND body_id NOT IN (SELECT body_id FROM day_states) LIMIT 1
+"""
+"""SQL that gives a row if the day has a body that was stored under another day.
+
+That was an earlier one, whose states are known, or, if the day's captures were added late, a later one."""
+
+
+def _of_day(stored: StoredTables, name: str, day: str, *, or_later: bool = False) -> Any:
+    """The rows of a day, as a dataset."""
+    begins = f"{name}/date={day}/"
     rows = {
         file: count
         for file, count in stored.rows.items()
-        if file.startswith(f"{begins}/")
-        or (name == "partition_states" and file.startswith(f"{name}/") and file > begins)
+        if file.startswith(begins) or (or_later and file.startswith(f"{name}/") and file > begins)
     }
     return table_dataset(StoredTables(stored.run, rows, stored.facts), name)
 
@@ -292,9 +301,9 @@ def _rolled_up(
             kept[day] = place, made_of
     days = sorted({*rows, *kept})
     valid = 0
-    while (
-        valid < len(days) and days[valid] in kept and rows.get(days[valid]) in (None, kept[days[valid]][1]["requests"])
-    ):
+    for day in days:
+        if day not in kept or rows.get(day) not in (None, kept[day][1]["requests"]):
+            break
         valid += 1
     # A day is computed from the one before it, whose states may be kept no more.
     while 0 < valid < len(days) and days[valid - 1] in rows and _made_of(kept[days[valid - 1]][0] / _HELD_FILE) is None:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-DATED: Final = [name for name, schema in TABLES.items() if "ts" in schema.names]
-"""Tables partitioned by the day of ``ts``."""
+BY_BODY: Final = ("bodies", "partition_states")
+"""Tables partitioned by the day on which the body was first sent, in the run that stored it."""
+
+DATED: Final = (*(name for name, schema in TABLES.items() if "ts" in schema.names), *BY_BODY)
+"""Tables partitioned by day: that of ``ts``, or of the body."""
 
 _MOST_OPEN: Final = 64
 """The most files open at a time: a capture of many days has a file for each day."""
@@ -64,12 +67,18 @@ class TableFiles:
         self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
         self._rows: dict[str, int] = {}
 
-    def write(self, name: str, table: pa.Table) -> None:
-        """Write rows of a table."""
+    def write(self, name: str, table: pa.Table, day: str = "") -> None:
+        """Write rows of a table.
+
+        Args:
+            name: The table.
+            table: The rows.
+            day: Their day, where it is not that of ``ts``.
+        """
         if not table.num_rows:
             return
-        for day, rows in _days(table) if name in DATED else [("", table)]:
-            path, writer = self._file(name, day)
+        for of_day, rows in _days(table) if "ts" in table.column_names else [(day, table)]:
+            path, writer = self._file(name, of_day)
             writer.write_table(rows.select(writer.schema.names))
             self._rows[path] += rows.num_rows
 

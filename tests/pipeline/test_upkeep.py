@@ -49,10 +49,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = path / "kproto-runs" / "1"
     files: dict[str, int] = {}
     for number, name in enumerate(NAMES):
-        for table_name, table in read(str(DATA / "captures" / f"{name}.pcap.gz")).items():
+        read_tables = read(str(DATA / "captures" / f"{name}.pcap.gz"))
+        day = f"{later(read_tables['requests'], number)['ts'][0].as_py():%Y-%m-%d}"
+        for table_name, table in read_tables.items():
             if table_name in DATED:
                 written = TableFiles(run)
-                written.write(table_name, later(table, number))
+                written.write(table_name, later(table, number), "" if "ts" in table.column_names else day)
                 files |= written.close()
             else:
                 file = f"{table_name}/part-{number}.zstd.parquet"
@@ -82,7 +84,9 @@ def rows(path: Path, where: str = "") -> dict[str, list[Any]]:
 
 
 def days(path: Path) -> list[str]:
-    return sorted({file.partition("date=")[2][:10] for file in current_tables(path).rows if "date=" in file})
+    return sorted(
+        {file.partition("date=")[2][:10] for file in current_tables(path).paths("requests") if "date=" in file}
+    )
 
 
 def rolled_up(path: Path) -> str:
@@ -183,6 +187,27 @@ def as_version_1(path: Path) -> None:
     for name in ("schema", "files", "generations", "clusters"):
         del facts[name]
     (path / "_kproto.json").write_text(json.dumps(facts))
+
+
+def as_version_2(path: Path) -> None:
+    """What the second version wrote: bodies and their states in one directory."""
+    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
+    for file in [file for file in manifest["files"] if file.startswith(("bodies/", "partition_states/"))]:
+        moved = f"{file.split('/')[0]}/{Path(file).name}"
+        (run / file).rename(run / moved)
+        manifest["files"][moved] = manifest["files"].pop(file)
+    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 2}))
+
+
+def test_tables_of_version_2_get_days_for_their_bodies(tables: Path) -> None:
+    before, files = rows(tables), {file.rpartition("/")[0] for file in current_tables(tables).rows}
+    as_version_2(tables)
+    with pytest.raises(ConfigurationError, match=f"version 2, .* kproto tables migrate {tables}"):
+        open_tables(tables)
+    assert migrate(OutputDirectory(tables)) == 2
+    assert rows(tables) == before
+    assert {file.rpartition("/")[0] for file in current_tables(tables).rows} == files
+    assert len([file for file in files if file.startswith("partition_states/date=")]) == 2
 
 
 def test_tables_of_version_1_are_migrated_without_their_captures(tables: Path) -> None:
