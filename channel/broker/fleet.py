@@ -79,6 +79,7 @@ class Fleet:
         broker_ids: The ids of the brokers.
         base_port: Broker N listens at this port + N; 0 lets the system choose.
         host: The address to listen at, and to register.
+        advertised_host: The host to register in place of ``host``, such as that of a tap, with the same ports.
         config: ``inter.broker.protocol.version``, the listener's name, time limits of the channel to the controller;
             ``BrokerConfigs`` where single brokers have others.
         session_timeout_ms: ZooKeeper's session timeout.
@@ -107,6 +108,7 @@ class Fleet:
         *,
         base_port: int = 0,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
         config: ChannelConfig | BrokerConfigs | None = None,
         session_timeout_ms: int = 18_000,
         replica_lag_time_max_ms: int = 30_000,
@@ -121,6 +123,7 @@ class Fleet:
     ) -> None:
         self._stand = stand
         self._zookeeper = zookeeper
+        self._advertised_host = advertised_host
         self._broker_ids = list(broker_ids)
         self._racks = dict(zip(self._broker_ids, itertools.cycle(racks), strict=False))
         self._configs = config if isinstance(config, BrokerConfigs) else BrokerConfigs(config or ChannelConfig())
@@ -344,7 +347,7 @@ class Fleet:
 
     def _register(self, member: ClusterMember) -> int:
         broker = member.broker
-        endpoint = EndPoint(member.host, member.port, self._listener_name, self._protocol)
+        endpoint = EndPoint(self._advertised_host or member.host, member.port, self._listener_name, self._protocol)
 
         def registered_again(epoch: int) -> None:
             broker.broker_epoch = epoch

@@ -91,6 +91,7 @@ Examples:
 @click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
 @click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where they listen.")
+@click.option("--advertised-host", metavar="HOST", help="Register this host, such as a tap's; needs --zookeeper.")
 @click.option("--first-id", default=0, show_default=True, type=click.IntRange(0), help="The first broker's id.")
 @click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
 @click.option(
@@ -127,7 +128,8 @@ Examples:
     help="Take steps by HTTP, on loopback unless HOST is given; port 0 for any. Needs --zookeeper.",
 )  # fmt: skip
 def command(
-    count: int, base_port: int, host: str, first_id: int, requests: bool, security: Path | None, zookeeper: str | None,
+    count: int, base_port: int, host: str, advertised_host: str | None, first_id: int, requests: bool,
+    security: Path | None, zookeeper: str | None,
     settings_file: Path | None, ibp: str | None, session_timeout: float | None,
     replica_lag: float, shutdown_timeout: float, racks: str | None,
     quorum: str | None, elect: bool, commands: bool, http: str | None,
@@ -147,7 +149,7 @@ def command(
         option = "--commands" if commands else "--http"
         raise click.UsageError(f"{option} needs --zookeeper: without a controller the steps have no effect to report")
     address = None if http is None else parse_address(http if ":" in http else f"127.0.0.1:{http}")
-    for option, value in ("--racks", racks), ("--quorum", quorum):
+    for option, value in ("--racks", racks), ("--quorum", quorum), ("--advertised-host", advertised_host):
         if value is not None and zookeeper is None:
             raise click.UsageError(f"{option} needs --zookeeper, where the brokers register")
     if elect and zookeeper is None:
@@ -189,6 +191,7 @@ def command(
             fleet = _fleet(
                 zookeeper,
                 broker_ids,
+                advertised_host=advertised_host,
                 config=config,
                 session_timeout_ms=config.common.zookeeper_session_timeout_ms,
                 replica_lag_time_max_ms=round(replica_lag * 1000),

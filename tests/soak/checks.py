@@ -1,0 +1,298 @@
+"""What must hold at the end of a soak; each check gives the lines of what does not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from channel.zookeeper import znodes
+from kproto.api import CONTROL_APIS, ApiKey
+from kproto.messages import MetadataRequest
+from kproto.tables.stored import current_tables, table_dataset
+from kproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .processes import Program, Soak
+
+__all__ = [
+    "Journal", "differing_brokers", "findings", "is_settled", "log_lines", "missing_frames", "resources",
+    "tables_differ",
+]  # fmt: skip
+
+_DELETED: Final = -2
+"""The leader of a partition whose topic is being deleted."""
+
+
+class Journal:
+    """The control requests that the brokers answered, in their order at each broker, as ``--requests`` tells.
+
+    Args:
+        soak: Whose brokers.
+    """
+
+    def __init__(self, soak: Soak) -> None:
+        self.of_broker: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for group in soak.groups:
+            for line in group.lines():
+                if line.get("api_key") in CONTROL_APIS and line.get("request") is not None:
+                    self.of_broker[line["broker"]].append(line)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.of_broker.values()))
+
+    @property
+    def controller_epochs(self) -> set[int]:
+        """Of every request that a broker accepted."""
+        return {line["request"]["controllerEpoch"] for lines in self.of_broker.values() for line in accepted(lines)}
+
+    def out_of_order(self) -> Iterator[str]:
+        """What a broker accepted in another order than it was decided, or twice with different contents."""
+        for broker_id, lines in sorted(self.of_broker.items()):
+            newest, told = -1, _Told()
+            registration = None
+            for line in accepted(lines):
+                request = line["request"]
+                if request["brokerEpoch"] != registration:
+                    registration, told = request["brokerEpoch"], _Told()
+                epoch = request["controllerEpoch"]
+                if epoch < newest:
+                    yield f"broker {broker_id} accepted controller epoch {epoch} after {newest}"
+                if epoch > newest:
+                    newest, told = epoch, _Told()
+                for wrong in told.add(line["api_key"], request):
+                    yield f"broker {broker_id}: {wrong}"
+
+    def sequences_differ(self) -> Iterator[str]:
+        """Where brokers that one controller led throughout were told metadata in different orders, or not all."""
+        last = max(self.controller_epochs)
+        for epoch in sorted(self.controller_epochs):
+            told: dict[int, list[str]] = {}
+            for broker_id, lines in self.of_broker.items():
+                own = [line["request"] for line in accepted(lines) if line["request"]["controllerEpoch"] == epoch]
+                if len({r["brokerEpoch"] for r in own}) != 1 or not _was_steady(lines, own[0]["brokerEpoch"], epoch):
+                    continue
+                told[broker_id] = _distinct(_canonical(r) for r in own if "liveBrokers" in r)
+            if not told:
+                continue
+            longest = max(told.values(), key=len)
+            for broker_id, sequence in sorted(told.items()):
+                if sequence != longest[: len(sequence)] or (epoch == last and len(sequence) != len(longest)):
+                    at = next((i for i, (a, b) in enumerate(zip(sequence, longest, strict=False)) if a != b), None)
+                    yield (
+                        f"broker {broker_id} was told {len(sequence)} metadata updates of controller epoch {epoch}, "
+                        f"others {len(longest)}; the first that differs is number {at}"
+                    )
+
+
+class _Told:
+    """What a registration of a broker was told by one controller."""
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[int, str, int], tuple[int, int]] = {}
+        self.bodies: set[str] = set()
+
+    def add(self, api_key: int, request: dict[str, Any]) -> Iterator[str]:
+        if api_key == ApiKey.STOP_REPLICA:
+            return
+        body = _canonical(request)
+        again = body in self.bodies
+        self.bodies.add(body)
+        for topic in request["topicStates"]:
+            for state in topic["partitionStates"]:
+                if state["leader"] == _DELETED:
+                    continue
+                key = (api_key, topic["topicName"], state["partitionIndex"])
+                now = state["leaderEpoch"], state.get("zkVersion", state.get("partitionEpoch", 0))
+                before = self.newest.get(key)
+                name = f"{topic['topicName']}-{state['partitionIndex']}"
+                if before is not None and now < before:
+                    yield f"epochs of {name} went from {before} to {now} in api {api_key}"
+                if before == now and api_key == ApiKey.LEADER_AND_ISR and not again:
+                    yield f"{name} came twice with epochs {now}, in different LeaderAndIsr"
+                self.newest[key] = now
+
+
+def accepted(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The requests that a broker accepted."""
+    return (line for line in lines if line["response"] is not None and line["response"]["errorCode"] == 0)
+
+
+def _was_steady(lines: list[dict[str, Any]], registration: int, epoch: int) -> bool:
+    """Whether a registration had heard of an earlier controller epoch, or of the first."""
+    earlier = [
+        line for line in accepted(lines)
+        if line["request"]["brokerEpoch"] == registration and line["request"]["controllerEpoch"] < epoch
+    ]  # fmt: skip
+    return bool(earlier)
+
+
+def _canonical(request: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in request.items() if name != "brokerEpoch"}, sort_keys=True)
+
+
+def _distinct(texts: Iterator[str]) -> list[str]:
+    found: list[str] = []
+    for text in texts:
+        if not found or found[-1] != text:
+            found.append(text)
+    return found
+
+
+# ---- the cluster at the end ------------------------------------------------------------------------------------------
+
+
+States = dict[TopicPartition, tuple[int, int, tuple[int, ...]]]
+"""Leader, leader epoch and ISR of each partition."""
+
+
+def cluster_states(soak: Soak) -> States:
+    """The states in ZooKeeper."""
+    names = soak.session.children("/brokers/topics")
+    topics = {name: znodes.decode_topic(name, soak.session.get(znodes.topic_path(name))[0]) for name in names}
+    tps = [TopicPartition(name, p) for name, topic in topics.items() for p in topic.partitions]
+    found: States = {}
+    for tp, node in zip(tps, soak.session.get_many([znodes.partition_state_path(tp) for tp in tps]), strict=True):
+        if node is None:
+            found[tp] = (-1, -1, ())
+        else:
+            state = znodes.decode_partition_state(tp, node[0], node[1].version).leader_and_isr
+            found[tp] = state.leader, state.leader_epoch, tuple(state.isr)
+    return found
+
+
+def is_settled(soak: Soak) -> bool:
+    """Whether every partition has a leader and a whole ISR, nothing is under way, and every broker is up."""
+    names = soak.session.children("/brokers/topics")
+    for name in names:
+        topic = znodes.decode_topic(name, soak.session.get(znodes.topic_path(name))[0])
+        for p, assignment in topic.partitions.items():
+            node = soak.session.get_many([znodes.partition_state_path(TopicPartition(name, p))])[0]
+            if node is None:
+                return False
+            state = znodes.decode_partition_state(TopicPartition(name, p), node[0], node[1].version).leader_and_isr
+            if state.leader < 0 or set(state.isr) != set(assignment.replicas):
+                return False
+    if soak.session.children(znodes.ADMIN_DELETE_TOPICS):
+        return False
+    waiting = (znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_ELECTION)
+    return all(soak.session.exists(path) is None for path in waiting) and soak.registered() >= {*soak.ids}
+
+
+def differing_brokers(soak: Soak) -> Iterator[str]:
+    """The brokers whose metadata are not those of ZooKeeper."""
+    expected = cluster_states(soak)
+    for broker_id in soak.ids:
+        answer = soak.ask(broker_id, MetadataRequest(topics=None), 9)
+        found = {
+            TopicPartition(topic.name, p.partition_index): (p.leader_id, p.leader_epoch, tuple(p.isr_nodes))
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+        wrong = [tp for tp in expected.keys() | found.keys() if expected.get(tp) != found.get(tp)]
+        if wrong:
+            tp = min(wrong)
+            yield (
+                f"broker {broker_id} differs from ZooKeeper in {len(wrong)} partitions; {tp} is {found.get(tp)} "
+                f"there and {expected.get(tp)} in ZooKeeper"
+            )
+
+
+# ---- recordings and tables -------------------------------------------------------------------------------------------
+
+_COLUMNS: Final = ("broker_id", "api_key", "correlation_id", "controller_id", "controller_epoch", "broker_epoch",
+                   "error_code")  # fmt: skip
+
+
+def requests_of(tables: Any) -> Counter[tuple[Any, ...]]:
+    """The answered requests of the table."""
+    columns = [tables.column(name).to_pylist() for name in _COLUMNS]
+    return Counter(row for row in zip(*columns, strict=True) if row[-1] is not None)
+
+
+def missing_frames(soak: Soak, journal: Journal, recorded: dict[str, Any]) -> Iterator[str]:
+    """What brokers answered and no recording has, and the other way round."""
+    answered = Counter(
+        (line["broker"], line["api_key"], line["correlation_id"], line["request"]["controllerId"],
+         line["request"]["controllerEpoch"], line["request"].get("brokerEpoch", -1), line["response"]["errorCode"])
+        for lines in journal.of_broker.values()
+        for line in lines
+        if line["response"] is not None
+    )  # fmt: skip
+    found = requests_of(recorded["requests"])
+    # A kill or a reset may come between a broker's answer and the tap, or between the answer and the journal's line.
+    lost, unknown = answered - found, found - answered
+    unanswered = Counter(_unanswered(recorded["requests"]))
+    truly = [key for key in lost.elements() if not _take(unanswered, key[:-1])]
+    if truly:
+        yield f"{len(truly)} requests that brokers answered are in no recording, as {truly[0]}"
+    kills = sum(group.kills for group in soak.groups)
+    if unknown.total() > 10 * kills:
+        yield f"{unknown.total()} recorded answers are in no journal, as {next(iter(unknown))}; {kills} kills"
+    bad = recorded["bad_inputs"].to_pylist()
+    if bad:
+        yield f"{len(bad)} bad inputs, as {bad[0]}"
+
+
+def _unanswered(requests: Any) -> Iterator[tuple[Any, ...]]:
+    columns = [requests.column(name).to_pylist() for name in _COLUMNS]
+    return (row[:-1] for row in zip(*columns, strict=True) if row[-1] is None)
+
+
+def _take(counter: Counter[tuple[Any, ...]], key: tuple[Any, ...]) -> bool:
+    if counter[key] <= 0:
+        return False
+    counter[key] -= 1
+    return True
+
+
+def tables_differ(soak: Soak, recorded: dict[str, Any]) -> Iterator[str]:
+    """Where the tables of ``analyze --follow`` are not those of the recordings."""
+    run = current_tables(soak.tables)
+    stored = {name: table_dataset(run, name).to_table() for name in recorded}
+    for name, table in recorded.items():
+        if stored[name].num_rows != table.num_rows:
+            yield f"{name} has {stored[name].num_rows} rows on disk and {table.num_rows} of the recordings"
+    if requests_of(stored["requests"]) != requests_of(recorded["requests"]):
+        yield "the requests on disk are others than those of the recordings"
+
+
+# ---- findings and logs -----------------------------------------------------------------------------------------------
+
+
+def findings(soak: Soak) -> list[dict[str, Any]]:
+    """What the doctor finds in the recordings."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kproto", "doctor", str(soak.recordings), "--format", "json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def log_lines(program: Program, explained: list[re.Pattern[str]]) -> Iterator[str]:
+    """The lines of a log that no pattern explains."""
+    for line in program.log.read_text(encoding="utf-8").splitlines():
+        if line.startswith("{"):
+            entry = json.loads(line)
+            if entry["level"] in ("INFO", "DEBUG"):
+                continue
+            line = f"{entry['level']} {entry['message']}"
+        if line and not any(pattern.search(line) for pattern in explained):
+            yield f"{program.name}: {line[:300]}"
+
+
+def resources(program: Program) -> dict[str, int]:
+    """Memory in KiB, threads and descriptors of a process."""
+    status = Path(f"/proc/{program.pid}/status").read_text(encoding="utf-8")
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return {
+        "memory": int(fields["VmRSS"].split()[0]),
+        "threads": int(fields["Threads"]),
+        "files": len(list(Path(f"/proc/{program.pid}/fd").iterdir())),
+    }

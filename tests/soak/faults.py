@@ -1,0 +1,250 @@
+"""The faults of a soak: drawn from its seed before it begins, and made one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from real_brokers import real_kafka
+
+from channel.zookeeper import cluster as zk
+
+from .processes import SESSION_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .processes import Program, Soak
+
+__all__ = ["FAULTS", "Fault", "Packets", "draw", "make"]
+
+
+class Fault(NamedTuple):
+    """A fault that is to come.
+
+    Attributes:
+        pause_s: How long to wait before it.
+        name: Which function of this module makes it.
+        target: Drawn at random, for the choice of its victim.
+        lasts_s: How long it lasts, if it lasts.
+    """
+
+    pause_s: float
+    name: str
+    target: int
+    lasts_s: float
+
+
+class Packets:
+    """What nftables do with packets to and from the brokers' ports, in the namespace of the soak."""
+
+    _TABLE: Final = """
+table inet soak {{
+  set dropped {{ type inet_service; }}
+  set lossy {{ type inet_service; }}
+  set rejected {{ type inet_service; }}
+  chain input {{
+    type filter hook input priority 0;
+    tcp dport @rejected reject with tcp reset
+    tcp sport @rejected reject with tcp reset
+    tcp dport @dropped drop
+    tcp sport @dropped drop
+    tcp dport @lossy numgen random mod 100 < {loss} drop
+    tcp sport @lossy numgen random mod 100 < {loss} drop
+  }}
+}}
+"""
+
+    def __init__(self, loss: int = 10) -> None:
+        self._run(self._TABLE.format(loss=loss))
+
+    @contextlib.contextmanager
+    def held(self, name: str, ports: list[int]) -> Iterator[None]:
+        """Treat the packets of these ports as those of a set."""
+        elements = ", ".join(map(str, ports))
+        self._run(f"add element inet soak {name} {{ {elements} }}\n")
+        try:
+            yield
+        finally:
+            self._run(f"delete element inet soak {name} {{ {elements} }}\n")
+
+    @staticmethod
+    def _run(commands: str) -> None:
+        subprocess.run(["nft", "-f", "-"], input=commands, text=True, check=True, timeout=20)
+
+
+def draw(seed: int, seconds: float) -> list[Fault]:
+    """Draw the faults of a soak: each kind comes once before any comes twice."""
+    chance = random.Random(f"faults {seed}")
+    found: list[Fault] = []
+    left: list[str] = []
+    at = 0.0
+    while True:
+        if not left:
+            left = chance.sample(sorted(FAULTS), len(FAULTS))
+        fault = Fault(chance.uniform(2, 6), left.pop(), chance.randrange(1 << 30), chance.uniform(1, 9))
+        at += fault.pause_s + fault.lasts_s
+        if at > seconds:
+            return found
+        found.append(fault)
+
+
+def make(soak: Soak, packets: Packets | None, fault: Fault) -> str:
+    """Make a fault, and end it; gives its victim."""
+    return FAULTS[fault.name](soak, packets, fault)
+
+
+@contextlib.contextmanager
+def _stopped(*programs: Program) -> Iterator[None]:
+    for program in programs:
+        program.stop()
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.go_on()
+
+
+def _leader(soak: Soak, fault: Fault) -> Program:
+    """The controller that leads, or any in one of four cases."""
+    found = zk.read_controller(soak.session)
+    names = [program.name for program in soak.controllers]
+    if found is not None and fault.target % 4 and f"controller-{found[0].broker_id}" in names:
+        return soak.controllers[names.index(f"controller-{found[0].broker_id}")]
+    return soak.controllers[fault.target % len(soak.controllers)]
+
+
+def _group(soak: Soak, fault: Fault) -> Program:
+    return soak.groups[fault.target % len(soak.groups)]
+
+
+def _some(soak: Soak, fault: Fault, most: int = 4) -> list[int]:
+    chance = random.Random(fault.target)
+    group = soak.ids_of(_group(soak, fault))
+    return chance.sample(group, min(len(group), chance.randint(1, most)))
+
+
+def kill_controller(soak: Soak, _: Any, fault: Fault) -> str:
+    """kill -9 of a controller, which is started again."""
+    victim = _leader(soak, fault)
+    victim.kill()
+    time.sleep(fault.lasts_s)
+    if victim.name != "":
+        controller_id = int(victim.name.rpartition("-")[2])
+        soak.wait_for(lambda: controller_id not in soak.registered(), "the controller's session has ended", 60)
+    victim.start()
+    return victim.name
+
+
+def stop_controller(soak: Soak, _: Any, fault: Fault) -> str:
+    """SIGSTOP of a controller, for less or more than its session."""
+    victim = _leader(soak, fault)
+    with _stopped(victim):
+        time.sleep(fault.lasts_s * 1.5)
+    return victim.name
+
+
+def kill_brokers(soak: Soak, _: Any, fault: Fault) -> str:
+    """kill -9 of a process of brokers, which is started again once its sessions have ended."""
+    victim = _group(soak, fault)
+    victim.kill()
+    gone = set(soak.ids_of(victim))
+    soak.wait_for(lambda: not soak.registered() & gone, "the sessions of killed brokers have ended", 60)
+    victim.start()
+    soak.wait_for(lambda: soak.registered() >= gone, "killed brokers are back", 60)
+    return victim.name
+
+
+def stop_brokers(soak: Soak, _: Any, fault: Fault) -> str:
+    """SIGSTOP of a process of brokers."""
+    victim = _group(soak, fault)
+    with _stopped(victim):
+        time.sleep(fault.lasts_s)
+    return victim.name
+
+
+def bounce(soak: Soak, _: Any, fault: Fault) -> str:
+    """Single brokers end and begin again."""
+    ids = ",".join(map(str, _some(soak, fault)))
+    _group(soak, fault).say(f"bounce {ids}")
+    return f"brokers {ids}"
+
+
+def kill_and_restart(soak: Soak, _: Any, fault: Fault) -> str:
+    """Single brokers end as by kill -9, and begin again later."""
+    ids = ",".join(map(str, _some(soak, fault)))
+    group = _group(soak, fault)
+    group.say(f"kill {ids}")
+    time.sleep(fault.lasts_s)
+    group.say(f"restart {ids}")
+    return f"brokers {ids}"
+
+
+def pause(soak: Soak, _: Any, fault: Fault) -> str:
+    """Single brokers hang, while their sessions live."""
+    ids = ",".join(map(str, _some(soak, fault)))
+    group = _group(soak, fault)
+    group.say(f"pause {ids}")
+    time.sleep(fault.lasts_s)
+    group.say(f"resume {ids}")
+    return f"brokers {ids}"
+
+
+def stall_tap(soak: Soak, _: Any, fault: Fault) -> str:
+    """SIGSTOP of a tap: the bytes of ten brokers' connections stand still."""
+    victim = soak.taps[fault.target % len(soak.taps)]
+    with _stopped(victim):
+        time.sleep(fault.lasts_s)
+    return victim.name
+
+
+def stop_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:
+    """SIGSTOP of ZooKeeper."""
+    pid = soak.zookeeper_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(fault.lasts_s)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return f"{fault.lasts_s:.1f} s"
+
+
+def restart_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:
+    """kill -9 of ZooKeeper, which is started again with its data."""
+    real_kafka("stop-zookeeper", str(soak.folder / "zookeeper"), "--kill")
+    time.sleep(min(fault.lasts_s, SESSION_S / 2))
+    real_kafka("start-zookeeper", str(soak.folder / "zookeeper"))
+    return ""
+
+
+def _packets(name: str) -> Callable[[Soak, Packets | None, Fault], str]:
+    def fault_of_packets(soak: Soak, packets: Packets | None, fault: Fault) -> str:
+        assert packets is not None
+        ids = _some(soak, fault, 10)
+        with packets.held(name, [soak.ports[i] for i in ids]):
+            time.sleep(fault.lasts_s)
+        return f"brokers {','.join(map(str, ids))}"
+
+    return fault_of_packets
+
+
+FAULTS: Final[dict[str, Callable[[Soak, Packets | None, Fault], str]]] = {
+    "kill-controller": kill_controller,
+    "stop-controller": stop_controller,
+    "kill-brokers": kill_brokers,
+    "stop-brokers": stop_brokers,
+    "bounce": bounce,
+    "kill-and-restart": kill_and_restart,
+    "pause": pause,
+    "stall-tap": stall_tap,
+    "stop-zookeeper": stop_zookeeper,
+    "restart-zookeeper": restart_zookeeper,
+    "drop-packets": _packets("dropped"),
+    "lose-packets": _packets("lossy"),
+    "reset-connections": _packets("rejected"),
+}

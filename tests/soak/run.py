@@ -1,0 +1,221 @@
+"""Soaks the real thing: ``make soak MINUTES=60``, or with ``SEED=n`` the faults of an earlier run again.
+
+A real ZooKeeper, two candidates of ``kproto controller``, fifty simulated brokers over TLS and SASL behind taps, and
+``kproto analyze --follow`` on the recordings; an administrator changes topics throughout, while faults come that the
+seed decides. At the end all faults are over, the cluster comes to rest, and everything is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if __name__ == "__main__":
+    for _folder in ("tests", "benches"):
+        sys.path.insert(0, str(Path(__file__).parents[2] / _folder))
+
+from network_namespace import NetworkNamespace
+
+import kproto.tables
+from soak import checks, faults
+from soak.processes import Soak
+from soak.work import Administrator
+
+if TYPE_CHECKING:
+    from soak.processes import Program
+
+RESOURCES_AFTER_S: Final = 15
+"""How long after the start the first look at memory, threads and descriptors is taken."""
+
+REST_S: Final = 180
+"""How long the cluster may take to come to rest when the faults are over."""
+
+ALLOWED: Final = {"note", "KP020", "KP023", "KP032", "KP034", "KP016", "KP022"}
+"""Findings that the faults may lead to, beside those that :func:`required` names."""
+
+EXPLAINED: Final[list[re.Pattern[str]]] = [re.compile(text) for text in ()]
+
+
+def parsed() -> argparse.Namespace:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60, help="how long there are faults (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="that of an earlier run; fresh by default")
+    parser.add_argument("--brokers", type=int, default=50, help="how many (default: %(default)s)")
+    parser.add_argument("--faults", help="only these kinds, with commas between them")
+    parser.add_argument("--no-follow", action="store_true", help="without kproto analyze --follow")
+    parser.add_argument("--out", type=Path, default=Path("out/soak"), help="where everything goes")
+    return parser.parse_args()
+
+
+class Run:
+    """One soak.
+
+    Args:
+        soak: The processes.
+        administrator: Who changes topics.
+    """
+
+    def __init__(self, soak: Soak, administrator: Administrator) -> None:
+        self.soak, self.administrator = soak, administrator
+        self.began = time.monotonic()
+        self.made: list[tuple[faults.Fault, str]] = []
+        self.first: dict[int, tuple[Program, dict[str, int]]] = {}
+        self.wrong: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Print a line with the time since the start."""
+        print(f"{time.monotonic() - self.began:8.1f} s  {text}", flush=True)
+
+    def through(self, drawn: list[faults.Fault], packets: faults.Packets | None, seconds: float) -> None:
+        """Make the faults, and look at memory once in between."""
+        for fault in drawn:
+            time.sleep(fault.pause_s)
+            if time.monotonic() - self.began > seconds:
+                break
+            if not self.first and time.monotonic() - self.began > RESOURCES_AFTER_S:
+                self.look()
+            victim = faults.make(self.soak, packets, fault)
+            self.made.append((fault, victim))
+            self.say(f"{fault.name} {victim}")
+        time.sleep(max(0.0, seconds - (time.monotonic() - self.began)))
+        if not self.first:
+            self.look()
+
+    def look(self) -> None:
+        """Take a first look at what each process has taken."""
+        self.first = {p.pid: (p, checks.resources(p)) for p in self.soak.programs if p.is_running}
+
+    def check(self, name: str, wrong: Any) -> None:
+        """Note what a check found."""
+        found = list(wrong)
+        self.wrong += found
+        self.say(f"{name}: {'as it must be' if not found else f'{len(found)} WRONG'}")
+        for line in found[:10]:
+            print(f"            {line}", flush=True)
+
+    def resources_grown(self) -> list[str]:
+        """What has grown in a process since the first look, beyond a few caches."""
+        found = []
+        for pid, (program, before) in self.first.items():
+            if program.is_running and program.pid == pid:
+                now = checks.resources(program)
+                limits = {"memory": before["memory"] * 1.5 + 40_000, "threads": before["threads"] + 4,
+                          "files": before["files"] + 24}  # fmt: skip
+                found += [
+                    f"{program.name}: {what} went from {before[what]} to {now[what]}"
+                    for what, most in limits.items()
+                    if now[what] > most
+                ]
+        return found
+
+    def end(self, *, follows: bool) -> None:
+        """Wait until the cluster is at rest, end the processes in order, and compare."""
+        soak = self.soak
+        self.administrator.end()
+        self.check("administrator", [f"it failed: {self.administrator.error!r}"] if self.administrator.error else [])
+        soak.wait_for(lambda: checks.is_settled(soak), "the cluster comes to rest", REST_S)
+        self.say("the cluster is at rest")
+        soak.wait_for(lambda: not list(checks.differing_brokers(soak)), "every broker knows what ZooKeeper has", 60)
+        self.check("brokers against ZooKeeper", checks.differing_brokers(soak))
+        self.check("memory, threads, descriptors", self.resources_grown())
+        codes = {}
+        for program in (*soak.controllers, *soak.taps, *soak.groups):
+            codes[program.name] = program.end()
+        self.check("exit codes", [f"{name} ended with {code}" for name, code in codes.items() if code])
+        journal = checks.Journal(soak)
+        recorded = kproto.tables.read(soak.recordings)
+        self.check("once and in order", journal.out_of_order())
+        self.check("the same to every broker", journal.sequences_differ())
+        self.check("recordings against the brokers' journal", checks.missing_frames(soak, journal, recorded))
+        if follows and soak.analyze is not None:
+            self._wait_for_tables(recorded)
+            soak.analyze.end(signal.SIGINT)
+            self.check("tables against the recordings", checks.tables_differ(soak, recorded))
+        self.check_findings()
+        for program in soak.programs:
+            self.check(f"log of {program.name}", checks.log_lines(program, EXPLAINED))
+        self.say(
+            f"{len(journal):,} control requests, {len(journal.controller_epochs)} controller epochs, "
+            f"{sum(self.administrator.done.values())} changes ({_shown(self.administrator.done)}; "
+            f"refused: {_shown(self.administrator.refused) or 'none'})"
+        )
+
+    def _wait_for_tables(self, recorded: dict[str, Any]) -> None:
+        with contextlib.suppress(TimeoutError):  # the check tells what is missing
+            self.soak.wait_for(lambda: not list(self._tables_differ(recorded)), "the tables are complete", 90)
+
+    def _tables_differ(self, recorded: dict[str, Any]) -> list[str]:
+        try:
+            return list(checks.tables_differ(self.soak, recorded))
+        except Exception as e:
+            return [repr(e)]
+
+    def check_findings(self) -> None:
+        """Compare the doctor's findings with the faults."""
+        found = checks.findings(self.soak)
+        rules = Counter(finding["rule"] for finding in found)
+        self.say(f"the doctor: {_shown(rules)}")
+        wrong = [
+            f"{finding['rule']} {finding['severity']}: {finding['text']}"
+            for finding in found
+            if not ALLOWED & {finding["severity"], finding["rule"]}
+        ]
+        registered = {finding["broker"] for finding in found if finding["rule"] == "KP035"}
+        for fault, victim in self.made:
+            if fault.name == "kill-brokers":
+                ids = set(self.soak.ids_of(next(g for g in self.soak.groups if g.name == victim)))
+                if missing := ids - registered:
+                    wrong.append(f"{victim} was killed, and KP035 is missing for brokers {sorted(missing)}")
+        self.check("findings", wrong)
+
+
+def _shown(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def main() -> int:
+    """Run a soak; 1 if anything is wrong."""
+    options = parsed()
+    seed = options.seed if options.seed is not None else time.time_ns() // 1_000_000 % 10**9
+    print(f"soak: repeat with make soak MINUTES={options.minutes:g} SEED={seed}", flush=True)
+    if missing := NetworkNamespace.missing():
+        print(f"soak: {missing}", file=sys.stderr)
+        return 2
+    folder = (options.out / str(seed)).absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    drawn = faults.draw(seed, options.minutes * 60)
+    if options.faults is not None:
+        drawn = [fault for fault in drawn if fault.name in options.faults.split(",")]
+    with NetworkNamespace():
+        packets = faults.Packets()
+        with Soak(folder, options.brokers, follow=not options.no_follow) as soak:
+            administrator = Administrator(soak, seed)
+            run = Run(soak, administrator)
+            administrator.start()
+            try:
+                run.through(drawn, packets, options.minutes * 60)
+                run.end(follows=not options.no_follow)
+            except Exception as e:
+                traceback.print_exc()
+                run.wrong.append(repr(e))
+    if run.wrong:
+        print(f"soak: {len(run.wrong)} WRONG; see {folder}; repeat with make soak "
+              f"MINUTES={options.minutes:g} SEED={seed}")  # fmt: skip
+        return 1
+    shutil.rmtree(folder)
+    print(f"soak: {len(run.made)} faults, nothing wrong")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
