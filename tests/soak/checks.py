@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .processes import Program, Soak
 
 __all__ = [
-    "Journal", "differing_brokers", "findings", "is_settled", "log_lines", "missing_frames", "resources",
-    "tables_differ",
+    "Journal", "differing_brokers", "findings", "log_lines", "missing_frames", "resources", "tables_differ",
+    "unsettled",
 ]  # fmt: skip
 
 _DELETED: Final = -2
@@ -70,25 +70,43 @@ class Journal:
                     yield f"broker {broker_id}: {wrong}"
 
     def sequences_differ(self) -> Iterator[str]:
-        """Where brokers that one controller led throughout were told metadata in different orders, or not all."""
+        """Where brokers that one controller led were told metadata in different orders, or not all.
+
+        Those that it led throughout were told the same from the beginning, and as long as it led; those that came
+        later under the last controller, the same but for the updates of their start.
+        """
         last = max(self.controller_epochs)
         for epoch in sorted(self.controller_epochs):
             told: dict[int, list[str]] = {}
+            steady: dict[int, list[str]] = {}
             for broker_id, lines in self.of_broker.items():
                 own = [line["request"] for line in accepted(lines) if line["request"]["controllerEpoch"] == epoch]
-                if len({r["brokerEpoch"] for r in own}) != 1 or not _was_steady(lines, own[0]["brokerEpoch"], epoch):
-                    continue
-                told[broker_id] = _distinct(_canonical(r) for r in own if "liveBrokers" in r)
-            if not told:
-                continue
-            longest = max(told.values(), key=len)
-            for broker_id, sequence in sorted(told.items()):
-                if sequence != longest[: len(sequence)] or (epoch == last and len(sequence) != len(longest)):
-                    at = next((i for i, (a, b) in enumerate(zip(sequence, longest, strict=False)) if a != b), None)
-                    yield (
-                        f"broker {broker_id} was told {len(sequence)} metadata updates of controller epoch {epoch}, "
-                        f"others {len(longest)}; the first that differs is number {at}"
+                if own:
+                    latest = own[-1]["brokerEpoch"]
+                    told[broker_id] = _distinct(
+                        _canonical(r) for r in own if "liveBrokers" in r and r["brokerEpoch"] == latest
                     )
+                    if latest == own[0]["brokerEpoch"] and _was_led_before(lines, latest, epoch):
+                        steady[broker_id] = told[broker_id]
+            longest = max((steady if epoch != last else told).values(), key=len, default=[])
+            for broker_id, sequence in sorted(steady.items()):
+                if sequence != longest[: len(sequence)]:
+                    at = next(i for i, (a, b) in enumerate(zip(sequence, longest, strict=False)) if a != b)
+                    yield f"broker {broker_id}, controller epoch {epoch}: update {at} of {len(sequence)} differs"
+            if epoch != last:
+                continue
+            for broker_id, sequence in sorted(told.items()):
+                pairs = zip(reversed(sequence), reversed(longest), strict=False)
+                same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(sequence), len(longest)))
+                if same < len(sequence) - (0 if broker_id in steady else _AT_START):
+                    yield (
+                        f"broker {broker_id}: of its last {len(sequence)} updates of controller epoch {epoch} only the "
+                        f"last {same} are those of others, who have {len(longest)}"
+                    )
+
+
+_AT_START: Final = 4
+"""How many updates a broker gets at its start, which others get in another form."""
 
 
 class _Told:
@@ -124,8 +142,8 @@ def accepted(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return (line for line in lines if line["response"] is not None and line["response"]["errorCode"] == 0)
 
 
-def _was_steady(lines: list[dict[str, Any]], registration: int, epoch: int) -> bool:
-    """Whether a registration had heard of an earlier controller epoch, or of the first."""
+def _was_led_before(lines: list[dict[str, Any]], registration: int, epoch: int) -> bool:
+    """Whether a registration had accepted requests of an earlier controller."""
     earlier = [
         line for line in accepted(lines)
         if line["request"]["brokerEpoch"] == registration and line["request"]["controllerEpoch"] < epoch
@@ -167,22 +185,27 @@ def cluster_states(soak: Soak) -> States:
     return found
 
 
-def is_settled(soak: Soak) -> bool:
-    """Whether every partition has a leader and a whole ISR, nothing is under way, and every broker is up."""
-    names = soak.session.children("/brokers/topics")
-    for name in names:
+def unsettled(soak: Soak) -> Iterator[str]:
+    """What keeps the cluster from rest: partitions without a leader or a whole ISR, work, brokers that are away."""
+    for name in soak.session.children("/brokers/topics"):
         topic = znodes.decode_topic(name, soak.session.get(znodes.topic_path(name))[0])
-        for p, assignment in topic.partitions.items():
-            node = soak.session.get_many([znodes.partition_state_path(TopicPartition(name, p))])[0]
+        tps = [TopicPartition(name, p) for p in topic.partitions]
+        nodes = soak.session.get_many([znodes.partition_state_path(tp) for tp in tps])
+        for tp, node in zip(tps, nodes, strict=True):
+            replicas = topic.partitions[tp.partition].replicas
             if node is None:
-                return False
-            state = znodes.decode_partition_state(TopicPartition(name, p), node[0], node[1].version).leader_and_isr
-            if state.leader < 0 or set(state.isr) != set(assignment.replicas):
-                return False
-    if soak.session.children(znodes.ADMIN_DELETE_TOPICS):
-        return False
-    waiting = (znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_ELECTION)
-    return all(soak.session.exists(path) is None for path in waiting) and soak.registered() >= {*soak.ids}
+                yield f"{tp} has no state"
+            else:
+                state = znodes.decode_partition_state(tp, node[0], node[1].version).leader_and_isr
+                if state.leader < 0 or set(state.isr) != set(replicas):
+                    yield f"{tp} has leader {state.leader} and ISR {state.isr} of {replicas}"
+    for name in soak.session.children(znodes.ADMIN_DELETE_TOPICS):
+        yield f"{name} is being deleted"
+    for path in znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_ELECTION:
+        if soak.session.exists(path) is not None:
+            yield f"{path} is there: {soak.session.get(path)[0]!r}"
+    if away := {*soak.ids} - soak.registered():
+        yield f"brokers {sorted(away)} are not registered"
 
 
 def differing_brokers(soak: Soak) -> Iterator[str]:

@@ -191,7 +191,7 @@ class Soak:
             f"brokers-{number}", self.folder / "logs",
             ["brokers", "--zookeeper", self.zookeeper, "--count", str(len(ids)), "--first-id", str(ids.start),
              "--base-port", str(base - ids.start), "--advertised-host", TAPPED, "--requests", "--commands",
-             "--session-timeout", str(SESSION_S), "--replica-lag", "4",
+             "--session-timeout", str(SESSION_S), "--replica-lag", "4", "--shutdown-timeout", "0.5",
              "--security", str(self.folder / "security.properties")],
         )  # fmt: skip
 

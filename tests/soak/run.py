@@ -36,13 +36,25 @@ if TYPE_CHECKING:
 RESOURCES_AFTER_S: Final = 15
 """How long after the start the first look at memory, threads and descriptors is taken."""
 
-REST_S: Final = 180
+REST_S: Final = 60
 """How long the cluster may take to come to rest when the faults are over."""
 
 ALLOWED: Final = {"note", "KP020", "KP023", "KP032", "KP034", "KP016", "KP022"}
 """Findings that the faults may lead to, beside those that :func:`required` names."""
 
-EXPLAINED: Final[list[re.Pattern[str]]] = [re.compile(text) for text in ()]
+EXPLAINED: Final[list[re.Pattern[str]]] = [
+    re.compile(text)
+    for text in (
+        r"ELECTION_NOT_NEEDED",  # asked for leaders that lead already
+        r"^(relaying|recording to|relayed|\d+ brokers? listening|shutting down)",
+        r"could not be established; the node may be down",
+        r"broker \d+ is removed: \d+ requests? will not be answered",
+        r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
+        r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
+        r"left though the controller did not answer",
+    )
+]
+"""What logs may say, as the faults lead to it."""
 
 
 def parsed() -> argparse.Namespace:
@@ -123,7 +135,11 @@ class Run:
         soak = self.soak
         self.administrator.end()
         self.check("administrator", [f"it failed: {self.administrator.error!r}"] if self.administrator.error else [])
-        soak.wait_for(lambda: checks.is_settled(soak), "the cluster comes to rest", REST_S)
+        try:
+            soak.wait_for(lambda: not list(checks.unsettled(soak)), "the cluster comes to rest", REST_S)
+        except TimeoutError:
+            self.check("rest", checks.unsettled(soak))
+            raise
         self.say("the cluster is at rest")
         soak.wait_for(lambda: not list(checks.differing_brokers(soak)), "every broker knows what ZooKeeper has", 60)
         self.check("brokers against ZooKeeper", checks.differing_brokers(soak))

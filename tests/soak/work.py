@@ -63,8 +63,10 @@ class Administrator(threading.Thread):
         self._over.set()
         self.join(90)
 
-    def _replicas(self) -> list[int]:
-        return self._random.sample(list(self._soak.ids), 3)
+    def _replicas(self, topic: str) -> list[int]:
+        """Three brokers of one process, as leaders see only their own process's brokers fetch."""
+        groups = self._soak.groups
+        return self._random.sample(self._soak.ids_of(groups[int(topic.rpartition("-")[2]) % len(groups)]), 3)
 
     def create(self, admin: AdminClient) -> None:
         """Create a topic of up to eight partitions."""
@@ -74,7 +76,7 @@ class Administrator(threading.Thread):
         self._number += 1
         name, count = f"soak-{self._number}", self._random.randint(1, 8)
         self.topics[name] = count
-        replicas = [self._replicas() for _ in range(count)]
+        replicas = [self._replicas(name) for _ in range(count)]
         admin.create_topics([NewTopic(name, count, replica_assignment=replicas)], request_timeout=10)[name].result(20)
 
     def delete(self, admin: AdminClient) -> None:
@@ -89,7 +91,7 @@ class Administrator(threading.Thread):
         if self.topics:
             name = self._random.choice(sorted(self.topics))
             more = self._random.randint(1, 3)
-            replicas = [self._replicas() for _ in range(more)]
+            replicas = [self._replicas(name) for _ in range(more)]
             self.topics[name] += more
             new = NewPartitions(name, self.topics[name], replica_assignment=replicas)
             admin.create_partitions([new], request_timeout=10)[name].result(20)
@@ -105,7 +107,7 @@ class Administrator(threading.Thread):
         """Give a partition other replicas by the znode."""
         if self.topics and self._soak.session.exists(znodes.REASSIGN_PARTITIONS) is None:
             name = self._random.choice(sorted(self.topics))
-            replicas = tuple(self._replicas())
+            replicas = tuple(self._replicas(name))
             try:
                 known = znodes.decode_topic(name, self._soak.session.get(znodes.topic_path(name))[0]).partitions
             except NoNode:
