@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test spark explore oracle real lint sanitize fuzz mutations simulate bench docs dist wheels sbom clean
+.PHONY: run analyze test spark explore oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -72,6 +72,12 @@ simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repe
           ## BREAKAGES=1 puts known faults back and finds each, MUTANTS=20 breaks what is drawn
 	@tools/setup test
 	.venv/bin/python tests/simulation/run.py $(SIMULATE)
+
+MINUTES = 60
+SOAK = --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+soak:    ## the real thing for MINUTES, with faults drawn by a seed that is printed; SEED=n draws those of an earlier run
+	@tools/setup test java maven nftables
+	.venv/bin/python tests/soak/run.py $(SOAK)
 
 BENCHES =
 DOORS = .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-columns=min,ops --benchmark-min-rounds=1 --benchmark-max-time=0.01

@@ -153,7 +153,9 @@ class _Chains:
         return [chain.files for chain in self._chains]
 
 
-def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | None = None) -> list[CapturePoint]:
+def capture_points(
+    paths: Iterable[str | os.PathLike[str]], *, opener: Opener | None = None, unfinished: bool = True
+) -> list[CapturePoint]:
     """Group files by where they were recorded, each capture point's ordered by time.
 
     Args:
@@ -161,12 +163,13 @@ def capture_points(paths: Iterable[str | os.PathLike[str]], *, opener: Opener | 
             their content, and those that are by their name, so that reading them tells why they cannot be read. A file
             named twice counts once.
         opener: Opens a file by its name, for seeking; None: the file system does.
+        unfinished: Whether directories give files that are being written, as ``kproto tap`` names them: ``NAME.part``.
 
     Raises:
         CaptureError: A directory holds no capture.
     """
     by_stem: dict[tuple[Path, str], list[str]] = {}
-    for file in dict.fromkeys(_files(paths)):
+    for file in dict.fromkeys(_files(paths, unfinished)):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
@@ -230,14 +233,14 @@ def _distinct(names: list[list[str]]) -> list[str]:
             chosen[n] += 1
 
 
-def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
+def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterator[str]:
     seen: set[Path] = set()
     for path in paths:
         if not Path(path).is_dir():
             found = [os.fspath(path)]
         else:
             inside = sorted(p for p in Path(path).iterdir() if p.is_file() and not p.name.startswith("."))
-            found = [str(p) for p in inside if _is_capture(p)]
+            found = [str(p) for p in inside if (unfinished or p.suffix != ".part") and _is_capture(p)]
             if not found:
                 raise CaptureError(f"{path}: a directory without a capture or request log")
         for file in found:

@@ -105,7 +105,7 @@ def analyze(
     """
     started = time.monotonic()
     filters = filters or Filters()
-    points = points_of(captures, capture_point, cluster)
+    points = points_of(captures, capture_point, cluster, unfinished=False)  # a file that is renamed would be gone
     with out.writing():
         if (same := unchanged(captures, out, filters, capture_point, cluster)) is not None:
             return same
@@ -153,7 +153,7 @@ def unchanged(
     former = PreviousRun.of(out, cluster)
     if former is None:
         return None
-    points = points_of(captures, capture_point, cluster)
+    points = points_of(captures, capture_point, cluster, unfinished=False)  # a file that is renamed would be gone
     changes = former.changes(points, fingerprint(points, filters), alone=out.overwrite)
     if changes.new != []:
         return None

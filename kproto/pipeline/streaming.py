@@ -52,7 +52,7 @@ def follow(
     """Keep the tables of the captures in a directory up to date.
 
     Files must be renamed into the directory when they are complete, and stay there. They may come late, in any order.
-    Names that begin with a dot or an underscore are left alone.
+    Names that begin with a dot or an underscore, or end in ``.part``, are left alone.
 
     Args:
         spark: The session.

@@ -18,7 +18,11 @@ DEFAULT_CLUSTER: Final = "default"
 
 
 def points_of(
-    captures: Iterable[str], capture_point: str | None = None, cluster: str = DEFAULT_CLUSTER
+    captures: Iterable[str],
+    capture_point: str | None = None,
+    cluster: str = DEFAULT_CLUSTER,
+    *,
+    unfinished: bool = True,
 ) -> list[CapturePoint]:
     """Return the capture points in files, directories, patterns and URIs.
 
@@ -28,6 +32,7 @@ def points_of(
             by names and times which were.
         cluster: The cluster whose brokers they show; the names of its capture points begin with it, and so all ids of
             frames and connections depend on it.
+        unfinished: As of ``capture_points``.
 
     Raises:
         CaptureError: A directory or pattern holds no capture; or one of several files of a named place is none.
@@ -36,7 +41,7 @@ def points_of(
     if not cluster or "/" in cluster:
         raise ConfigurationError(f"{cluster!r} cannot name a cluster: choose a name without a slash, such as prod-eu")
     absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
-    points = capture_points(absolute, opener=open_file)
+    points = capture_points(absolute, opener=open_file, unfinished=unfinished)
     before = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/"
     if capture_point is None:
         return [CapturePoint(before + point.name, point.files) for point in points]

@@ -121,6 +121,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["brokers", "--commands"], "", "--commands needs --zookeeper"),
         (["brokers", "--http", "0"], "", "--http needs --zookeeper"),
         (["brokers", "--elect"], "", "--elect needs --zookeeper"),
+        (["brokers", "--advertised-host", "::1"], "", "--advertised-host needs --zookeeper"),
         (["brokers", "--quorum", "1@localhost:1"], "", "--quorum needs --zookeeper"),
         (["brokers", "--zookeeper", "localhost:1", "--quorum", "localhost:1"], "", "'localhost:1' is no ID@HOST:PORT"),
         (

@@ -64,12 +64,13 @@ def registrations(zookeeper: str) -> dict[int, tuple[dict[str, Any], int]]:
 @pytest.mark.conformance("CIT-36")
 @pytest.mark.parametrize(("ibp", "version"), [("2.6", 4), ("3.9", 5)])
 def test_brokers_are_registered_in_the_form_of_their_protocol(zookeeper: str, ibp: str, version: int) -> None:
-    with Fleet(zookeeper, [7, 8], config=ChannelConfig(inter_broker_protocol_version=ibp)) as fleet:
+    config = ChannelConfig(inter_broker_protocol_version=ibp)
+    with Fleet(zookeeper, [7, 8], config=config, advertised_host="tap.example") as fleet:
         found = registrations(zookeeper)
         assert {i: (value["version"], epoch) for i, (value, epoch) in found.items()} == {
             member.id: (version, member.epoch) for member in fleet
         }
-        assert found[7][0]["endpoints"] == [f"PLAINTEXT://127.0.0.1:{fleet[7].port}"]
+        assert found[7][0]["endpoints"] == [f"PLAINTEXT://tap.example:{fleet[7].port}"]
         assert abs(int(found[7][0]["timestamp"]) / 1000 - time.time()) < 60
         with ZooKeeperSession(zookeeper) as session:
             assert json.loads(session.get(CLUSTER_ID)[0])["id"] == fleet[7].broker.cluster_id

@@ -63,6 +63,22 @@ def assert_holds(out: Path, folder: Path) -> None:
     assert sorted(ids) == sorted(expected["requests"]["frame_id"].to_pylist())
 
 
+def test_the_file_that_a_tap_is_writing_is_read_once_it_has_its_name(
+    spark: SparkSession, recordings: list[Path], tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "arriving", OutputDirectory(tmp_path / "tables")
+    folder.mkdir()
+    for number in range(2):
+        arrive(recordings[number], folder)
+        being_written = folder / f"{recordings[number + 1].name}.part"
+        shutil.copy(recordings[number + 1], being_written)
+        runs: list[Any] = []
+        follow(spark, str(folder), out, once=True, on_run=runs.append).awaitTermination()
+        being_written.unlink()
+        assert [run.bad_inputs for run in runs] == [[]]
+        assert_holds(out.path, folder)
+
+
 def test_files_that_come_late_and_out_of_order_make_the_tables_of_one_run(
     spark: SparkSession, recordings: list[Path], tmp_path: Path
 ) -> None:

@@ -48,6 +48,13 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"ELECTION_NOT_NEEDED",  # asked for leaders that lead already
         r"^(relaying|recording to|relayed|\d+ brokers? listening|shutting down)",
         r"could not be established; the node may be down",
+        r"has no connection to .* failed\.$",
+        r"ended during authentication: a firewall may block it",
+        r"could not send .*(RequestTimeout|Disconnected)",
+        r"the connection to ZooKeeper at \S+ is lost; trying to reach it again",
+        r"ZooKeeper session 0x\w+ has expired",
+        r"not sending \w+ from controller .* is offline",
+        r"cannot become Online: no replica may lead it",
         r"broker \d+ is removed: \d+ requests? will not be answered",
         r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
         r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
