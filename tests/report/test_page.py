@@ -231,3 +231,37 @@ def test_several_captures_far_apart_are_shown_one_at_a_time(browser: Page, tmp_p
     browser.fill("#capture", "-1")
     assert int(browser.text("#shown").split()[0]) > int(one.split()[0])
     assert "ibp-2.8-a.pcap" in browser.text("#span")
+
+
+WRITTEN = """
+window.written = [];
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+  const width = this.measureText(text).width;
+  const left = this.getTransform().e + x - { center: width / 2, right: width, end: width }[this.textAlign] || x;
+  window.written.push({ text, left, right: left + width, host: this.canvas.parentElement?.className ?? "" });
+  return write.call(this, text, x, ...rest);
+};
+"""
+
+
+def test_a_phone_shows_controllers_and_an_axis_that_can_be_read(show: Show, incident: Cluster) -> None:
+    driver = show(incident.tables()).driver
+    screen = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    spy = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WRITTEN})
+    try:
+        page = show(incident.tables())
+        for last in ("99 e1", "max"):
+            page.until("return window.written.some((each) => each.text === arguments[0])", last)
+        written = page.run("return window.written")
+        assert page.run("return document.documentElement.scrollWidth") <= 400
+    finally:
+        driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", spy)
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    texts = {each["text"] for each in written}
+    assert {"99 e1", "100 e2"} <= texts
+    axis = {each["text"]: each for each in written if each["text"] == "max" or each["text"].startswith("p")}
+    places = sorted((each["left"], each["right"]) for each in axis.values())
+    assert len(places) > 3
+    assert all(before[1] < after[0] for before, after in zip(places, places[1:]))

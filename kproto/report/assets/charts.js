@@ -3,6 +3,15 @@
 const APIS = [6, 4, 5];
 const axes = () => ({ stroke: theme.dim, grid: { stroke: theme.line, width: 1 }, ticks: { stroke: theme.line, width: 1 }, font: `11px ${theme.font}` });
 
+// The names of percentiles that stand `apart` pixels from each other: those for which there is room, from the greatest on.
+function percentileTexts(percentiles, apart) {
+  const most = Math.max(1, Math.ceil(38 / apart));
+  return percentiles.map((part, place) => {
+    if (part === 0 || (percentiles.length - 1 - place) % most) return "";
+    return part === 100 ? "max" : `p${part}`;
+  });
+}
+
 class RatesChart {
   constructor(facts, host, legend) {
     Object.assign(this, { facts, host, legend, capture: -1 });
@@ -136,7 +145,7 @@ class LagChart {
       scales: { x: { time: false, range: () => [0, percentiles.length - 1] }, y: { distr: 3, range: (_, least, most) => [0.1, Math.max(most * 1.6, 10)] } },
       series: [{}, ...this.drawn.map((row) => ({ stroke: this.colours.get(row) ?? theme.line, width: this.colours.has(row) ? 2 : 1, dash: dashes[drawn.indexOf(row)] ?? [], points: { show: this.colours.has(row), size: 5 } }))],
       axes: [
-        { ...axes(), size: 28, splits: () => places, values: () => percentiles.map((part) => (part === 0 ? "" : part === 100 ? "max" : `p${part}`)) },
+        { ...axes(), size: 28, splits: () => places, values: (plot) => percentileTexts(percentiles, (plot.width - 78) / (percentiles.length - 1)) },
         { ...axes(), size: 64, values: (_, splits) => splits.map((ms) => (ms === null || !/^1e|^1(0*)$|^0\.1$/.test(String(ms)) ? "" : ms <= 0.1 ? "≤ 0.1 ms" : duration(ms * 1000).replace(/\.0+ /, " "))) },
       ],
     }, [places, ...this.drawn.map((row) => row.lag_us.map((us) => Math.max(us / 1000, 0.1)))], this.host);

@@ -20,7 +20,8 @@ class Controllers {
 
   label(place) {
     const row = this.rows[place];
-    return { text: `${row.is_kraft_controller ? "KRaft " : ""}controller ${row.controller_id}`, suffix: `  epoch ${row.controller_epoch}` };
+    const { controller_id: id, controller_epoch: epoch } = row;
+    return { text: `${row.is_kraft_controller ? "KRaft " : ""}controller ${id}`, suffix: `  epoch ${epoch}`, shorter: [`${id}, epoch ${epoch}`, `${id} e${epoch}`] };
   }
 
   draw(pen, place, top, x, width) {

@@ -4,7 +4,8 @@ const AXIS = 24;
 
 // `source` gives the rows:
 //   count, rowHeight
-//   label(row)               its text; `suffix` is kept whole where the text is too long: {text, suffix}
+//   label(row)               its text; where it is too long, the first of `shorter` that has room, or its beginning with
+//                            all of `suffix`: {text, suffix, shorter}
 //   draw(pen, row, top, x)   draws a row; x(us) is the place of a time
 //   marks(row)               its marks by time: {from, to, text, open}, for pointer and keyboard
 class Lanes {
@@ -121,9 +122,10 @@ class Lanes {
     pen.fillText(this.fitted(source.label(row), labels - 18), 10, y + source.rowHeight / 2);
   }
 
-  fitted({ text, suffix }, width) {
+  fitted({ text, suffix, shorter = [] }, width) {
     const room = Math.max(4, Math.floor(width / (this.pen.measureText("0000000000").width / 10)));
-    if (text.length + suffix.length <= room) return text + suffix;
+    const whole = [text + suffix, ...shorter].find((words) => words.length <= room);
+    if (whole) return whole;
     return `${text.slice(0, Math.max(1, room - suffix.length - 1))}…${suffix}`;
   }
 
