@@ -27,6 +27,7 @@ PROGRAMS = {
     "ratios": 1800.0,
     "channel_ratios": 1800.0,
     "doctor_ratios": 1800.0,
+    "month": 1800.0,
     "controller_ratios": 3600.0,
     "pipeline": 3600.0,
 }

@@ -34,6 +34,7 @@ RESULTS_OF = {
     "tap": ("tap",),
     "tshark": ("tshark",),
     "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth")),
+    "month": ("month",),
     "doctor": ("doctor",),
     "thousand": ("thousand",),
 }

@@ -16,6 +16,7 @@ import codec_goals
 import controller_ratios
 import doctor_ratios
 import growing_stream
+import month
 import pytest
 import secured_ratios
 import tap_ratios
@@ -28,13 +29,13 @@ from kproto.codec import decode_request, encode
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
 SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
-TSHARK, DOCTOR = tshark_ratios.goals(), doctor_ratios.goals()
+TSHARK, DOCTOR, MONTH = tshark_ratios.goals(), doctor_ratios.goals(), month.goals()
 
 
 @pytest.mark.parametrize(
     "goals",
-    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR],
-    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor"],
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH],
+    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month"],
 )
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
