@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kproto.pipeline.cluster import check_workers, is_cluster
 from kproto.pipeline.derived import derived_table
-from kproto.pipeline.frames import read_frames
+from kproto.pipeline.frames import read_frames, states_of
 from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
@@ -31,5 +31,6 @@ __all__ = [
     "read_frames",
     "read_table",
     "spark_session",
+    "states_of",
     "unchanged",
 ]

@@ -10,7 +10,9 @@ from kproto.pipeline.options import capture_points_of, checked, columns_of, rows
 from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.splitting import SPLIT_BYTES, plan
 from kproto.pipeline.tasks import task_each, task_numbers
+from kproto.tables.decoding import decode
 from kproto.tables.scanning import scan
+from kproto.tables.schemas import BODIES, PARTITION_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -73,3 +75,22 @@ def read_frames(
     for frame in others:
         first = first.union(frame)
     return first
+
+
+def states_of(frames: DataFrame) -> DataFrame:
+    """Decode the bodies of frames into partition states, lazily and in the session of the frames.
+
+    Each distinct body is decoded once; what cannot be decoded gives no row. The rows are those of the table
+    ``partition_states``, of as many frames as are there: filter them first, and write the rows where you want them.
+
+    Args:
+        frames: From ``read_frames`` or ``kafka_control``, with their payloads; other columns are not needed.
+    """
+    bodies = frames.where("payload IS NOT NULL AND direction = 'request'").select(*BODIES.names)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for kind, rows in decode(batches):
+            if kind == "state":
+                yield rows
+
+    return bodies.dropDuplicates(["body_id"]).mapInArrow(read, spark_schema(PARTITION_STATES))

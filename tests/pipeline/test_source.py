@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from packets import pcap, pcapng, read_pcap
 from pyspark.errors import AnalysisException
@@ -17,8 +18,8 @@ from channel.network.recorder import PcapngRecorder
 from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
-from kproto.pipeline import read_frames
-from kproto.tables import FRAMES, SCAN, scan
+from kproto.pipeline import read_frames, states_of
+from kproto.tables import FRAMES, SCAN, read, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +193,18 @@ def test_filters_are_applied_where_captures_are_read_and_change_no_row(pushing: 
     kept = [plan.count("Filter (") for _rows, plan in pushed]
     assert kept[:5] == [0] * 5, "Spark looks at these rows again"
     assert all(plan.count("Filter (") for _rows, plan in plain)
+
+
+def test_frames_become_partition_states_where_they_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    """Lazily, so that a query's filters come first and its sink may be any; a body that is there twice counts once."""
+    frames = read_frames(spark, [str(CAPTURE)])
+    frames = frames.union(frames)
+    expected = read(str(CAPTURE))["partition_states"]
+    states_of(frames).write.parquet(str(tmp_path / "states"))
+    found = pq.read_table(tmp_path / "states").cast(expected.schema)
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    stops = states_of(frames.where("api_key = 5"))
+    assert stops.count() == sum(row["api_key"] == 5 for row in expected.to_pylist()) > 0
 
 
 def test_columns_have_their_descriptions_as_comments(spark: SparkSession, folder: Path) -> None:
