@@ -22,7 +22,7 @@ from kproto.errors import ConfigurationError
 from . import api_versions
 from .embedded import EmbeddedBroker, Features
 from .hooks import BrokerHooks
-from .records import BrokerRecords, RecordConfig, RecordStore
+from .records import BrokerRecords, NoRecords, RecordConfig, RecordStore
 from .service import BrokerService
 from .shared_updates import SharedUpdates
 from .worker import Worker
@@ -41,6 +41,7 @@ thread; and one in reserve."""
 
 
 _LAST_PORT: Final = 65_535
+_NO_RECORDS: Final = NoRecords()
 
 
 def raise_file_limit(brokers: int, files_a_broker: int = _FILES_A_BROKER) -> None:
@@ -304,8 +305,7 @@ class EmbeddedCluster:
             features=self._features,
             updates=self._updates,
         )
-        if self._records is not None:
-            broker.records = BrokerRecords(broker, self._records)
+        broker.records = _NO_RECORDS if self._records is None else BrokerRecords(broker, self._records)
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> Listener:

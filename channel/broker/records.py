@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedBroker
     from .hooks import RequestContext
 
-__all__ = ["BrokerRecords", "RecordConfig", "RecordStore"]
+__all__ = ["BrokerRecords", "NoRecords", "RecordConfig", "RecordStore"]
 
 _ALL: Final = -1
 _LATEST, _EARLIEST = -1, -2
 _MIN_ISR: Final = "min.insync.replicas"
+_NO_RECORDS: Final = "this simulated broker stores no records; EmbeddedCluster(..., records=True) does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +217,24 @@ class RecordStore:
             self._submit(partial(self._attempt, each, is_expired=False))
 
 
+class NoRecords:
+    """Refuses the record clients of brokers that store no records, so that they fail at once and say why.
+
+    Clients that find no Produce among a broker's APIs wait for their own time-outs instead.
+    """
+
+    def update(self, partitions: Iterable[TopicPartition]) -> None:
+        """Do nothing: there are no logs."""
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Refuse a request with POLICY_VIOLATION; a producer without acknowledgements is disconnected."""
+        answer(_error_response(context, request, ErrorCode.POLICY_VIOLATION, _NO_RECORDS))
+
+    def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
+        """Return an answer with this error for every partition; None closes the connection, for acks=0."""
+        return _error_response(context, request, code)
+
+
 class BrokerRecords:
     """One broker's answers to its record clients.
 
@@ -248,41 +267,7 @@ class BrokerRecords:
 
     def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
         """Return an answer with this error for every partition; None closes the connection, for acks=0."""
-        match context.api_key:
-            case ApiKey.PRODUCE:
-                results = {
-                    TopicPartition(topic.name, part.index): messages.PartitionProduceResponse(
-                        index=part.index, error_code=code, base_offset=-1
-                    )
-                    for topic in request.topic_data
-                    for part in topic.partition_data
-                }
-                return _produced(results) if request.acks != 0 else None
-            case ApiKey.FETCH:
-                return messages.FetchResponse(
-                    responses=[
-                        messages.FetchableTopicResponse(
-                            topic=topic.topic, partitions=[_fetched(part.partition, code) for part in topic.partitions]
-                        )
-                        for topic in request.topics
-                    ]
-                )
-            case ApiKey.LIST_OFFSETS:
-                return messages.ListOffsetsResponse(
-                    topics=[
-                        messages.ListOffsetsTopicResponse(
-                            name=topic.name,
-                            partitions=[
-                                messages.ListOffsetsPartitionResponse(
-                                    partition_index=part.partition_index, error_code=code
-                                )
-                                for part in topic.partitions
-                            ],
-                        )
-                        for topic in request.topics
-                    ]
-                )
-        return messages.InitProducerIdResponse(error_code=code)
+        return _error_response(context, request, code)
 
     def _leader(self, tp: TopicPartition, epoch: int = -1) -> tuple[ErrorCode, Any]:
         """Return the replica if this broker leads the partition in the epoch that the client knows, else the error."""
@@ -447,6 +432,43 @@ def _fetched(partition: int, code: int) -> messages.PartitionData:
 
 def _is_another(topic_id: Uuid, known: Uuid) -> bool:
     return topic_id != known and ZERO_UUID not in (topic_id, known)
+
+
+def _error_response(context: RequestContext, request: Any, code: int, message: str | None = None) -> Any:
+    """Return an answer with this error for every partition; None closes the connection, for acks=0."""
+    match context.api_key:
+        case ApiKey.PRODUCE:
+            results = {
+                TopicPartition(topic.name, part.index): messages.PartitionProduceResponse(
+                    index=part.index, error_code=code, base_offset=-1, error_message=message
+                )
+                for topic in request.topic_data
+                for part in topic.partition_data
+            }
+            return _produced(results) if request.acks != 0 else None
+        case ApiKey.FETCH:
+            return messages.FetchResponse(
+                responses=[
+                    messages.FetchableTopicResponse(
+                        topic=topic.topic, partitions=[_fetched(part.partition, code) for part in topic.partitions]
+                    )
+                    for topic in request.topics
+                ]
+            )
+        case ApiKey.LIST_OFFSETS:
+            return messages.ListOffsetsResponse(
+                topics=[
+                    messages.ListOffsetsTopicResponse(
+                        name=topic.name,
+                        partitions=[
+                            messages.ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
+                            for part in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+    return messages.InitProducerIdResponse(error_code=code)
 
 
 def _produced(results: dict[TopicPartition, messages.PartitionProduceResponse]) -> messages.ProduceResponse:

@@ -90,7 +90,7 @@ class BrokerService:
         """Return the longest body of a record request; an ``UnsupportedVersion`` closes the connection."""
         name, api_key = api_name(context.api_key), ApiKey(context.api_key)
         if self.broker.records is None and api_key in RECORD_VERSIONS:
-            detail = f"{name} of client {context.client_id!r}, but these brokers store no records; give records=True"
+            detail = f"{name} of client {context.client_id!r}, but this node stores no records"
             raise UnsupportedVersion(api_key, context.version, name, detail=detail)
         low, high = RECORD_VERSIONS.get(api_key, (0, api_key.info.max_version))
         if not low <= context.version <= high:

@@ -286,10 +286,18 @@ def test_records_that_are_refused(data: bytes, code: ErrorCode) -> None:
     assert refused.value.code == code
 
 
-def test_brokers_without_records_announce_no_such_api() -> None:
-    with EmbeddedCluster(1) as cluster:
-        assert cluster[0].broker.records is None
-        assert not cluster[0].broker.record_keys
+def test_clients_of_brokers_without_records_fail_at_once_and_the_answer_says_why() -> None:
+    """Clients that found no Produce among the APIs would wait for their own time-outs."""
+    with EmbeddedCluster(1) as cluster, ScriptedController(cluster) as controller:
+        rehearsal = Rehearsal(cluster, controller)
+        rehearsal.topic([0])
+        (error,) = rehearsal.produce(b"1", **{"message.timeout.ms": 300_000})
+        assert error is not None
+        assert error.code() == KafkaError.POLICY_VIOLATION
+        (message,) = rehearsal.consumer().consume(1, WAIT_S)
+        assert message.error().code() == KafkaError.POLICY_VIOLATION
+        assert "stores no records" in produced(rehearsal, 0, batch()).error_message
+        rehearsal.close()
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------
