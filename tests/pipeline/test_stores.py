@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ from table_truth import CAPTURES
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, check_followable, derived_table, locks, read_table, unchanged
-from kproto.query import ask_sql, open_tables
+from kproto.pipeline.upkeep import compact, expire
+from kproto.query import ask, ask_sql, open_tables
+from kproto.query.rollups import roll_up
 from kproto.report import write_report
 from kproto.tables import TABLES, read
 from kproto.tables.auditing import audit
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.points import points_of
-from kproto.tables.stored import MANIFEST, current_run, read_parquet
+from kproto.tables.stored import MANIFEST, current_run, current_tables, read_parquet
 from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
@@ -364,3 +367,19 @@ def test_analyze_writes_to_a_store_what_it_writes_to_a_directory_and_all_readers
     before = current_run(out.path)
     assert analyze(spark, captures, out).captures_read == 0
     assert current_run(out.path) == before
+
+    server.before_change = lambda _method, _path: None
+    assert roll_up(out.path) == roll_up(local.path)
+    with open_tables(store) as here, open_tables(local.path) as there:
+        worst = ask(here, "worst")
+        assert worst.rows
+        assert worst == ask(there, "worst")
+    assert roll_up(out.path)[0] == 0
+    before, files = rows(out.path), len(current_tables(out.path).rows)
+    assert compact(out) == (files, len(TABLES))
+    assert rows(out.path) == before
+    end = datetime(2100, 1, 1, tzinfo=UTC)
+    assert expire(out, end) == expire(local, end)
+    assert rows(out.path) == rows(local.path)
+    with open_tables(store) as here:
+        assert ask(here, "worst") == worst
