@@ -55,6 +55,9 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"ZooKeeper session 0x\w+ has expired",
         r"not sending \w+ from controller .* is offline",
         r"cannot become Online: no replica may lead it",
+        r"refused \w+: STALE_BROKER_EPOCH",
+        r"while processing \w+\(\): the ZooKeeper session has expired",
+        r"is ended: the TLS handshake was cut off",
         r"broker \d+ is removed: \d+ requests? will not be answered",
         r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
         r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
@@ -128,8 +131,10 @@ class Run:
         for pid, (program, before) in self.first.items():
             if program.is_running and program.pid == pid:
                 now = checks.resources(program)
+                # One that leads now, and did not then, has a connection to each broker, and one of each.
+                connections = 2 * len(self.soak.ids) if program in self.soak.controllers else 0
                 limits = {"memory": before["memory"] * 1.5 + 40_000, "threads": before["threads"] + 4,
-                          "files": before["files"] + 24}  # fmt: skip
+                          "files": before["files"] + 24 + connections}  # fmt: skip
                 found += [
                     f"{program.name}: {what} went from {before[what]} to {now[what]}"
                     for what, most in limits.items()
