@@ -158,6 +158,7 @@ def _led() -> Iterator[tuple[Any, Any]]:
         ControllerNode(77, address, config=ChannelConfig(default_replication_factor=3)) as node,
     ):
         _wait(lambda: node.controller.is_active and len(fleet[0].broker.metadata.alive_brokers()) >= 3)
+        assert node.endpoint is not None
         client = NodeClient(("127.0.0.1", node.endpoint.port), "limits", timeout_ms=ENOUGH_S * 1000)
         with client:
             yield fleet, client.ask

@@ -45,6 +45,7 @@ __all__ = [
     "NoNode",
     "NoUsableVersion",
     "NodeExists",
+    "NodeTooLarge",
     "NotEmpty",
     "RequestTimeout",
     "SessionExpired",
@@ -150,6 +151,10 @@ class NoNode(ZooKeeperError):
 
 class NodeExists(ZooKeeperError):
     """There is such a znode already."""
+
+
+class NodeTooLarge(ZooKeeperError):
+    """The request is larger than ZooKeeper takes."""
 
 
 class BadVersion(ZooKeeperError):

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from channel.errors import BadVersion, NodeExists
+from channel.errors import BadVersion, NodeExists, NodeTooLarge
 from channel.logs import get_logger
 from channel.types import ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
@@ -129,6 +129,9 @@ class Administration:
                 )
             except RequestRejected as e:
                 results.append(messages.CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
+            except NodeTooLarge as e:
+                code = ErrorCode.INVALID_PARTITIONS
+                results.append(messages.CreatableTopicResult(name=name, error_code=code, error_message=str(e)))
         if not request.validate_only:
             self._process(TopicChange())
         return messages.CreateTopicsResponse(topics=results)
@@ -234,6 +237,11 @@ class Administration:
             except RequestRejected as e:
                 results.append(
                     messages.CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
+                )
+            except NodeTooLarge as e:
+                code = ErrorCode.INVALID_PARTITIONS
+                results.append(
+                    messages.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=str(e))
                 )
         return messages.CreatePartitionsResponse(results=results)
 

@@ -24,6 +24,7 @@ from channel.errors import (
     Disconnected,
     IllegalState,
     NodeExists,
+    NodeTooLarge,
     NoNode,
     NotEmpty,
     SessionExpired,
@@ -60,6 +61,9 @@ _METERS: Final = {
 }
 """The meter of each state of the connection, under Kafka's name."""
 
+_LARGEST: Final = 1_000_000
+"""Requests above this may be larger than ZooKeeper takes: it ends the connection at them, and would again."""
+
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
 
 
@@ -89,6 +93,7 @@ def answers(
         Each argument with its answer, in order, while further requests are sent.
     """
     left = iter(things)
+    losses = 0  # of the oldest request, one after the other
     in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
     while in_flight:
         thing, pending = in_flight.popleft()
@@ -103,6 +108,12 @@ def answers(
             while not connected.wait(SLICE_S):
                 check_alive(client)
             check_alive(client)
+            losses += 1
+            if losses > 1 and (size := _size(thing)) > _LARGEST:
+                raise NodeTooLarge(
+                    f"ZooKeeper ends the connection at each request of {size} bytes; its limit is jute.maxbuffer, "
+                    "1 MiB by default"
+                ) from None
             in_flight.appendleft((thing, pending))
             lost = {found for _, found in in_flight if isinstance(found.exception, _LOST)}
             for found in lost:
@@ -117,8 +128,14 @@ def answers(
             raise ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
         except kazoo_errors.KazooException as e:
             raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
+        losses = 0
         in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
         yield thing, answer
+
+
+def _size(thing: object) -> int:
+    """The bytes of data in a transaction; 0 for anything else."""
+    return sum(len(getattr(each, "data", b"")) for each in thing) if isinstance(thing, (list, tuple)) else 0
 
 
 ERRORS: Final[dict[type[Exception], type[ZooKeeperError]]] = {

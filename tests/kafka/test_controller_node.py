@@ -394,6 +394,9 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
     assert create("t").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert create("a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert create("v", count=0).error_code == ErrorCode.INVALID_PARTITIONS
+    too_large = create("v", count=70_000, factor=3)  # for a znode
+    assert too_large.error_code == ErrorCode.INVALID_PARTITIONS
+    assert "jute.maxbuffer" in too_large.error_message
     assert create("v", factor=4).error_code == ErrorCode.INVALID_REPLICATION_FACTOR  # 3 keep records, 77 does not
 
     grow = CreatePartitionsTopic(name="t", count=4, assignments=None)

@@ -12,7 +12,15 @@ from network_peers import until
 from zookeeper_faults import expire
 
 from channel.broker.links import BrokerRegistration
-from channel.errors import BadVersion, ControllerMoved, Disconnected, NodeExists, NoNode, SessionExpired
+from channel.errors import (
+    BadVersion,
+    ControllerMoved,
+    Disconnected,
+    NodeExists,
+    NodeTooLarge,
+    NoNode,
+    SessionExpired,
+)
 from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster
 from channel.zookeeper.operations import Check, Create, Delete, SetData
@@ -216,6 +224,14 @@ def test_many_reads_and_transactions_keep_their_order(session: ZooKeeperSession)
     outcome = session.transaction([Check("/1", 0), SetData("/1", b"x"), Create("/2")])
     assert (outcome.failed, type(outcome.error)) == (2, NodeExists)
     assert session.get("/1")[0] == b"/1"
+
+
+def test_a_node_larger_than_zookeeper_takes_is_an_error(session: ZooKeeperSession) -> None:
+    session.create("/before", b"1")
+    with pytest.raises(NodeTooLarge, match=r"1100000 bytes; its limit is jute\.maxbuffer"):
+        session.create("/large", bytes(1_100_000))
+    assert session.get("/before")[0] == b"1"
+    assert session.exists("/large") is None
 
 
 @pytest.mark.parametrize("version", ["Zookeeper version: 3.8.4", "Zookeeper version: 3.5.9"])

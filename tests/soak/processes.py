@@ -142,10 +142,9 @@ class Soak:
     Args:
         folder: For data, logs, recordings and tables.
         brokers: How many brokers there are, a multiple of ten.
-        follow: Whether analyze follows the recordings.
     """
 
-    def __init__(self, folder: Path, brokers: int, *, follow: bool = True) -> None:
+    def __init__(self, folder: Path, brokers: int) -> None:
         self.folder = folder
         self.recordings = folder / "recordings"
         self.tables = folder / "tables"
@@ -164,10 +163,11 @@ class Soak:
             self.ports |= {i: base + i - first for i in ids}
             self.groups.append(self._brokers(number, ids, base))
             self.taps.append(self._tap(number, [self.ports[i] for i in ids]))
-        self.analyze = None if not follow else Program(
+        self.analyze = Program(
             "analyze", folder / "logs",
             ["analyze", "--follow", str(self.recordings), "--out", str(self.tables), "--master", "local[1]",
-             "--log", str(folder / "logs" / "spark.log")],
+             "--log", str(folder / "logs" / "spark.log"),
+             "--brokers", ",".join(f"{i}=127.0.0.1:{port}" for i, port in self.ports.items())],
         )  # fmt: skip
 
     def _certificates(self) -> None:
@@ -219,8 +219,7 @@ class Soak:
             self.session.start()
             for program in (*self.taps, *self.controllers, *self.groups):
                 program.start()
-            if self.analyze is not None:
-                self.analyze.start()
+            self.analyze.start()
             self.wait_for(lambda: self.registered() >= {*self.ids}, "every broker is registered")
         except BaseException:
             self.__exit__()
@@ -229,7 +228,7 @@ class Soak:
 
     def __exit__(self, *_: object) -> None:
         for program in (*self.programs, self.analyze):
-            if program is not None and program.is_running:
+            if program.is_running:
                 program.go_on()
                 program.process.kill()  # type: ignore[union-attr]
                 program.process.wait(60)  # type: ignore[union-attr]
@@ -254,6 +253,11 @@ class Soak:
     def registered(self) -> set[int]:
         """The ids that are registered in ZooKeeper."""
         return {int(name) for name in self.session.children("/brokers/ids")}
+
+    @property
+    def addresses(self) -> dict[tuple[str, int], int]:
+        """The brokers' ids by the address behind their tap."""
+        return {("127.0.0.1", port): i for i, port in self.ports.items()}
 
     def zookeeper_pid(self) -> int:
         """ZooKeeper's process."""
