@@ -1,6 +1,6 @@
 """What does a month of a fleet cost: thirty daily captures added, rolled up, expired, compacted and asked?
 
-    python benches/month.py [--days 30] [--brokers 100] [--partitions 20000] [--rounds 1] [--quick] [--json FILE]
+    python benches/month.py [--days 30] [--brokers 50] [--partitions 5000] [--rounds 1] [--quick] [--json FILE]
 
 One fleet is generated for all days, and its capture is cut at each midnight: most connections of a day began on an
 earlier one. Each day is added by a run of its own in one session of Spark, and rolled up; "late" is the mean of the
@@ -141,8 +141,8 @@ def _files(out: OutputDirectory) -> list[Path]:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--days", type=int, default=30)
-    arguments.add_argument("--brokers", type=int, default=100)
-    arguments.add_argument("--partitions", type=int, default=20_000)
+    arguments.add_argument("--brokers", type=int, default=50)
+    arguments.add_argument("--partitions", type=int, default=5_000)
     arguments.add_argument("--rounds", type=int, default=1)
     arguments.add_argument("--quick", action="store_true", help="three days of a small fleet, no limits")
     arguments.add_argument("--json", type=Path, help="the result file")
