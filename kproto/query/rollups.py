@@ -55,10 +55,10 @@ _HELD: Final = pa.schema(
 
 
 class _Day(NamedTuple):
-    """A day's rollup, or none of its columns if it is not stored."""
+    """A day's rollup."""
 
     brokers: pa.Table
-    held: pa.Table | None
+    held: pa.Table
 
 
 # The states held from the day before are given to the views as if a request had brought each.
@@ -248,7 +248,11 @@ def broker_days(source: StoredTables | Mapping[str, pa.Table], directory: Place 
         source: The tables.
         directory: Where rollups of them may be stored, beside their manifest.
     """
-    return pa.concat_tables([day.brokers for _name, day, _stored in _rolled_up(source, directory)] or [_empty()])
+    found = [
+        day.brokers if isinstance(day, _Day) else _read(day / _FILE, BROKER_DAYS)
+        for _name, day, _made_of in _rolled_up(source, directory)
+    ]
+    return pa.concat_tables(found or [BROKER_DAYS.empty_table()])
 
 
 def roll_up(directory: Place) -> tuple[int, int]:
@@ -268,8 +272,7 @@ def roll_up(directory: Place) -> tuple[int, int]:
     every: list[str] = []
     for name, day, made_of in _rolled_up(stored, directory):
         every.append(name)
-        if made_of is not None:
-            assert day.held is not None
+        if isinstance(day, _Day):
             place = directory / ROLLUPS / f"date={name}"
             _write(place / _HELD_FILE, day.held, made_of)
             _write(place / _FILE, day.brokers, made_of)
@@ -289,8 +292,8 @@ _HELD_FILE: Final = "held.parquet"
 
 def _rolled_up(
     source: StoredTables | Mapping[str, pa.Table], directory: Place | None
-) -> Iterator[tuple[str, _Day, dict[str, Any] | None]]:
-    """Yield each day, its rollup, and what it was made of if it is not stored."""
+) -> Iterator[tuple[str, _Day | Place, dict[str, Any]]]:
+    """Yield each day, its rollup or the place where that is stored, and what it was made of."""
     rows = _days(source)
     base = "".join(each["id"] for each in source.facts["generations"][:1]) if isinstance(source, StoredTables) else ""
     kept = {}
@@ -310,7 +313,7 @@ def _rolled_up(
         valid -= 1
     held = _HELD.empty_table()
     for day in days[:valid]:
-        yield day, _Day(_read(kept[day][0] / _FILE, BROKER_DAYS), None), None
+        yield day, *kept[day]
     if 0 < valid < len(days) and _made_of(kept[days[valid - 1]][0] / _HELD_FILE) is not None:
         held = _read(kept[days[valid - 1]][0] / _HELD_FILE, _HELD)
     if valid == len(days):
@@ -319,15 +322,10 @@ def _rolled_up(
         for day in days[valid:]:
             if day in rows:
                 found = compute(day, held)
-                assert found.held is not None
                 held = found.held
                 yield day, found, {"version": _VERSION, "base": base, "requests": rows[day]}
             else:
-                yield day, _Day(_read(kept[day][0] / _FILE, BROKER_DAYS), None), None
-
-
-def _empty() -> pa.Table:
-    return BROKER_DAYS.empty_table()
+                yield day, *kept[day]
 
 
 def _stored_days(directory: Place) -> list[Place]:
