@@ -91,6 +91,7 @@ class Simulation:
         self.world.preemption = plan.preemption
         self.controller_process = Process("controller", "10.0.1.1")
         self.operator = Process("operator", "10.0.2.1")
+        self.director_process = self.controller_process
         self.brokers = [Broker(i) for i in range(plan.brokers)]
         self.network: Network
         self.wires: Wires
@@ -164,6 +165,10 @@ class Simulation:
     def direct(self) -> None:
         """Start everything, carry out the plan's work, settle, check, and end everything; in a task of its own."""
         raise NotImplementedError
+
+    def substitutions(self) -> dict[int, Any]:
+        """Return what else is put in place of objects of the product's modules, by ``id``."""
+        return {}
 
     def left(self, broker: Broker, within_s: float) -> None:
         """Take note of a broker that has ended, and whose registration ends within this time."""
@@ -333,13 +338,13 @@ class Simulation:
         state_log.disabled = True
         was_checked, locks._is_checked = locks._is_checked, self.plan.checks_locks
         try:
-            with installed(world) as self.network:
+            with installed(world, self.substitutions()) as self.network:
                 addresses = {(b.address, b.port): b.id for b in self.brokers}
                 self.wires = Wires(world, self.network, addresses)
                 for action in self.plan.actions:
                     if action.is_fault:
                         world.after(action.at_s * 1e9, partial(self.fault, action))
-                world.spawn("director", self.direct, self.controller_process)
+                world.spawn("director", self.direct, self.director_process)
                 world.run(lambda: self.done)
         finally:
             locks._is_checked = was_checked

@@ -12,12 +12,18 @@ FAULTS = (
     "early answer",
     "answer before request", "unsolicited answer", "close fails", "intercept", "intercept", "product kill", "jump",
 )  # fmt: skip
+ELECTION_FAULTS = (
+    "kill candidate", "kill candidate", "pause candidate", "pause candidate", "kill broker", "kill broker",
+    "pause broker", "expire", "expire", "lose ZooKeeper", "ZooKeeper away", "reset", "stall", "cut off",
+    "slow network", "intercept", "jump",
+)  # fmt: skip
 WORK = {
     "scripted": ("create", "create", "elect", "elect", "elect", "elect", "reassign", "delete", "announce", "burst"),
     "channels": (
         "send", "send", "send", "send", "burst", "add", "remove", "remove and add", "callback raises",
         "callback adds a broker", "callback sends", "callback blocks", "thread dies",
     ),
+    "election": ("create", "create", "elect", "elect", "reassign", "reassign", "add partitions", "delete"),
 }  # fmt: skip
 
 
@@ -38,7 +44,7 @@ class Action:
     @property
     def is_fault(self) -> bool:
         """Whether it is a fault."""
-        return self.kind in FAULTS
+        return self.kind in FAULTS or self.kind in ELECTION_FAULTS
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ class Plan:
     """All that a run does.
 
     Attributes:
-        kind: Who sends: ``scripted``, a scripted controller; ``channels``, callers of a channel manager.
+        kind: Who sends: ``scripted``, a scripted controller; ``channels``, callers of a channel manager;
+            ``election``, the elected one of several candidates.
         seed: The seed that it was drawn from.
         order: Decides the order of tasks, latencies and cuts.
         brokers: How many brokers there are.
@@ -86,17 +93,18 @@ class Result:
 def draw_plan(seed: int) -> Plan:
     """Draw a plan."""
     chance = random.Random(seed)
-    kind = "channels" if seed % 3 == 2 else "scripted"
+    kind = "election" if seed % 5 == 4 else "channels" if seed % 3 == 2 else "scripted"
+    faults = ELECTION_FAULTS if kind == "election" else FAULTS
     length = chance.choice((15.0, 30.0, 60.0))
     brokers = chance.choice((3, 3, 4, 5, 6, 9))
     actions = []
     at = 1.0
     while at < length:
         actions.append(Action(at, chance.choice(WORK[kind]), (chance.random(), chance.random(), chance.random())))
-        at += chance.expovariate(1 / (0.8 if kind == "scripted" else 0.15))
+        at += chance.expovariate(1 / (0.15 if kind == "channels" else 0.8))
     at = chance.uniform(1.5, 8)
     while at < length:
-        actions.append(Action(at, chance.choice(FAULTS), (chance.random(), chance.random(), chance.random())))
+        actions.append(Action(at, chance.choice(faults), (chance.random(), chance.random(), chance.random())))
         at += chance.expovariate(1 / chance.choice((3.0, 8.0)))
     return Plan(
         kind,

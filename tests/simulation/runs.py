@@ -6,6 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from .channels import ChannelsSimulation
+from .election import ElectionSimulation
 from .scripted import ScriptedSimulation
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-KINDS = {"scripted": ScriptedSimulation, "channels": ChannelsSimulation}
+KINDS = {"scripted": ScriptedSimulation, "channels": ChannelsSimulation, "election": ElectionSimulation}
 
 
 def run(plan: Plan, capture: str | None = None) -> Result:

@@ -149,7 +149,7 @@ class Wires:
 
     def _connected(self, sock: Socket, accepted: Socket) -> None:
         broker_id = self._brokers.get(accepted.name)
-        if broker_id is None or sock.process.name != "controller":
+        if broker_id is None or not sock.process.name.startswith("controller"):
             return
         for known in [known for known in self.open if known.closed]:
             del self.open[known]
