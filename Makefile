@@ -67,9 +67,9 @@ mutations: ## mutants drawn by seed and known breakages, to see their tests go r
 SEEDS = 1000
 FIRST = 0
 SIMULATE = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(FRESH),--fresh $(FRESH)) $(if $(CAPTURE),--capture $(CAPTURE)) \
-  $(if $(BREAKAGES),--breakages) $(if $(MUTANTS),--mutants $(MUTANTS))
+  $(if $(KIND),--kind $(KIND)) $(if $(BREAKAGES),--breakages) $(if $(MUTANTS),--mutants $(MUTANTS))
 simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repeats one, CAPTURE=FILE writes its frames,
-          ## BREAKAGES=1 puts known faults back and finds each, MUTANTS=20 breaks what is drawn
+          ## BREAKAGES=1 puts known faults back and finds each, MUTANTS=20 breaks what is drawn, KIND=election elects controllers
 	@tools/setup test
 	.venv/bin/python tests/simulation/run.py $(SIMULATE)
 

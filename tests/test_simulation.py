@@ -31,3 +31,8 @@ def test_a_seed_repeats_itself_and_its_frames_can_be_inspected(tmp_path):
     inspect = [sys.executable, "-m", "kproto", "inspect", str(tmp_path / "0.pcapng"), "--format", "json"]
     shown = subprocess.run(inspect, capture_output=True, text=True, timeout=300, check=True).stdout
     assert '"LeaderAndIsr"' in shown
+
+
+def test_elected_controllers_and_their_brokers_agree_in_the_end():
+    result = simulate("--seeds", "4", "--first", "42", "--kind", "election")
+    assert result.returncode == 0, result.stdout + result.stderr

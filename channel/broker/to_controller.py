@@ -242,7 +242,7 @@ class NodeToControllerChannel:
         flying, self._in_flight = self._in_flight, None
         if flying is not None and not self._closed:
             self._queue.appendleft(flying[1])
-            self._thread.attend(self)
+            self._thread.attend(self, wakes=False)
 
     def forget(self) -> Node | None:
         """Drop all requests; returns the node to which there may be a connection."""
@@ -319,11 +319,12 @@ class NodeToControllerThread(InterBrokerSendThread):
         made = self._channels[broker_id] = NodeToControllerChannel(self, broker_id, provider, retry_timeout_ms)
         return made
 
-    def attend(self, channel: NodeToControllerChannel) -> None:
-        """Note that a channel has queued requests."""
+    def attend(self, channel: NodeToControllerChannel, *, wakes: bool = True) -> None:
+        """Note that a channel has queued requests; a retry must not wake the thread, whose poll waits for back-off."""
         with self._lock:
             self._waiting[channel] = None
-        self.client.wakeup()
+        if wakes:
+            self.client.wakeup()
 
     def release(self, channel: NodeToControllerChannel) -> None:
         """Forget a closed channel."""

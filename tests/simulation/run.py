@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets must be that of the run to be repeated
@@ -40,6 +41,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run N more that nobody has run before")
     parser.add_argument("--seed", type=int, help="run this seed alone, and print what happens in it")
+    parser.add_argument("--kind", choices=["scripted", "channels", "election"], help="run seeds of this kind alone")
     parser.add_argument("--capture", metavar="FILE", help="with --seed: write the frames that pass, as pcapng")
     parser.add_argument("--breakages", nargs="*", metavar="WORD", help="put known faults back, and find each")
     parser.add_argument("--mutants", type=int, metavar="N", help="break N places that are drawn instead, and find each")
@@ -49,9 +51,9 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def one(seed: int) -> Result:
+def one(seed: int, kind: str | None = None) -> Result:
     """Run a seed."""
-    return run(draw_plan(seed))
+    return run(draw_plan(seed, kind))
 
 
 def story(result: Result) -> str:
@@ -72,7 +74,8 @@ def explain(result: Result, capture: str | None = None) -> None:
         f"\nshortened in {runs} runs from {len(result.plan.actions)} to {len(short.plan.actions)} faults and pieces of "
         f"work, {short.plan.brokers} brokers:\n{story(short)}\n"
     )
-    print(f"repeat it: make simulate SEED={result.plan.seed}")
+    kind = f" KIND={result.plan.kind}" if result.plan.kind == "election" else ""
+    print(f"repeat it: make simulate SEED={result.plan.seed}{kind}")
 
 
 def find_breakages(args: argparse.Namespace) -> int:
@@ -110,7 +113,7 @@ def main() -> int:
     """Run the seeds; the exit status is 1 if one fails."""
     args = parsed()
     if args.seed is not None:
-        plan = draw_plan(args.seed)
+        plan = draw_plan(args.seed, args.kind)
         result = run(plan, args.capture)
         if result.problems:
             explain(result, args.capture)
@@ -130,7 +133,7 @@ def main() -> int:
     virtual_s = 0.0
     failed: list[Result] = []
     with multiprocessing.Pool(args.jobs) as pool:
-        for result in pool.imap_unordered(one, seeds, chunksize=4):
+        for result in pool.imap_unordered(partial(one, kind=args.kind), seeds, chunksize=4):
             count += 1
             steps += result.steps
             frames += result.frames

@@ -159,6 +159,17 @@ def test_a_request_goes_to_the_next_controller_if_the_first_cannot_be_reached(ch
     assert [r.body for r in made.completed] == [GOOD]
 
 
+def test_a_retry_does_not_cut_the_wait_for_the_back_off_short(channels):
+    made = channels(FIRST)
+    made.network.refused.add(("127.0.0.1", 1234))
+    made.ask()
+    woken = []
+    made.network.wakeup = lambda: woken.append(1)
+    made.work(2)
+    assert made.channel.queue_size == 1
+    assert not woken
+
+
 @pytest.mark.conformance("NTC-04")
 @pytest.mark.parametrize(
     ("asked", "refusal"),
