@@ -189,6 +189,7 @@ class Controller:
 
         Raises:
             Disconnected: No ZooKeeper answers.
+            SessionExpired: The session has expired before the start was over.
         """
         if self._owns_session:
             self.session.start()

@@ -154,6 +154,7 @@ class ControllerNode:
         Raises:
             ConfigurationError: The port is taken.
             Disconnected: No ZooKeeper answers.
+            SessionExpired: The session has expired before the start was over.
         """
         service = BrokerService(self._broker, self._server, self._worker)
         listener = self._server.listen(service, self._host, self._port, name=self._listener_name)

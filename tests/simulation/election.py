@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from channel.broker.fleet import Fleet
 from channel.config import ChannelConfig
-from channel.errors import ChannelError, Disconnected, IllegalState
+from channel.errors import ChannelError, Disconnected, IllegalState, SessionExpired
 from channel.node.controller_node import ControllerNode
 from channel.types import ReplicaAssignment
 from channel.zookeeper.session import ZooKeeperSession
@@ -96,7 +96,7 @@ class ElectionSimulation(Simulation):
                 )
                 try:
                     node.start()
-                except Disconnected:
+                except (Disconnected, SessionExpired):  # who runs the process starts it again
                     node.close()
                     self.world.sleep(0.5)
                 else:
