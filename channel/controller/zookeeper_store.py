@@ -292,7 +292,11 @@ class ZooKeeperStore:
     def create_partition_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
     ) -> Mapping[TopicPartition, StateWrite]:
-        """Create the states of new partitions, with the znodes above them."""
+        """Create the states of new partitions, with the znodes above them.
+
+        A state that exists already counts as written if it is the one to be created, of this controller epoch: its
+        first request arrived, and the connection was lost before the answer.
+        """
         # An earlier controller may have created the znodes above, and ended before it wrote the state.
         above = dict.fromkeys(f"{znodes.topic_path(tp.topic)}/partitions" for tp in states)
         above.update(dict.fromkeys(znodes.partition_path(tp) for tp in states))
@@ -306,7 +310,12 @@ class ZooKeeperStore:
             for tp, state in states.items()
         ]
         written = self._write(operations, fence)
-        return {tp: _state_write(outcome, 0) for tp, outcome in zip(states, written, strict=True)}
+        writes = {tp: _state_write(outcome, 0) for tp, outcome in zip(states, written, strict=True)}
+        exist = [tp for tp, write in writes.items() if write.outcome is WriteOutcome.CONFLICT]
+        for tp, state in self.read_partition_states(exist).items() if exist else ():
+            if state == states[tp]:
+                writes[tp] = StateWrite(WriteOutcome.WRITTEN, 0)
+        return writes
 
     def update_partition_states(
         self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, fence: int

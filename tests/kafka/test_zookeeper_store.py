@@ -153,7 +153,9 @@ def test_partition_states_are_written_by_version(elected: Elected, count: int) -
     elected.admin.create(znodes.topic_path("t"))
     assert store.create_partition_states(states, fence) == dict.fromkeys(states, StateWrite(WriteOutcome.WRITTEN, 0))
     assert store.read_partition_states([*states, TopicPartition("t", count)]) == states
-    again = store.create_partition_states(states, fence)
+    assert store.create_partition_states(states, fence) == dict.fromkeys(states, StateWrite(WriteOutcome.WRITTEN, 0))
+    others = {tp: state._replace(controller_epoch=2) for tp, state in states.items()}
+    again = store.create_partition_states(others, fence)
     assert {write.outcome for write in again.values()} == {WriteOutcome.CONFLICT}
     last = TopicPartition("t", count - 1)
     next_states = {tp: info.leader_and_isr for tp, info in states.items()}
