@@ -34,8 +34,10 @@ def add(out: OutputDirectory, text: str) -> None:
         moves = {}
         for name in TABLES:
             files[f"{name}/added-{text}.parquet"] = 1
-            moves[f"{name}/added-{text}.parquet"] = file = out.run / f"{name}.parquet"
-            file.write_text(text)
+            added = f"{name}/added-{text}.parquet"
+            moves[added] = out.run / "staged"
+            (moves[added] / name).mkdir(parents=True)
+            (moves[added] / added).write_text(text)
         facts = {"schema": SCHEMA, "tables": {}, "files": files | {f"{name}/part.parquet": 1 for name in TABLES}}
         out.append(current_run(out.path), moves, facts)
 

@@ -259,7 +259,7 @@ class ElectionSimulation(Simulation):
         if (kind == "delete" and session.exists(REASSIGN_PARTITIONS)) or (
             kind == "reassign" and session.children(ADMIN_DELETE_TOPICS)
         ):
-            return  # a topic that is deleted while it is reassigned is not held yet: some are never deleted
+            return  # after some of these the znode of reassignments keeps an entry
         match kind:
             case "elect":
                 session.create(PREFERRED_ELECTION, encode_partitions([tp]))
