@@ -30,6 +30,7 @@ DIRECTIVES = {
     "binding": False,
     "embedsignature": True,
     "linetrace": DEBUG,
+    "emit_code_comments": DEBUG,
 }
 
 # From SSSE3 on (2006, AMD 2011) x86-64 reverses the bytes of four ints at once, if Linux's compilers are told to.
@@ -38,12 +39,16 @@ VECTORS = ["-mssse3"] if get_platform() == "linux-x86_64" else []
 # Small functions vanish into the loops over rows, which the compiler then makes for each version's form.
 MACROS = [("CYTHON_INLINE", "inline __attribute__((always_inline))"), *([("CYTHON_TRACE", "1")] if DEBUG else [])]
 
+# Tracebacks name lines of Python; without those of C a module compiles in a tenth less time.
+NO_C_LINES = [] if DEBUG else [("CYTHON_CLINE_IN_TRACEBACK", "0")]
+
 
 def flags(level: str) -> dict[str, list[str]]:
     """The options of compiler and linker at this level of optimisation."""
     return {
         "extra_compile_args": [
-            *(["-O0", "-g"] if DEBUG else [level, "-g0"]),  # without -g0, Python's own -g takes a quarter of the build
+            # Python's own -g takes a quarter of the build, its -Wall a sixth; generated code needs neither.
+            *(["-O0", "-g"] if DEBUG else [level, "-g0", "-w"]),
             *VECTORS,
             *os.environ.get("KPROTO_CFLAGS", "").split(),
         ],
@@ -56,20 +61,26 @@ codec = Extension(
     ["kproto/_codec.pyx"],
     include_dirs=["kproto"],
     depends=[str(path) for path in sorted(Path("kproto/_cython").iterdir())],
-    define_macros=MACROS,
+    define_macros=MACROS + NO_C_LINES,
     **flags("-O3"),
 )
 
 # Python's own rules for Python's own code: None has no attributes, and an annotation converts nothing.
 # No compiled class is pickled.
-PYTHON_DIRECTIVES = {"language_level": 3, "nonecheck": True, "annotation_typing": False, "auto_pickle": False}
+PYTHON_DIRECTIVES = {
+    "language_level": 3,
+    "nonecheck": True,
+    "annotation_typing": False,
+    "auto_pickle": False,
+    "emit_code_comments": DEBUG,
+}
 
 
 def modules(package: str) -> list[Extension]:
     """The Python modules of a package that have a .pxd file beside them."""
     layouts = (path for path in sorted(Path(package).rglob("*.pxd")) if path.with_suffix(".py").exists())
     names = [path.with_suffix("") for path in layouts]
-    return [Extension(".".join(name.parts), [f"{name}.py"], **flags("-O1")) for name in names]
+    return [Extension(".".join(name.parts), [f"{name}.py"], define_macros=NO_C_LINES, **flags("-O1")) for name in names]
 
 
 # -O1 takes less than half the time of -O3, and is as quick: these modules spend their time in the interpreter's C API.

@@ -23,8 +23,7 @@ from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 from kproto.node_versions import NodeApiVersions
 
 from .backoff import ExponentialBackoff, Randomness
-from .channel import ChannelState, Disconnection
-from .connection import Phase
+from .channel import ChannelState, Disconnection, Phase
 from .request import (
     Callback,
     ClientId,

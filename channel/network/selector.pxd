@@ -1,5 +1,4 @@
-from .channel cimport Channel
-from .connection cimport Connection
+from .channel cimport Channel, Connection
 from .frames cimport FrameReader, Send
 from .selector_metrics cimport PollTimes
 

@@ -19,8 +19,7 @@ from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel, ChannelState, Disconnection, Receive
-from .connection import Connection, MuteState, Phase
+from .channel import Channel, ChannelState, Connection, Disconnection, MuteState, Phase, Receive
 from .frames import UNLIMITED, Send, Window
 from .selector_metrics import PollTimes
 from .sockets import Peer

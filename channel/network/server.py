@@ -20,7 +20,7 @@ from channel.logs import get_logger
 from channel.threads import LoopThread, ends_with_process
 
 from . import sockets
-from .connection import MuteEvent
+from .channel import MuteEvent
 from .frames import MemoryPool, Send
 from .selector import Selector
 

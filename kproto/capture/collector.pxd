@@ -1,9 +1,8 @@
 cimport cython
 
-from .cutter cimport FrameCutter, RequestInStream, ResponseInStream
+from .cutter cimport FrameCutter, Matcher, PendingRequest, RequestInStream, ResponseInStream
 from .detection cimport FrameHeader
 from .link cimport Segment, segment
-from .matcher cimport Matcher, PendingRequest
 from .model cimport Frame
 from .reassembly cimport Reassembler, Stream, TcpConnection
 

@@ -11,8 +11,10 @@ from .cutter import (
     AuthenticationToken,
     BadFrame,
     Gap,
+    Matcher,
     OtherProtocol,
     PartialStart,
+    PendingRequest,
     RequestCutter,
     RequestInStream,
     ResponseCutter,
@@ -22,7 +24,6 @@ from .cutter import (
 from .detection import response_body_at
 from .fragments import Fragments
 from .link import endpoints, segment
-from .matcher import Matcher, PendingRequest
 from .model import Connection, Exchange, Frame
 from .payloads import PayloadStore
 from .reassembly import Reassembler

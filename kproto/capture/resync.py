@@ -26,7 +26,7 @@ from .detection import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .matcher import Matcher
+    from .cutter import Matcher
     from .wanted import WantedApis
 
 _I32_PAIR: Final = struct.Struct(">ii").unpack_from

@@ -20,7 +20,9 @@ from kproto.capture.cutter import (
     AuthenticationToken,
     BadFrame,
     Gap,
+    Matcher,
     OtherProtocol,
+    PendingRequest,
     RequestCutter,
     RequestInStream,
     ResponseCutter,
@@ -28,7 +30,6 @@ from kproto.capture.cutter import (
     ResponsesLost,
     StreamItem,
 )
-from kproto.capture.matcher import Matcher, PendingRequest
 from kproto.capture.wanted import WantedApis
 from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrTopicError
 

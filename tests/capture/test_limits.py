@@ -15,7 +15,7 @@ from plain_sources import from_sources
 
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame, frames
 from kproto.capture.collector import Collector
-from kproto.capture.matcher import MOST_PENDING, Matcher, PendingRequest
+from kproto.capture.cutter import MOST_PENDING, Matcher, PendingRequest
 from kproto.capture.pcapng import PcapngReader
 from kproto.capture.reassembly import Reassembler
 from kproto.capture.request_log import LONGEST_LINE, RequestLogReader

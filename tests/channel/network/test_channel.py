@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.network.channel import Channel, ChannelState
-from channel.network.connection import Connection, MuteEvent, MuteState
+from channel.network.channel import Channel, ChannelState, Connection, MuteEvent, MuteState
 from channel.network.frames import MemoryPool, Send
 from channel.network.transport import EVENT_READ, EVENT_WRITE
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.errors import IllegalState, InvalidReceive
-from channel.network.connection import Connection, Phase
+from channel.network.channel import Connection, Phase
 from channel.network.frames import MemoryPool, Send, Window
 from channel.network.request import BodyRequest, ClientRequest
 

@@ -14,8 +14,8 @@ from channel.config import ChannelConfig
 from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
 from channel.network import authenticator as authenticators
+from channel.network.channel import Phase
 from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
-from channel.network.connection import Phase
 from channel.network.frames import Send
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest, MessageRequest
