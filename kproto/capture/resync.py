@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .detection import (
     CONTROL_HEADER,
@@ -24,9 +24,8 @@ from .detection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from .cutter import Matcher
     from .wanted import WantedApis
 
 _I32_PAIR: Final = struct.Struct(">ii").unpack_from
@@ -329,6 +328,24 @@ class RequestSearch(Search):
         return header.client_id == step.header.client_id and 0 < ahead <= _ID_STRIDE
 
 
+class AwaitedRequest(Protocol):
+    """What the search must know of a request that waits for its response."""
+
+    correlation_id: int
+    api_key: int | None
+    api_version: int
+
+
+class Pending(Protocol):
+    """The requests of a connection that wait for their responses; see ``cutter.Matcher``."""
+
+    def find(self, correlation_id: int) -> AwaitedRequest | None:
+        """The request that a response with this id would answer."""
+
+    def newest_wanted(self) -> Sequence[AwaitedRequest]:
+        """The newest requests whose frames are wanted."""
+
+
 class ResponseSearch(Search):
     """The search for the next response that answers a pending request.
 
@@ -340,7 +357,7 @@ class ResponseSearch(Search):
     __slots__ = ("_pending",)
     _header_bytes = 8
 
-    def __init__(self, wanted: WantedApis, limit: int, pending: Matcher) -> None:
+    def __init__(self, wanted: WantedApis, limit: int, pending: Pending) -> None:
         super().__init__(wanted, limit)
         self._pending = pending
 
