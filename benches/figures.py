@@ -226,7 +226,9 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":(top,exclude)benches/results", ":(top,exclude)*.md")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", ":(top,exclude)benches/results", ":(top,exclude)*.md"
+        )
         return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
