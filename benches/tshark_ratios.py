@@ -90,11 +90,20 @@ def filtered(capture: str, dissector: Path | None = None) -> list[str]:
 def write_text(capture: str, path: str) -> int:
     """Write what tshark prints of a capture; gives the number of partition states."""
     count = 0
+    begun = None  # the rows of the last body, which may go on in the next batch
     with Path(path).open("w", encoding="utf-8") as out:
         for kind, rows in decode(scan([capture], every_payload=True)):
-            if kind == "state":
-                out.write(_lines(rows))
-                count += rows.num_rows
+            if kind != "state":
+                continue
+            count += rows.num_rows
+            if begun is not None:
+                rows = pa.concat_batches([begun, rows])
+            last = int(_changes(rows.column("body_id"))[-1])
+            begun = rows.slice(last)
+            if last:
+                out.write(_lines(rows.slice(0, last)))
+        if begun is not None:
+            out.write(_lines(begun))
     return count
 
 
