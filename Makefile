@@ -12,7 +12,7 @@ analyze: ## captures of real clusters -> tables and a summary
 	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
 test:    ## every test that needs no Java; five minutes on two cores
-	@tools/setup test chromium tshark
+	@tools/setup test chromium tshark tmux
 	.venv/bin/pytest -m "not spark and not java and not kafka" -n auto --dist loadfile
 
 spark:   ## the pipeline on Spark: local, a cluster of two workers, Spark Connect, object stores, kills

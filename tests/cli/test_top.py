@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -292,6 +293,41 @@ def test_the_screen_fits_the_terminal(tmp_path: Path, data: bytes, columns: int,
         shown = screen.replace("\r", "").split("\n")
         assert len(shown) <= lines
         assert_fits("\n".join(shown), columns)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
+def test_tmux_shows_the_lines_of_the_plain_output(tmp_path: Path, data: bytes, columns: int, lines: int) -> None:
+    (tmp_path / "control.pcap").write_bytes(data)
+    command = [sys.executable, "-m", "kproto", "top", "--interval", "0.2", "--window", "3600", "control.pcap"]
+    environment = {"TERM": "xterm", "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+
+    def tmux(*arguments: str) -> str:
+        return subprocess.run(
+            ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null", *arguments],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S,
+        ).stdout  # fmt: skip
+
+    def screen_with(*texts: str) -> list[str]:
+        until = time.monotonic() + LIMIT_S
+        while not all(text in (screen := tmux("capture-pane", "-p")) for text in texts):
+            assert time.monotonic() < until, screen
+            time.sleep(0.1)
+        return screen.splitlines()
+
+    tmux("new-session", "-d", "-x", str(columns), "-y", str(lines), "PS1='before ' exec sh -i")
+    try:
+        screen_with("before")
+        tmux("send-keys", shlex.join(command), "Enter")
+        shown = screen_with("348 requests so far", "Findings so far")
+        tmux("send-keys", "C-c")
+        assert any("kproto" in line for line in screen_with("before", "--interval")), "the former screen is back"
+    finally:
+        tmux("kill-server")
+    assert_fits("\n".join(shown), columns)
+    plain = top("--once", "--window", "3600", str(tmp_path / "control.pcap")).splitlines()
+    assert shown[0].startswith("kproto top  control.pcap")
+    until_changes = shown.index("Latest changes") + 1
+    assert shown[1:until_changes] == plain[1:until_changes]
 
 
 def read_until(descriptor: int, seen: bytes, is_enough: object) -> bytes:
