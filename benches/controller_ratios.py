@@ -256,7 +256,7 @@ def create(program: str, shape: Shape, address: str, folder: Path) -> dict[str, 
         elections = {len(groups) * number // (ELECTIONS + 1) for number in range(1, ELECTIONS + 1)}
         for number, group in enumerate(groups):
             if number in elections:
-                led.session.delete(CONTROLLER)
+                _depose(led.session)
             _create_topics(admin, [_new_topic(shape, name) for name in group])
             acknowledged.update(group)
         answered = led.fleet.ask(f"know {(shape.topics + 1) * shape.partitions}")
@@ -267,6 +267,16 @@ def create(program: str, shape: Shape, address: str, folder: Path) -> dict[str, 
         half = [tp for tp, state in zip(tps, states, strict=True) if state is None]
         assert not half, f"{len(half)} partitions have no state, {half[0]} among them"
         return {"seconds": seconds, **_costs(led.process, before, answered)}
+
+
+def _depose(session: ZooKeeperSession) -> None:
+    """Have the controller elected anew; the election before may still be under way."""
+    deadline = time.monotonic() + WAIT_S
+    while session.exists(CONTROLLER) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no controller was elected in {WAIT_S:g} s")
+        time.sleep(0.01)
+    session.delete(CONTROLLER)
 
 
 def _new_topic(shape: Shape, name: str) -> NewTopic:

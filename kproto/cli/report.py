@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,13 @@ from kproto.errors import ConfigurationError
 from kproto.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from kproto.tables.places import Place
+
+_SHOWN = 5
+"""At most this many findings of each rule are printed."""
 
 
 @click.command(
@@ -75,13 +80,22 @@ def command(sources: tuple[Place, ...], *, out: Path, partitions: int) -> None:
     is_piped = str(out) == "-"
     limits = Limits(partitions=partitions, states=10 * partitions)
     facts = write_report(tables_of(sources), sys.stdout.buffer if is_piped else out, limits=limits)
-    lines = [f"  {printable(finding['text'])}" for finding in facts["findings"]]
+    lines = [*_outstanding(facts["findings"])]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]
     if is_piped:
         print(*lines, sep="\n", file=sys.stderr)
     else:
         print(*lines, _place(facts, out), sep="\n")
+
+
+def _outstanding(findings: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each finding, of the first few of each rule."""
+    for rule, found in groupby(findings, key=lambda finding: finding["rule"]):
+        same = [*found]
+        yield from (f"  {printable(finding['text'])}" for finding in same[:_SHOWN])
+        if len(same) > _SHOWN:
+            yield f"  and {len(same) - _SHOWN} more of rule {rule}, which the page lists"
 
 
 def check_place(out: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
+from kproto.generate import Fleet, write_captures
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
@@ -29,6 +30,14 @@ def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> N
     assert last.startswith(f"{out}: 119 partitions, ")
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_of_many_findings_of_a_rule_the_first_are_printed(tmp_path: Path) -> None:
+    write_captures(Fleet(brokers=9, restarts=0, deletions=0, failovers=1, zombies=1), tmp_path)
+    result = report(str(tmp_path / "control.pcap"), "--out", str(tmp_path / "page.html"))
+    refused = [line for line in result.stdout.splitlines() if "refused 1 request" in line]
+    assert len(refused) == 5
+    assert "  and 4 more of rule KP002, which the page lists" in result.stdout.splitlines()
 
 
 def test_a_small_page_says_what_it_leaves_out(tmp_path: Path) -> None:
