@@ -195,6 +195,7 @@ class ControllerDecisions:
         partitions = self.context.partitions_for_topic(topic)
         self._partitions.forget(partitions)
         self._replicas.forget(partitions)
+        self._reassignments.forget_topic(topic)
         self.context.remove_topic(topic)
 
     def _shut_down(self, event: events.ControlledShutdown) -> None:

@@ -62,7 +62,7 @@ class Reassignments:
     # ---- events
 
     def process_zookeeper(self) -> Collection[TopicPartition]:
-        """Begin the reassignments that were added to ``/admin/reassign_partitions``; returns the znode's partitions.
+        """Begin the reassignments that were added to ``/admin/reassign_partitions``; returns those that have begun.
 
         The controller removes each completed partition from the znode, which is a change of the znode like others: the
         partitions that were in it before have begun already, and begin only once.
@@ -70,10 +70,10 @@ class Reassignments:
         known, asked = self._requested, self._cluster.store.read_reassignments()
         self._requested = asked
         codes = self._begin_all({tp: target for tp, target in asked.items() if known.get(tp) != target})
-        failed = {tp for tp, code in codes.items() if code is not ErrorCode.NONE}
-        if failed:
-            self._forget_requested(lambda tp, _: tp in failed)
-        return asked.keys()
+        begun = {tp for tp, code in codes.items() if code is ErrorCode.NONE}
+        if len(begun) < len(codes):
+            self._forget_requested(lambda tp, _: tp in codes and tp not in begun)
+        return begun
 
     def process_isr_change(self, tp: TopicPartition) -> None:
         """Complete a reassignment if the target replicas are all in the ISR that a broker has written."""
@@ -94,6 +94,11 @@ class Reassignments:
         event.callback(ErrorCode.NONE, found)
 
     # ---- called by other decisions
+
+    def forget_topic(self, topic: str) -> None:
+        """Withdraw the reassignments in the znode of a topic that is gone; in Kafka the next controller does."""
+        if any(tp.topic == topic for tp in self._requested):
+            self._forget_requested(lambda tp, _: tp.topic == topic)
 
     def resume(self, selects: Callable[[TopicPartition, ReplicaAssignment], bool]) -> None:
         """Continue the reassignments that ``selects`` accepts."""

@@ -256,10 +256,6 @@ class ElectionSimulation(Simulation):
         found = decode_topic(name, data)
         partition = sorted(found.partitions)[int(b * len(found.partitions))]
         tp = TopicPartition(name, partition)
-        if (kind == "delete" and session.exists(REASSIGN_PARTITIONS)) or (
-            kind == "reassign" and session.children(ADMIN_DELETE_TOPICS)
-        ):
-            return  # after some of these the znode of reassignments keeps an entry
         match kind:
             case "elect":
                 session.create(PREFERRED_ELECTION, encode_partitions([tp]))

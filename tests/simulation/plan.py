@@ -93,7 +93,7 @@ class Result:
 def draw_plan(seed: int, kind: str | None = None) -> Plan:
     """Draw a plan, of this kind, by default of one that the seed decides."""
     chance = random.Random(seed)
-    kind = kind or ("channels" if seed % 3 == 2 else "scripted")
+    kind = kind or ("election" if seed % 5 == 4 else "channels" if seed % 3 == 2 else "scripted")
     faults = ELECTION_FAULTS if kind == "election" else FAULTS
     length = chance.choice((15.0, 30.0, 60.0))
     brokers = chance.choice((3, 3, 4, 5, 6, 9))

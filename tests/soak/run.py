@@ -60,7 +60,8 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"cannot become Online: no replica may lead it",
         r"refused \w+: STALE_BROKER_EPOCH",
         r"the ISR of \S+ is not changed: its state has changed since",
-        r"cannot become New: it is (Online|Offline)",  # the next controller reassigns, as in Kafka
+        r"cannot become New: it is (New|Online|Offline)",  # a reassignment goes on, as in Kafka
+        r"no reassignment of \S+ to .*: UNKNOWN_TOPIC_OR_PARTITION$",  # its topic is being deleted
         r"while processing .*: the ZooKeeper session has expired",
         r"is ended: the TLS handshake was cut off",
         r"broker \d+ is removed: \d+ requests? will not be answered",

@@ -286,3 +286,30 @@ def test_a_topic_is_deleted_once_its_reassignment_is_done() -> None:
     join(cluster, 0, 1)
     cluster.answer([0, 1])
     assert not cluster.store.read_topics()
+
+
+def test_a_topic_whose_deletion_overtakes_its_reassignment_leaves_the_znode() -> None:
+    cluster = elected(0)
+    cluster.create([0])
+    reassign(cluster, 0, 1)
+    cluster.store.mark_for_deletion("t")
+    cluster.process(TopicDeletion())
+    cluster.store.register_broker(broker(1))
+    cluster.process(BrokerChange())  # deletions that waited for the broker begin, reassigned or not, as in Kafka
+    cluster.answer([0, 1])
+    assert not cluster.store.read_topics()
+    assert cluster.store.read_reassignments() == {}
+
+
+def test_another_controller_goes_on_with_a_reassignment_for_which_a_deletion_waits() -> None:
+    cluster = elected(0, 1)
+    cluster.create([0])
+    reassign(cluster, 1)
+    cluster.store.mark_for_deletion("t")
+    before = cluster.leader()
+    cluster.elect()
+    assert under_way(cluster) == {T0: ReplicaAssignment((1, 0), (1,), (0,))}
+    assert cluster.leader() == (0, before[1] + 1, [0])  # each step of a reassignment begins with a new leader epoch
+    join(cluster, 0, 1)
+    cluster.answer([0, 1])
+    assert not cluster.store.read_topics()
