@@ -59,6 +59,18 @@ end
 
 local function signed(value, span) if value >= span / 2 then return value - span end return value end
 
+local function i16_at(s, at)
+  local a, b = s:byte(at + 1, at + 2)
+  if a < 128 then return a * 256 + b end
+  return a * 256 + b - 65536
+end
+
+local function i32_at(s, at)
+  local a, b, c, d = s:byte(at + 1, at + 4)
+  if a < 128 then return ((a * 256 + b) * 256 + c) * 256 + d end
+  return ((a * 256 + b) * 256 + c) * 256 + d - 4294967296
+end
+
 local function u8(r)
   need(r, 1)
   r.at = r.at + 1
@@ -67,16 +79,14 @@ end
 
 local function i16(r)
   need(r, 2)
-  local a, b = r.s:byte(r.at + 1, r.at + 2)
   r.at = r.at + 2
-  return signed(a * 256 + b, 65536)
+  return i16_at(r.s, r.at - 2)
 end
 
 local function i32(r)
   need(r, 4)
-  local a, b, c, d = r.s:byte(r.at + 1, r.at + 4)
   r.at = r.at + 4
-  return signed(((a * 256 + b) * 256 + c) * 256 + d, 4294967296)
+  return i32_at(r.s, r.at - 4)
 end
 
 local function varint(r)  -- at most five bytes, its low 32 bits, as Java reads it
@@ -112,6 +122,16 @@ end
 
 local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8, uuid = 16 }
 
+-- Lua text for a field's value, from its first byte at `at`. Where nobody sees the bytes, an item of the value alone costs
+-- half of one with its range. An int64 has no Lua number.
+local VALUE = {
+  int8 = "signed(byte(s, at + 1), 256)",
+  bool = "byte(s, at + 1) ~= 0",
+  int16 = "i16_at(s, at)",
+  int32 = "i32_at(s, at)",
+  uuid = "base64(sub(s, at + 1, at + 16))",
+}
+
 local function text_length(r, flexible)
   local length
   if flexible then length = compact_length(r) else length = i16(r) end
@@ -133,7 +153,7 @@ end
 local add, range, set_len, append_text  -- methods of Wireshark's classes: looking them up anew costs as much as the call
 
 local function add_error(r, tree, at, info)
-  local code = signed(r.s:byte(at + 1) * 256 + r.s:byte(at + 2), 65536)
+  local code = i16_at(r.s, at)
   local item = add(tree, f.error_code, range(r.tvb, at, 2))
   if code == 0 then return end
   local text = ERRORS[code] or tostring(code)
@@ -156,18 +176,23 @@ local LABELS = { topic_name = true, name = true, host_name = true, host = true }
 -- wants are passed over together. A reader takes r, the tree's item and info, and moves r.at to the struct's end.
 local reader_of
 
+local function add_line(name, kind, visible)  -- adds the item of the field at `at`
+  local value = VALUE[kind]
+  if value and not visible then return string.format("add(tree, f_%s, %s)", name, value) end
+  if kind == "uuid" then return string.format("add(tree, f_%s, range(tvb, at, 16), %s)", name, value) end
+  return string.format("add(tree, f_%s, range(tvb, at, %d))", name, WIDTH[kind])
+end
+
 local function emit_value(out, declared, kind, flexible, visible, wanted)
   local name, width = declared.name, WIDTH[kind]
   local function line(text) out[#out + 1] = text end
   if width then
     line(string.format("at = r.at; if at + %d > r.size then need(r, %d) end; r.at = at + %d", width, width, width))
     if name == "error_code" then
-      line("if info.depth == 0 then info.error_code = signed(byte(r.s, at + 1) * 256 + byte(r.s, at + 2), 65536) end")
+      line("if info.depth == 0 then info.error_code = i16_at(s, at) end")
       if wanted then line("add_error(r, tree, at, info)") end
-    elseif kind == "uuid" then
-      if wanted then line(string.format("add(tree, f.%s, range(r.tvb, at, 16), base64(sub(r.s, at + 1, at + 16)))", name)) end
     elseif wanted then
-      line(string.format("add(tree, f.%s, range(r.tvb, at, %d))", name, width))
+      line(add_line(name, kind, visible))
     end
     return
   end
@@ -176,12 +201,12 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
   if not declared.nullable then
     line('  r.at = start; fail(r, "null, where null is not allowed")')
   elseif visible then
-    line(string.format('  add(tree, range(r.tvb, start, r.at - start), "%s: null")', name))
+    line(string.format('  add(tree, range(tvb, start, r.at - start), "%s: null")', name))
   end
   line("else r.at = r.at + length end")
   if wanted then line(string.format('if length >= 0 then add_text(r, tree, "%s", start, length) end', name)) end
   if visible and LABELS[name] then
-    line('if length > 0 and not info.label then info.label = " " .. sub(r.s, r.at - length + 1, r.at) end')
+    line('if length > 0 and not info.label then info.label = " " .. sub(s, r.at - length + 1, r.at) end')
   end
 end
 
@@ -191,7 +216,7 @@ local function emit_array(out, declared, flexible, visible, wanted)
   local function line(text) out[#out + 1] = text end
   line("start = r.at")
   if flexible then  -- most counts are one byte
-    line("count = byte(r.s, start + 1)")
+    line("count = byte(s, start + 1)")
     line(string.format("if count and count > 0 and count < 128 and start + count * %d <= r.size then", width or 1))
     line("  r.at = start + 1; count = count - 1")
     line(string.format("else count = count_of(r, true, %s, %s) end", tostring(declared.nullable or false), width or "nil"))
@@ -201,7 +226,7 @@ local function emit_array(out, declared, flexible, visible, wanted)
   if declared.counted then line("if count > 0 then info.partitions = info.partitions + count end") end
   if width then
     if wanted then
-      line(string.format("at = r.at; for i = 0, count - 1 do add(tree, f.%s, range(r.tvb, at + i * %d, %d)) end", name, width, width))
+      line(string.format("for at = r.at, r.at + (count - 1) * %d, %d do %s end", width, width, add_line(name, kind, visible)))
     end
     line(string.format("if count > 0 then r.at = r.at + count * %d end", width))
   elseif kind then
@@ -262,15 +287,17 @@ local function read_tagged(r, tree, known, elsewhere, read_known)
 end
 
 local HEAD = [[
-local f, fields, add, range, byte, sub, need, fail, signed, base64, text_length, count_of, add_error, add_text,
-  read_items, read_tagged, reader_of = ...
+local f, fields, add, range, byte, sub, need, fail, signed, base64, i16_at, i32_at, text_length, count_of, add_error,
+  add_text, read_items, read_tagged, reader_of = ...
+%s
 return function(r, tree, info)
+local s, tvb = r.s, r.tvb
 local at, start, count, length, below
 ]]
 
 local function compile(struct, version, flexible, visible, wanted)
   local fields = STRUCTS[struct][version]
-  local out = { HEAD }
+  local names, out = {}, {}
   local skipped = 0  -- bytes of fields that nobody wants, to be passed over together
   local function flush()
     if skipped > 0 then
@@ -279,6 +306,7 @@ local function compile(struct, version, flexible, visible, wanted)
     skipped = 0
   end
   local function emit(declared)
+    if f[declared.name] then names[#names + 1] = string.format("local f_%s = f.%s", declared.name, declared.name) end
     if declared.type == "array" then emit_array(out, declared, flexible, visible, wanted[declared.name])
     else emit_value(out, declared, declared.type, flexible, visible, wanted[declared.name]) end
   end
@@ -294,7 +322,7 @@ local function compile(struct, version, flexible, visible, wanted)
   end
   flush()
   if flexible then
-    out[#out + 1] = "if byte(r.s, r.at + 1) == 0 then r.at = r.at + 1 else"
+    out[#out + 1] = "if byte(s, r.at + 1) == 0 then r.at = r.at + 1 else"
     out[#out + 1] = "read_tagged(r, tree, fields.tags, fields.elsewhere, function(tag)"
     for tag, declared in pairs(fields.tags) do
       out[#out + 1] = string.format("if tag == %d then", tag)
@@ -304,9 +332,10 @@ local function compile(struct, version, flexible, visible, wanted)
     out[#out + 1] = "end) end"
   end
   out[#out + 1] = "end"
-  local chunk = assert((loadstring or load)(table.concat(out, "\n"), "=kproto " .. struct))
-  return chunk(f, fields, add, range, string.byte, string.sub, need, fail, signed, base64, text_length, count_of, add_error,
-    add_text, read_items, read_tagged, reader_of)
+  local source = string.format(HEAD, table.concat(names, "\n")) .. table.concat(out, "\n")
+  local chunk = assert((loadstring or load)(source, "=kproto " .. struct))
+  return chunk(f, fields, add, range, string.byte, string.sub, need, fail, signed, base64, i16_at, i32_at, text_length,
+    count_of, add_error, add_text, read_items, read_tagged, reader_of)
 end
 
 local compiled = {}
@@ -399,14 +428,24 @@ end
 
 -- ---- frames -------------------------------------------------------------------------------------------------------
 
+local can_ask  -- whether Wireshark tells which fields are used
+local all_wanted = {}
+for name in pairs(f) do all_wanted[name] = true end
+
+-- The fields to add, and a text of them.
 local function wanted_fields(tree)
-  local wanted = {}
+  if tree.visible then return all_wanted, "all" end
+  if can_ask == nil then can_ask = pcall(function() return tree:referenced(f.length) end) end
+  if not can_ask then return all_wanted, "all" end
+  local referenced = tree.referenced
+  local wanted, names = { error_code = true }, {}  -- expert information hangs on the error code
   for name, field in pairs(f) do
-    local ok, referenced = pcall(function() return tree:referenced(field) end)
-    wanted[name] = not ok or referenced
+    if referenced(tree, field) then
+      wanted[name] = true
+      names[#names + 1] = name
+    end
   end
-  wanted.error_code = true  -- expert information hangs on it
-  return wanted
+  return wanted, table.concat(names, " ")
 end
 
 local function add_if(r, tree, name, start, length, value)
@@ -418,12 +457,7 @@ end
 local function body(r, api, kind, version, tree, info)
   local message = MESSAGES[api][kind]
   r.version, r.flexible = version, version >= message.flexible
-  local signature = { version, r.flexible and "f" or "p", r.visible and "v" or "h" }
-  for name, wanted in pairs(r.wanted) do
-    if wanted then signature[#signature + 1] = name end
-  end
-  table.sort(signature, function(one, other) return tostring(one) < tostring(other) end)
-  r.signature = table.concat(signature, " ") .. " "
+  r.signature = string.format("%d %s %s %s ", version, r.flexible, r.visible, r.wanted_names)
   local ok, problem = pcall(reader_of(r, message.struct), r, tree, info)
   if ok then return true end
   if type(problem) ~= "table" then error(problem, 0) end
@@ -468,7 +502,7 @@ local function dissect_frame(tvb, pinfo, root)
   end
   local tree = root:add(kproto, tvb:range(0, size))
   local r = { s = tvb:raw(0, size), size = size, at = 0, tvb = tvb, visible = tree.visible }
-  r.wanted = wanted_fields(tree)
+  r.wanted, r.wanted_names = wanted_fields(tree)
   add, range, set_len, append_text = tree.add, tvb.range, tree.set_len, tree.append_text
   add_if(r, tree, "length", 0, 4)
   if not message then
