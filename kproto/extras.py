@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -34,6 +33,8 @@ def install_command(extra: str) -> str:
 
 def _source() -> tuple[Path | None, bool]:
     """Return the directory that kproto was installed from, None for a package index; and whether it is editable."""
+    from importlib.metadata import distributions  # brings some 3 MB of modules, which no command needs as a rule
+
     # A clone has a kproto.egg-info beside what pip has noted, and only pip's says where it came from.
     noted = (each.read_text("direct_url.json") for each in distributions(name="kproto"))
     try:

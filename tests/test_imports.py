@@ -80,6 +80,11 @@ def test_a_controller_loads_the_reference_only_once_somebody_asks_it_something()
     assert "kproto.reference" not in loaded
 
 
+def test_a_controller_is_started_without_the_modules_that_only_installing_needs() -> None:
+    loaded = loaded_by("import kproto.cli, kproto.cli.controller, channel.node.controller_node")
+    assert not loaded & {"importlib.metadata", "email.message", "zipfile", "rich"}
+
+
 def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> None:
     told = run(
         BLOCK_THE_EXTENSION

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import os
 import select
 import shutil
 import sys
 import time
+from collections import deque
 from contextlib import ExitStack
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -24,18 +28,23 @@ from kproto.errors import ConfigurationError
 from kproto.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from rich.live import Live
 
-    from kproto.capture import CaptureReader
+    from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame
     from kproto.capture.source import Source
-    from kproto.verdicts.live import Change, Flow, LiveFold, Snapshot
+    from kproto.verdicts.live import Change, Flow, Snapshot
+
+    Event = Frame | Exchange
 
 _STANDARD_INPUT: Final = "-"
 _PLAIN_WIDTH: Final = 80
 _PLAIN_ROWS: Final = 10
 _POLL_S: Final = 0.2
+_LIST_S: Final = 1.0
+"""Seconds between two looks into the directories: each opens their files to tell whose they are."""
+
 _NAME_LIMIT: Final = 24
 
 
@@ -47,7 +56,9 @@ Examples:
   kproto top control.pcapng
       a capture or a recording of kproto tap, while it grows
   kproto top /var/tmp/tap
-      the newest file of a directory, and those that follow it
+      the newest file of each capture point of a directory, and those after it
+  kproto top broker-1.pcapng broker-2.pcapng
+      one cluster, recorded at two places
   kproto top --once control.pcap
       the end of a capture, as one snapshot
   kproto top --interval 5 control.pcapng >> top.log
@@ -55,7 +66,7 @@ Examples:
   kproto top --metrics http://127.0.0.1:9404/metrics
       queues and latencies of kproto controller """
 )
-@click.argument("capture", required=False, metavar="[CAPTURE|DIR|-]")
+@click.argument("captures", nargs=-1, metavar="[CAPTURE|DIR...|-]")
 @click.option("--metrics", "url", metavar="URL", help="Show a controller's Prometheus metrics instead of a capture.")
 @click.option("--once", is_flag=True, help="Print one snapshot, of what is there now.")
 @click.option("--interval", type=Seconds(0.1), default=1, show_default=True, help="Seconds between two snapshots.")
@@ -65,25 +76,28 @@ Examples:
 )  # fmt: skip
 @click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected.")
 def command(
-    capture: str | None, *, url: str | None, once: bool, interval: float, window: int, ports: tuple[str, ...]
+    captures: tuple[str, ...], *, url: str | None, once: bool, interval: float, window: int, ports: tuple[str, ...]
 ) -> None:
     """Show what flows now: requests a second, latency, epochs, latest changes, findings.
 
-    CAPTURE is a pcap or pcapng file that grows or has ended, DIR a directory of such files, of which the newest is
-    followed, and - standard input. On a terminal the screen is refreshed until Ctrl-C or the end of standard input; in
-    a pipe, snapshots follow each other as plain lines.
+    CAPTURE is a pcap or pcapng file that grows or has ended, DIR a directory of such files, of which the newest of each
+    capture point is followed, and - standard input. Several are of one cluster, recorded at several places: their
+    requests are merged by time, and a request that two places recorded counts at both. On a terminal the screen is
+    refreshed until Ctrl-C or the end of standard input; in a pipe, snapshots follow each other as plain lines.
 
     Rates and latencies are those of answered requests; changes are worded as by kproto inspect --changes, and findings
     are those of kproto doctor on the newest 5,000 requests and on those before, as far as time allowed.
     """
-    if (capture is None) == (url is None):
+    if bool(captures) == (url is not None):
         raise click.UsageError("name one of a capture, a directory, - for standard input, and --metrics URL")
+    if _STANDARD_INPUT in captures and len(captures) > 1:
+        raise click.UsageError("- stands alone; name either standard input or captures")
     screen = _Screen(interval, once=once)
     with screen:
         if url is not None:
             _show_metrics(url, screen)
-        elif capture is not None:
-            _Followed(capture, screen, window, parse_ports(ports)).run()
+        else:
+            _Followed(captures, screen, window, parse_ports(ports)).run()
 
 
 class _Screen:
@@ -150,64 +164,182 @@ class _Screen:
             self._terminal = False
 
 
-class _Followed:
-    """Follows a file, a directory or standard input, and shows a snapshot at each interval."""
+class _Point:
+    """A capture point that is followed: its files one after the other, or standard input.
 
-    def __init__(self, path: str, screen: _Screen, window: int, ports: tuple[int, ...] | None) -> None:
+    Args:
+        name: Its name.
+        files: Its files; ``add`` appends those that come later.
+        ports: The brokers' ports; None finds them.
+
+    Attributes:
+        reader: Reads its packets.
+        known: Every file so far.
+        begun: Whether the file that is read has had any byte.
+        is_at_end: Whether the last file had no more bytes when it was read last.
+        requests: How many requests were answered or given up.
+    """
+
+    def __init__(self, name: str, files: Sequence[str], ports: tuple[int, ...] | None) -> None:
         from kproto.capture import CaptureReader
+
+        self.name = name
+        self.reader: CaptureReader = CaptureReader(ports=ports, capture=name)
+        self.known = set(files)
+        self.begun = self.is_at_end = False
+        self.requests = 0
+        self._files = deque(files)
+        self._events: deque[tuple[int, Event]] = deque()
+        self._events_ns = 0
+        self._source = self._open()
+
+    def add(self, files: Iterable[str]) -> None:
+        """Append files."""
+        for file in files:
+            if file not in self.known:
+                self.known.add(file)
+                self._files.append(file)
+                self.is_at_end = False
+
+    def read(self) -> None:
+        """Read a piece, or go on to the next file."""
+        data = self._source.read()
+        if data:
+            self.begun = True
+            self._keep(self.reader.feed(data))
+        elif self._files:
+            self._keep(self.reader.end_file(self._source.damage))
+            self._source.close()
+            self._source = self._open()
+        else:
+            self.is_at_end = True
+
+    def take(self, until_ns: float) -> Iterator[tuple[int, Event]]:
+        """Take the frames and exchanges up to a time, each with its time."""
+        while self._events and self._events[0][0] <= until_ns:
+            yield self._events.popleft()
+
+    def end(self) -> None:
+        """End the last file.
+
+        Raises:
+            CaptureError: It is no capture.
+        """
+        self._keep(self.reader.end_file(self._source.damage))
+
+    def check_begun(self) -> None:
+        """Check that the last file had any bytes.
+
+        Raises:
+            CaptureError: It had none.
+        """
+        from kproto.capture.source import check_begun
+
+        check_begun(self._source, begun=self.begun)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def _keep(self, events: Iterable[Event]) -> None:
+        """Keep events for ``take``, in the order in which the reader gives them."""
+        from kproto.capture import Exchange
+
+        for event in events:
+            frame = event
+            if isinstance(event, Exchange):
+                frame = event.response or event.frame
+                self.requests += event.request is not None
+            self._events_ns = max(self._events_ns, frame.time_ns)
+            self._events.append((self._events_ns, event))
+
+    def _open(self) -> Source:
+        from kproto.capture.source import Source
+
+        path = self._files.popleft()
+        file: Any = path
+        if path == _STANDARD_INPUT:
+            try:
+                file = os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+            except (OSError, ValueError):  # standard input without a descriptor
+                file = sys.stdin.buffer
+        source = Source(file)
+        self.reader.begin_file("standard input" if path == _STANDARD_INPUT else source.name)
+        return source
+
+
+class _Followed:
+    """Follows files, directories or standard input, and shows a snapshot at each interval."""
+
+    def __init__(self, paths: Sequence[str], screen: _Screen, window: int, ports: tuple[int, ...] | None) -> None:
+        from kproto.capture import capture_points
         from kproto.cli.no_pandas import keep_pandas_out
         from kproto.verdicts.live import LiveFold
 
         keep_pandas_out()
-        self._path = path
+        self._name = " ".join(paths)
         self._screen = screen
-        self._reader: CaptureReader = CaptureReader(ports=ports, capture=path)
-        self._fold: LiveFold = LiveFold(window, self._reader.summary, thrifty=not screen.once)
-        self._directory = False
-        self._known: set[str] = set()
-        self._begun = False
+        self._ports = ports
+        self._is_stdin = tuple(paths) == (_STANDARD_INPUT,)
+        self._points: dict[str, _Point] = {}
+        self._summaries: dict[str, CaptureSummary] = {}
+        self._fold = LiveFold(window, self._summaries, thrifty=not screen.once)
+        self._words = PartitionWords()
         self._grown_at = 0.0
         self._time_ns = 0
-        self._words = PartitionWords()
+        self._look_at = self._list_at = 0.0
+        self._directories = [path for path in paths if Path(path).is_dir()]
+        files = [path for path in paths if path not in self._directories]
+        if len(files) == 1:
+            self._follow(files[0], files)
+        else:
+            for point in capture_points(files):
+                self._follow(point.name, point.files)
+        self._look()
 
     def run(self) -> None:
         """Follow until the end of standard input, or for ever; with ``--once`` until what is there is read."""
-        source = self._open(self._path)
-        from kproto.capture.source import check_begun
-
         try:
-            while True:
-                if not self._read(source):
-                    following = None if self._path == _STANDARD_INPUT else self._later()
-                    if following is not None:
-                        self._fold.add(self._reader.end_file(source.damage))
-                        source.close()
-                        source = self._open(following)
-                        continue
-                    if self._screen.once or self._path == _STANDARD_INPUT:
-                        break
-                    time.sleep(min(_POLL_S, self._screen.wait_s()))
+            while not self._read():
                 if not self._screen.once and self._screen.wait_s() == 0:
                     self._show()
-            check_begun(source, begun=self._begun)
-            self._fold.add(self._reader.end_file(source.damage))
+            points = self._points.values()
+            if not any(point.begun for point in points):
+                next(iter(points)).check_begun()
+            for point in points:
+                point.end()
+            self._merge(math.inf)
         finally:
-            source.close()
+            for point in self._points.values():
+                point.close()
         self._show(ended=True)
         self._screen.end()
-        warn_of_losses([(self._path, self._reader.summary)])
+        warn_of_losses([(point.name, point.reader.summary) for point in self._points.values()])
 
-    def _read(self, source: Source) -> bool:
-        """Read a piece, if there is one before the next snapshot is due; whether the source goes on."""
-        if self._path == _STANDARD_INPUT and not self._screen.once and not self._is_ready():
-            return True
-        data = source.read()
-        if data:
-            self._begun = True
-            self._fold.add(self._reader.feed(data))
-            if self._reader.time_ns > self._time_ns:
-                self._time_ns, self._grown_at = self._reader.time_ns, time.monotonic()
-        return bool(data)
+    def _read(self) -> bool:
+        """Read a piece of the capture point that is behind the others; whether everything is read."""
+        if not self._screen.once and time.monotonic() >= self._look_at:
+            self._look()
+        behind = [point for point in self._points.values() if not point.is_at_end]
+        if not behind:
+            self._merge(math.inf)
+            if self._screen.once or self._is_stdin:
+                return True
+            time.sleep(min(_POLL_S, self._screen.wait_s()))
+            return False
+        if self._is_stdin and not self._screen.once and not self._is_ready():
+            return False
+        min(behind, key=lambda point: point.reader.time_ns).read()
+        self._merge(min((p.reader.time_ns for p in self._points.values() if not p.is_at_end), default=math.inf))
+        return False
+
+    def _merge(self, until_ns: float) -> None:
+        """Hand on what was captured up to a time."""
+        points = self._points.values()
+        self._fold.add(event for _, event in heapq.merge(*(p.take(until_ns) for p in points), key=itemgetter(0)))
+        newest_ns = max(point.reader.time_ns for point in points)
+        if newest_ns > self._time_ns:
+            self._time_ns, self._grown_at = newest_ns, time.monotonic()
 
     def _is_ready(self) -> bool:
         """Whether standard input has bytes, or its end, before the next snapshot is due."""
@@ -216,47 +348,59 @@ class _Followed:
         except (OSError, ValueError):  # standard input without a descriptor
             return True
 
-    def _open(self, path: str) -> Source:
-        from kproto.capture.source import Source
+    def _follow(self, name: str, files: Sequence[str]) -> None:
+        point = self._points[name] = _Point(name, files, self._ports)
+        self._summaries[name] = point.reader.summary
 
-        file: Any = path
-        if path == _STANDARD_INPUT:
-            try:
-                file = os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
-            except (OSError, ValueError):  # standard input without a descriptor
-                file = sys.stdin.buffer
-        elif Path(path).is_dir():
-            self._directory = True
-            self._known.update(files := self._listed())
-            file = files[-1]
-        source = Source(file)
-        self._reader.begin_file("standard input" if path == _STANDARD_INPUT else source.name)
-        return source
-
-    def _listed(self) -> list[str]:
-        """The captures of the directory, those that were written last at the end."""
+    def _look(self) -> None:
+        """Look for bytes at the ends of files, and for new files in the directories."""
         from kproto.capture import capture_points
 
-        files = {file for point in capture_points([self._path]) for file in point.files}
-        return sorted(files, key=lambda file: (os.stat(file).st_mtime_ns, file))  # noqa: PTH116
-
-    def _later(self) -> str | None:
-        """The file of the directory that came after those that were there before, if one has."""
-        if not self._directory:
-            return None
-        new = next((file for file in self._listed() if file not in self._known), None)
-        if new is not None:
-            self._known.add(new)
-        return new
+        self._look_at = time.monotonic() + _POLL_S
+        if not self._is_stdin:
+            for point in self._points.values():
+                point.is_at_end = False
+        if time.monotonic() < self._list_at:
+            return
+        self._list_at = time.monotonic() + _LIST_S
+        for directory in self._directories:
+            for found in capture_points([directory]):
+                files = set(found.files)
+                mine = next((p for p in self._points.values() if p.known & files), self._points.get(found.name))
+                if mine is not None:
+                    mine.add(found.files[_after(found.files, mine.known) :])
+                else:
+                    self._follow(found.name, found.files[-1:])
 
     def _show(self, *, ended: bool = False) -> None:
-        waited_s = 0.0 if ended or not self._begun else time.monotonic() - self._grown_at
+        points = [PointState(p.name, p.requests, p.reader.time_ns) for p in self._points.values()]
+        waited_s = 0.0 if ended or not self._time_ns else time.monotonic() - self._grown_at
         snapshot = self._fold.snapshot(self._time_ns + int(waited_s * 1e9))
-        self._screen.show(list(snapshot_lines(snapshot, self._path, self._words, *self._screen.size)))
+        name = self._name if len(points) == 1 else f"{len(points)} capture points"
+        self._screen.show(list(snapshot_lines(snapshot, name, self._words, *self._screen.size, points=points)))
+
+
+def _after(files: Sequence[str], known: Collection[str]) -> int:
+    """Return the index behind the last file that is known."""
+    return max((at + 1 for at, file in enumerate(files) if file in known), default=0)
+
+
+class PointState(NamedTuple):
+    """What a snapshot says of a capture point: its requests so far, and the time of its newest packet."""
+
+    name: str
+    requests: int
+    time_ns: int
 
 
 def snapshot_lines(
-    snapshot: Snapshot, name: str, words: PartitionWords, width: int, height: int | None
+    snapshot: Snapshot,
+    name: str,
+    words: PartitionWords,
+    width: int,
+    height: int | None,
+    *,
+    points: Sequence[PointState] = (),
 ) -> Iterator[str]:
     """Yield a snapshot as lines of text.
 
@@ -266,6 +410,7 @@ def snapshot_lines(
         words: Finds words for partitions.
         width: Columns.
         height: Lines to fit; None: any number.
+        points: The capture points; a single one needs no line of its own.
     """
     day, clock = day_and_clock(snapshot.time_ns)
     when = f"{day} {clock[:8]}Z, " if snapshot.time_ns else ""
@@ -275,7 +420,9 @@ def snapshot_lines(
         yield "  no control request yet"
         return
     yield f"  {_controller(snapshot)}; {counted(snapshot.total, 'request')} so far"
-    rows = _PLAIN_ROWS if height is None else max((height - 14) // 3, 1)
+    if len(points) > 1:
+        yield _points(points, width)
+    rows = _PLAIN_ROWS if height is None else max((height - 14 - (len(points) > 1)) // 3, 1)
     apis = [*snapshot.apis, snapshot.all] if len(snapshot.apis) != 1 else list(snapshot.apis)
     yield from _section(_flows("Requests", "api", apis, len(apis)), width)
     yield from _section(_flows("Brokers", "broker", snapshot.brokers, rows), width)
@@ -289,6 +436,20 @@ def snapshot_lines(
     if len(found) > len(lines):
         lines.append(f"and {len(found) - len(lines)} more: kproto doctor shows them")
     yield from (f"  {_cut(line, width - 2)}" for line in lines or ["none"])
+
+
+def _points(points: Sequence[PointState], width: int) -> str:
+    """Name capture points, those that are silent for the longest time first, as many as fit."""
+    line = "  points:"
+    ordered = sorted(points, key=lambda point: point.time_ns)
+    for number, (name, requests, time_ns) in enumerate(ordered):
+        until = day_and_clock(time_ns)[1][:8] if time_ns else "none"
+        more = f"{', ' if number else ' '}{shortened(printable(name), _NAME_LIMIT)} {until} ({requests:,})"
+        left = len(points) - number
+        if len(line) + len(more) + len(f", and {left - 1} more") > width:
+            return f"{line}{',' if number else ''} and {left} more"
+        line += more
+    return line
 
 
 def _section(section: Section, width: int) -> Iterator[str]:

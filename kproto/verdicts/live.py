@@ -20,7 +20,7 @@ from kproto.verdicts.latencies import Latencies
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kproto.capture import CaptureSummary, Endpoint, Frame
     from kproto.tables.bodies import RequestPrefix
@@ -122,17 +122,17 @@ class _Second:
 
 
 class LiveFold:
-    """Takes the events of a ``CaptureReader``, of one capture point or several, and gives snapshots.
+    """Takes the events of a ``CaptureReader``, or of several merged by time, and gives snapshots.
 
     Args:
         window_s: How many seconds rates and latencies are about.
-        summary: The reader's summary; what it says of losses makes findings uncertain.
+        summaries: The readers' summaries by the name of the capture point; their losses make findings uncertain.
         thrifty: Whether to skip changes and postpone findings where they cost too much of a core.
     """
 
-    def __init__(self, window_s: int, summary: CaptureSummary, *, thrifty: bool = True) -> None:
+    def __init__(self, window_s: int, summaries: Mapping[str, CaptureSummary], *, thrifty: bool = True) -> None:
         self._window_s = window_s
-        self._summary = summary
+        self._summaries = summaries
         self._thrifty = thrifty
         self._timeline = Timeline(Filters(), EntryFilters(changes=True), follow=True)
         self._seconds: dict[int, _Second] = {}
@@ -317,7 +317,7 @@ class LiveFold:
                 rows.add_frame(exchange.response)
         names = {exchange.connection.capture: exchange.frame.file for exchange in self._examined}
         for name, file in names.items():
-            rows.add_summary(self._summary, CapturePoint(name, (file,)), None)
+            rows.add_summary(self._summaries[name], CapturePoint(name, (file,)), None)
         tables = TableReader(Filters(), BrokerDirectory({})).tables(list(rows.take()), last=True)
         for finding in findings(Facts([tables])):
             self._findings[finding.key] = finding

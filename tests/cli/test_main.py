@@ -138,7 +138,7 @@ def test_an_extra_is_installed_from_where_the_package_came(
             assert name == "direct_url.json"
             return None if origin is None else json.dumps(origin)
 
-    monkeypatch.setattr("kproto.extras.distributions", lambda name: [Distribution()])
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [Distribution()])
     monkeypatch.setattr("kproto.extras.__file__", str(tmp_path / "site-packages" / "kproto" / "extras.py"))
     assert install_command("cli") == command
 

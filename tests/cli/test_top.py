@@ -57,7 +57,7 @@ def top(*arguments: str, code: int = 0) -> str:
 def folded(data: bytes, window_s: int = 3600, *, thrifty: bool = False) -> tuple[LiveFold, Snapshot]:
     summary = CaptureSummary()
     reader = CaptureReader(summary=summary)
-    fold = LiveFold(window_s, summary, thrifty=thrifty)
+    fold = LiveFold(window_s, {"": summary}, thrifty=thrifty)
     for at in range(0, len(data), 4000):
         fold.add(reader.feed(data[at : at + 4000]))
     return fold, fold.snapshot()
@@ -108,7 +108,7 @@ def test_the_window_slides_and_a_quiet_time_empties_it(data: bytes) -> None:
 def test_a_request_without_answer_is_in_flight(data: bytes) -> None:
     summary = CaptureSummary()
     reader = CaptureReader(summary=summary)
-    fold = LiveFold(10, summary)
+    fold = LiveFold(10, {"": summary})
     most = 0
     for at in range(0, len(data), 200):
         fold.add(reader.feed(data[at : at + 200]))
@@ -177,6 +177,7 @@ def test_standard_input_gives_the_snapshot_of_the_file(data: bytes) -> None:
     [
         ([], b"", "name one of a capture"),
         (["-", "--metrics", "http://127.0.0.1:1/metrics"], b"", "name one of a capture"),
+        (["-", str(CAPTURE)], b"", "- stands alone"),
         (["--metrics", "127.0.0.1:1"], b"", "is no URL; try --metrics http://"),
         (["--metrics", "http://127.0.0.1:1/metrics"], b"", "no metrics at http://127.0.0.1:1/metrics"),
         (["--once", "-"], b"", "nothing came; did the command before the pipe fail?"),
@@ -255,6 +256,63 @@ def test_files_that_come_into_a_directory_are_followed(tmp_path: Path, data: byt
         (tmp_path / "part").write_bytes(data[:24] + data[cut:])
         (tmp_path / "part").rename(tmp_path / "tap-00002.pcap")
         shown_until(process, "348 requests so far")
+
+
+# ---- several capture points ------------------------------------------------------------------------------------------
+
+PORTS = (19092, 19093, 19094)
+
+
+@pytest.fixture(scope="module")
+def by_broker(data: bytes) -> dict[int, list[bytes]]:
+    """The packets of the capture, by the port of the broker that they go to or come from."""
+    packets: dict[int, list[bytes]] = {port: [] for port in PORTS}
+    at = 24
+    while at < len(data):
+        end = at + 16 + struct.unpack_from("<I", data, at + 8)[0]
+        ports = set(struct.unpack_from(">HH", data, at + 16 + 14 + 20))
+        (port,) = ports & set(PORTS)
+        packets[port].append(data[at:end])
+        at = end
+    return packets
+
+
+def test_captures_of_several_places_are_shown_as_one_of_all(
+    tmp_path: Path, data: bytes, by_broker: dict[int, list[bytes]]
+) -> None:
+    files = []
+    for port, packets in by_broker.items():
+        files.append(tmp_path / f"broker{port % 19092}.pcap")
+        files[-1].write_bytes(data[:24] + b"".join(packets))
+    whole = top("--once", str(CAPTURE)).splitlines()
+    for several in (top("--once", *map(str, files)), top("--once", str(tmp_path))):
+        assert_fits(several)
+        lines = several.splitlines()
+        assert lines[0].startswith("kproto top  3 capture points  2026-11-20 19:35:51Z")
+        assert lines[2].startswith("  points: broker0.pcap 19:35:50 (115), broker")
+        assert lines[2].endswith(", and 1 more")
+        assert [lines[1], *lines[3:]] == whole[1:]
+
+
+def test_each_capture_point_of_a_directory_is_followed_and_new_ones_too(
+    tmp_path: Path, data: bytes, by_broker: dict[int, list[bytes]]
+) -> None:
+    first, second, third = (by_broker[port] for port in PORTS)
+
+    def write(name: str, packets: list[bytes]) -> None:
+        (tmp_path / "part").write_bytes(data[:24] + b"".join(packets))
+        (tmp_path / "part").rename(tmp_path / name)
+
+    write("east-00001.pcap", first[: len(first) // 2])
+    write("west-00001.pcap", second[: len(second) // 2])
+    with running("--interval", "0.1", str(tmp_path)) as process:
+        shown_until(process, "2 capture points")
+        with (tmp_path / "west-00001.pcap").open("ab") as file:
+            file.write(b"".join(second[len(second) // 2 :]))
+        write("east-00002.pcap", first[len(first) // 2 :])
+        write("north-00001.pcap", third)
+        shown_until(process, "3 capture points")
+        assert_fits(shown_until(process, "348 requests so far"))
 
 
 # ---- on a terminal ---------------------------------------------------------------------------------------------------
