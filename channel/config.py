@@ -74,6 +74,8 @@ class ChannelConfig:
     receive_max: int = _number(104_857_600, -1)
     receive_stall_max_ms: int = _number(30_000, -1)
     send_threads: str = "1"
+    authorizer_class_name: str | None = None
+    super_users: str | None = None
     unclean_leader_election_enable: bool = False
     delete_topic_enable: bool = True
     default_replication_factor: int = _number(1, 1, 32_767)
@@ -269,7 +271,7 @@ def _integer(key: str, value: object) -> int:
 
 def _text(key: str, value: object) -> str | None:
     if value is None or value == "":
-        if key.endswith("listener.name"):
+        if key.endswith("listener.name") or key in ("authorizer.class.name", "super.users"):
             return None
         raise ConfigurationError(f"{key} is empty; leave it out to take the default")
     if not isinstance(value, str):

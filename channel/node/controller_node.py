@@ -32,11 +32,11 @@ from channel.network.server import SocketServer
 from channel.threads import close_all, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
-from channel.zookeeper.znodes import broker_path, encode_broker
+from channel.zookeeper.znodes import ACLS, broker_path, encode_broker
 from kproto import messages
 
 from .frame_relay import FrameRelay, channels_of_clients
-from .node_requests import NodeRequests, PassedRequests
+from .node_requests import NodeRequests, PassedRequests, SuperUsers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,10 +140,12 @@ class ControllerNode:
         self._relay = FrameRelay(
             f"{name}-relay-thread", self._other_brokers, channels_of_clients(self._protocol, config.security)
         )
+        self._super_users = super_users = SuperUsers(config)
         self._broker.hooks = BrokerHooks(
-            controller=NodeRequests(self._broker, self.controller),
+            authorize=super_users.__contains__,
+            controller=NodeRequests(self._broker, self.controller, super_users),
             settings=lambda entity: read_settings(self.controller.session, entity),
-            passed_on=PassedRequests(self._broker, self._relay),
+            passed_on=PassedRequests(self._broker, self._relay, super_users),
         )
         self.endpoint: EndPoint | None = None
         self._has_told = False
@@ -213,6 +215,12 @@ class ControllerNode:
         """Register as a broker."""
         assert self.endpoint is not None
         self._broker.cluster_id = cluster_id(session)
+        if not self._super_users.has_authorizer and session.exists(ACLS) is not None:
+            _log.warning(
+                "ZooKeeper holds %s: brokers have an authorizer. This node reads no ACLs, and serves everybody; set "
+                "authorizer.class.name and super.users, as the brokers do, and it serves those users alone",
+                ACLS,
+            )
         ibp = self._config.inter_broker_protocol_version
         contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
         self._broker.broker_epoch = register_broker(session, self._id, contents)

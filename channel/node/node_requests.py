@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.api_errors import error_response
 from channel.controller.api_requests import CONFIG_APIS, CONTROLLER_APIS, api_request
 from channel.logs import get_logger
 from kproto import codec, headers, messages
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
+    from channel.config import ChannelConfig
     from channel.controller.controller import Controller
     from kproto.messages import RequestHeader
 
     from .frame_relay import FrameRelay
 
 
-__all__ = ["ForwardedRequests", "NodeRequests", "PassedRequests"]
+__all__ = ["ForwardedRequests", "NodeRequests", "PassedRequests", "SuperUsers"]
 
 _log = get_logger(__name__)
 
@@ -38,6 +40,37 @@ _TRANSACTION_STATES: Final = frozenset(
         "PrepareEpochFence",
     }
 )  # fmt: skip
+
+
+_OF_TOPICS: Final = {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS}
+"""The controller's APIs that Kafka refuses topic by topic."""
+
+_BY_RIGHTS: Final = _OF_RESOURCES | {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID}
+"""What any broker may answer, and answers according to the client's rights."""
+
+
+class SuperUsers:
+    """Who may do everything in a cluster with an authorizer; the node reads no ACLs, and grants nobody else anything.
+
+    Args:
+        config: Kafka's ``authorizer.class.name``; without it everybody may do everything. Kafka's ``super.users``.
+    """
+
+    def __init__(self, config: ChannelConfig) -> None:
+        self.has_authorizer = config.authorizer_class_name is not None
+        self._names = frozenset(filter(None, map(str.strip, (config.super_users or "").split(";"))))
+
+    def __contains__(self, context: RequestContext) -> bool:
+        """Whether the sender of a request may do everything."""
+        return not self.has_authorizer or context.principal in self._names
+
+    def refusal(self, context: RequestContext, request: Any) -> Any:
+        """Make Kafka's response to a request to the controller that its sender may not make."""
+        if context.api_key == ApiKey.ENVELOPE:
+            return messages.EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        of_topics = context.api_key in _OF_TOPICS
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if of_topics else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return error_response(context.api_key, request, code)
 
 
 class ForwardedRequests:
@@ -115,6 +148,7 @@ class NodeRequests:
     Args:
         broker: The node as a broker.
         controller: The node's controller.
+        super_users: Who may send requests to the controller.
 
     Attributes:
         keys: The API keys that are answered here.
@@ -126,8 +160,9 @@ class NodeRequests:
         | {ApiKey.FIND_COORDINATOR, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_TRANSACTIONS}
     )
 
-    def __init__(self, broker: EmbeddedBroker, controller: Controller) -> None:
+    def __init__(self, broker: EmbeddedBroker, controller: Controller, super_users: SuperUsers) -> None:
         self._broker = broker
+        self._super_users = super_users
         self._forward = ForwardedRequests(controller)
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
@@ -143,8 +178,10 @@ class NodeRequests:
             case ApiKey.LIST_TRANSACTIONS:
                 unknown = [state for state in request.state_filters if state not in _TRANSACTION_STATES]
                 answer(messages.ListTransactionsResponse(unknown_state_filters=unknown))
-            case _:
+            case _ if context in self._super_users:
                 self._forward(context, request, answer)
+            case _:
+                answer(self._super_users.refusal(context, request))
 
 
 class PassedRequests:
@@ -156,13 +193,13 @@ class PassedRequests:
     Args:
         broker: The node as a broker.
         relay: Passes frames to brokers.
+        super_users: Who needs no broker to decide what the node itself may answer.
 
     Attributes:
         keys: The API keys of which some or all requests are passed on.
     """
 
-    keys: Set[int] = _OF_RESOURCES | {
-        ApiKey.FIND_COORDINATOR,
+    keys: Set[int] = _BY_RIGHTS | {
         ApiKey.DESCRIBE_ACLS,
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
@@ -176,9 +213,10 @@ class PassedRequests:
         ApiKey.DESCRIBE_CLUSTER,
     }
 
-    def __init__(self, broker: EmbeddedBroker, relay: FrameRelay) -> None:
+    def __init__(self, broker: EmbeddedBroker, relay: FrameRelay, super_users: SuperUsers) -> None:
         self._broker = broker
         self._relay = relay
+        self._super_users = super_users
 
     def takes(self, context: RequestContext, body: memoryview) -> bool:
         """Whether a request goes to another broker.
@@ -189,6 +227,9 @@ class PassedRequests:
         key = context.api_key
         if key not in self.keys:
             return False
+        if key in _BY_RIGHTS and context not in self._super_users:
+            # Brokers alone everybody may see; and a broker that has just started does not know them yet.
+            return key != ApiKey.METADATA or not _asks_for_brokers(context, body)
         if key == ApiKey.FIND_COORDINATOR:  # a broker creates the topic of its coordinators when it is first asked
             request = codec.decode_request(key, context.version, body)
             topic = _INTERNAL_TOPICS.get(request.key_type)
@@ -197,11 +238,17 @@ class PassedRequests:
             own = _BROKER, str(self._broker.broker_id)
             resources = codec.decode_request(key, context.version, body).resources
             return own not in {(each.resource_type, each.resource_name) for each in resources}
-        return True
+        return key not in _BY_RIGHTS
 
     def __call__(self, context: RequestContext, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Pass a request on; ``answer`` takes the response, None to close the connection, from any thread."""
         self._relay(context.principal, frame, answer)
+
+
+def _asks_for_brokers(context: RequestContext, body: memoryview) -> bool:
+    """Whether a Metadata request names no topic, which in version 0 asks for all topics."""
+    topics = codec.decode_request(ApiKey.METADATA, context.version, body).topics
+    return context.version > 0 and topics is not None and not topics
 
 
 def _coordinators(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:

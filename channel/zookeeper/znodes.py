@@ -89,6 +89,7 @@ PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+ACLS: Final = "/kafka-acl"
 
 PERSISTENT: Final = (
     BROKER_IDS,

@@ -176,6 +176,8 @@ def command(
     config = BrokerConfigs.of(given)
     if config.common.security != SecurityConfig():
         raise ConfigurationError(f"{settings_file} has settings of TLS or SASL; put them into the file of --security")
+    if any(each.authorizer_class_name for each in (config.common, *config.single.values())):
+        raise ConfigurationError(f"{settings_file} names an authorizer; these brokers have none, and serve everybody")
     strangers = sorted(config.single.keys() - set(broker_ids))
     if strangers:
         raise ConfigurationError(

@@ -71,7 +71,11 @@ Examples:
 --config has Kafka's own names, --security those of a broker's listener:
   inter.broker.protocol.version=3.9
   zookeeper.session.timeout.ms=6000
-  default.replication.factor=3 """
+  default.replication.factor=3
+In a cluster with an authorizer name it there, and the super users, who
+alone are served what goes to the controller: it reads no ACLs.
+  authorizer.class.name=kafka.security.authorizer.AclAuthorizer
+  super.users=User:admin """
 )
 @click.option(
     "--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="Where ZooKeeper is; /PATH is a chroot."

@@ -20,6 +20,8 @@ DEFAULTS = {
     "socket.connection.setup.timeout.max.ms": 30000,
     "control.plane.listener.name": None,
     "inter.broker.listener.name": None,
+    "authorizer.class.name": None,
+    "super.users": None,
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
     "security.inter.broker.protocol": "PLAINTEXT",
     "sasl.mechanism.inter.broker.protocol": "GSSAPI",

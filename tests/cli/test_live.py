@@ -156,6 +156,7 @@ def test_wrong_use_is_one_line(args, text, says):
         ("broker.5.num.partitions=1", "has settings of broker 5; the brokers are 0-2"),
         ("broker.1.max.connections=1", "write max.connections for all of them"),
         ("ssl.client.auth=required", "put them into the file of --security"),
+        ("authorizer.class.name=A", "names an authorizer; these brokers have none"),
     ],
 )
 def test_settings_that_no_broker_can_have_are_refused(tmp_path, setting, says):

@@ -42,7 +42,10 @@ def led(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                "--prop", "super.users=User:admin")  # fmt: skip
     with LedCluster(
         tmp_path_factory.mktemp("secured"), kafka_jars, 2, options=options, protocol="SASL_SSL",
-        settings={"default.replication.factor": 1},
+        settings={
+            "default.replication.factor": 1, "super.users": "User:admin",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        },
     ) as made:  # fmt: skip
         made.lead()
         made.start(0, 1)
@@ -89,6 +92,19 @@ def test_a_client_has_its_own_rights_at_brokers_that_the_node_asks_for_it(led: L
     eventually(
         lambda: succeeds(lambda: alice.describe_configs([topic])[topic].result(60)["retention.ms"].value == "5000")
     )
+
+
+def test_a_client_without_rights_is_refused_by_the_node_as_by_a_broker(led: LedCluster) -> None:
+    admin, alice = AdminClient(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
+    admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(60)
+    eventually(lambda: "hidden" in admin.list_topics(timeout=60).topics)
+    assert "hidden" not in alice.list_topics(timeout=60).topics
+    unwanted = NewTopic("unwanted", 1, 1)
+    assert refusal(alice.create_topics([unwanted])["unwanted"]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert refusal(alice.delete_topics(["hidden"])["hidden"]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    topics = set(led.session.children(znodes.TOPICS))
+    assert "hidden" in topics
+    assert "unwanted" not in topics
 
 
 def test_records_and_groups_pass_a_secured_node(led: LedCluster) -> None:

@@ -8,32 +8,73 @@ import pytest
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.hooks import RequestContext
-from channel.node.node_requests import NodeRequests, PassedRequests, _partition_of
+from channel.config import ChannelConfig
+from channel.node.node_requests import NodeRequests, PassedRequests, SuperUsers, _partition_of
 from kproto import codec
 from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 from kproto.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    ControlledShutdownRequest,
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    EnvelopeRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    InitProducerIdRequest,
+    ListPartitionReassignmentsRequest,
     ListTransactionsRequest,
+    MetadataRequest,
+    UpdateFeaturesRequest,
+)
+
+OPEN = SuperUsers(ChannelConfig())
+SECURED = SuperUsers(
+    ChannelConfig.of(
+        {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:b;User:admin"}
+    )
 )
 
 
-def context(api_key: int, version: int) -> RequestContext:
-    return RequestContext(api_key, version, 1, "client", "PLAINTEXT")
+def context(api_key: int, version: int, user: str = "User:ANONYMOUS") -> RequestContext:
+    return RequestContext(api_key, version, 1, "client", "PLAINTEXT", principal=user)
 
 
-def takes(request: Any, version: int) -> bool:
+def takes(request: Any, version: int, super_users: SuperUsers = OPEN, user: str = "User:ANONYMOUS") -> bool:
     body = memoryview(codec.encode(request, version))
-    return PassedRequests(EmbeddedBroker(77), None).takes(context(request.api_key, version), body)
+    passed = PassedRequests(EmbeddedBroker(77), None, super_users)  # type: ignore[arg-type]
+    return passed.takes(context(request.api_key, version, user), body)
 
 
-def answer(request: Any, version: int) -> Any:
+class Asked:
+    """A controller that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def ask(self, event: Any) -> None:
+        self.events.append(event)
+
+
+def answer(request: Any, version: int, super_users: SuperUsers = OPEN, user: str = "User:ANONYMOUS") -> Any:
+    """What the node answers; None where it asks its controller."""
     found: list[Any] = []
-    NodeRequests(EmbeddedBroker(77), None)(context(request.api_key, version), request, found.append)  # type: ignore[arg-type]
+    controller = Asked()
+    node = NodeRequests(EmbeddedBroker(77), controller, super_users)  # type: ignore[arg-type]
+    node(context(request.api_key, version, user), request, found.append)
+    assert len(found) + len(controller.events) == 1
+    if not found:
+        return None
     codec.encode(found[0], version)
     return found[0]
 
@@ -83,3 +124,62 @@ def test_a_client_takes_the_one_empty_log_directory_for_an_answer() -> None:
 def test_records_are_none_of_its_business() -> None:
     announced = NodeRequests.keys | PassedRequests.keys
     assert not announced & {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.ADD_PARTITIONS_TO_TXN}
+
+
+REFUSED = [
+    (CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]), 7),
+    (DeleteTopicsRequest(topic_names=["t"]), 5),
+    (CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3)]), 3),
+    (AlterPartitionRequest(), 3),
+    (AllocateProducerIdsRequest(), 0),
+    (ControlledShutdownRequest(), 3),
+    (ElectLeadersRequest(topic_partitions=None), 2),
+    (AlterPartitionReassignmentsRequest(), 0),
+    (ListPartitionReassignmentsRequest(topics=None), 0),
+    (UpdateFeaturesRequest(), 1),
+    (EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=bytes(4)), 0),
+]
+
+
+@pytest.mark.parametrize(("request_", "version"), REFUSED, ids=lambda value: type(value).__name__)
+def test_with_an_authorizer_the_controller_serves_super_users_alone(request_: Any, version: int) -> None:
+    refused = answer(request_, version, SECURED, "User:alice").to_json(version)
+    topics = refused.get("topics") or refused.get("responses") or refused.get("results") or [refused]
+    of_topics = request_.api_key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if of_topics else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert [topic["errorCode"] for topic in topics] == [code]
+    assert answer(request_, version, SECURED, "User:ANONYMOUS") is not None
+    if request_.api_key != ApiKey.ENVELOPE:
+        assert answer(request_, version, SECURED, "User:admin") is None
+        assert answer(request_, version, OPEN, "User:alice") is None
+
+
+def test_with_an_authorizer_a_broker_decides_what_a_client_learns() -> None:
+    own = [DescribeConfigsResource(resource_type=4, resource_name="77")]
+    for request, version in [
+        (MetadataRequest(topics=None), 12),
+        (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4),
+        (FindCoordinatorRequest(coordinator_keys=["g"]), 6),
+        (DescribeConfigsRequest(resources=own), 4),
+        (
+            IncrementalAlterConfigsRequest(
+                resources=[IncrementalAlterConfigsResource(resource_type=4, resource_name="77")]
+            ),
+            1,
+        ),
+    ]:
+        assert takes(request, version, SECURED, "User:alice")
+        if request.api_key != ApiKey.FIND_COORDINATOR:
+            assert not takes(request, version, SECURED, "User:admin")
+            assert not takes(request, version, OPEN, "User:alice")
+
+
+def test_brokers_and_controller_are_no_secret() -> None:
+    assert not takes(MetadataRequest(topics=[]), 12, SECURED, "User:alice")
+    assert takes(MetadataRequest(topics=[]), 0, SECURED, "User:alice"), "in version 0 it asks for all topics"
+
+
+def test_only_super_users_may_send_a_secured_node_the_requests_of_a_controller() -> None:
+    assert context(ApiKey.UPDATE_METADATA, 8, "User:b") in SECURED
+    assert context(ApiKey.UPDATE_METADATA, 8, "User:alice") not in SECURED
+    assert context(ApiKey.UPDATE_METADATA, 8, "User:alice") in OPEN
