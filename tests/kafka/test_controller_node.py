@@ -176,6 +176,18 @@ def test_a_node_with_the_id_of_a_live_broker_does_not_stand(fleet: Fleet, caplog
         until(lambda: node.controller.is_active)  # the id is free
 
 
+@pytest.mark.parametrize("has_authorizer", [False, True])
+def test_acls_in_zookeeper_are_a_warning_unless_super_users_are_named(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture, has_authorizer: bool
+) -> None:
+    fleet.admin.create(znodes.ACLS, b"")
+    named = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+    config = ChannelConfig.of(named if has_authorizer else {})
+    with ControllerNode(77, fleet.zookeeper, config=config) as node:
+        until(lambda: node.controller.is_active)
+    assert ("ZooKeeper holds /kafka-acl: brokers have an authorizer" in caplog.text) is not has_authorizer
+
+
 def test_a_damaged_controller_epoch_is_counted_on(fleet: Fleet) -> None:
     for epoch in (1, 2):
         with ControllerNode(77, fleet.zookeeper, config=CONFIG) as node:
