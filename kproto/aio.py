@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from .api import response_header_version
-from .codec import decode_response, encode
-from .errors import FrameTooLarge, Malformed, Truncated
+from .codec import encode
+from .errors import FrameTooLarge, Truncated
 from .framing import DEFAULT_LIMIT, frame
-from .headers import decode_response_header_from, encode_request_header, request_header
+from .headers import encode_request_header, read_response, request_header
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,16 +68,13 @@ async def ask(
         DecodeError: What came is no response to this request.
         ConnectionError: The connection is lost.
     """
-    header = encode_request_header(request_header(request.api_key, version, correlation_id, client_id))
-    writer.write(frame(header + encode(request, version)))
+    header = request_header(request.api_key, version, correlation_id, client_id)
+    writer.write(frame(encode_request_header(header) + encode(request, version)))
     await writer.drain()
     payload = await _frame(reader, limit, 0)
     if payload is None:
         raise ConnectionResetError("the broker closed the connection without a response")
-    answer, size = decode_response_header_from(payload, response_header_version(request.api_key, version))
-    if answer.correlation_id != correlation_id:
-        raise Malformed(f"the response has correlation id {answer.correlation_id}, the request {correlation_id}")
-    return decode_response(request.api_key, version, memoryview(payload)[size:])
+    return read_response(payload, header)[1]
 
 
 async def _frame(reader: asyncio.StreamReader, limit: int, offset: int) -> bytes | None:

@@ -1,18 +1,21 @@
-"""Request and response headers, read and written by the C-accelerated codec.
+"""Request and response headers, read and written by the C-accelerated codec, and whole payloads.
 
 A request's payload begins with a request header, a response's with a response header; the body follows. The reference
 has headers of its own in ``kproto.reference.headers``; the two share no code.
 
->>> payload = encode_request_header(request_header(6, 8, correlation_id=1, client_id="9"))
->>> decode_request_header(payload).client_id
-'9'
+>>> payload = encode_request_header(request_header(18, 0, correlation_id=1, client_id="9"))
+>>> header, message = read_request(payload)
+>>> header.client_id, message.api_key.name
+('9', 'API_VERSIONS')
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from .codec import get_codec
+from .api import response_header_version
+from .codec import decode_request, decode_response, get_codec
+from .errors import Malformed
 
 if TYPE_CHECKING:
     from .messages import RequestHeader, ResponseHeader
@@ -25,6 +28,8 @@ __all__ = [
     "decode_response_header_from",
     "encode_request_header",
     "encode_response_header",
+    "read_request",
+    "read_response",
     "request_header",
     "response_header",
 ]
@@ -109,3 +114,42 @@ def decode_response_header_from(
 def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
     """Write a response header."""
     return get_codec("cython").encode_response_header(header, header_version)
+
+
+def read_request(payload: Buffer, *, strict: bool = False) -> tuple[RequestHeader, Any]:
+    """Read a whole request: its header, and the message that its API key and version name.
+
+    Args:
+        payload: A frame's bytes behind the length.
+        strict: Refuse what the protocol forbids although Kafka accepts it, bytes after the message among it.
+
+    Raises:
+        DecodeError: The bytes are no such request.
+        UnsupportedApi: kproto does not read the bodies of this API.
+        UnsupportedVersion: The API has no such version in Kafka 3.9.1.
+    """
+    header, at = decode_request_header_from(payload)
+    body = memoryview(payload)[at:]
+    return header, decode_request(header.request_api_key, header.request_api_version, body, strict=strict)
+
+
+def read_response(payload: Buffer, request: RequestHeader, *, strict: bool = False) -> tuple[ResponseHeader, Any]:
+    """Read the whole response to a request: its header and its message.
+
+    Args:
+        payload: A frame's bytes behind the length.
+        request: The request's header, which tells the API and version that the response does not name.
+        strict: As in ``read_request``.
+
+    Raises:
+        DecodeError: The bytes are no response to this request; ``Malformed`` for another correlation id.
+        UnsupportedApi: kproto does not read the bodies of this API.
+        UnsupportedVersion: The API has no such version in Kafka 3.9.1.
+    """
+    api_key, version = request.request_api_key, request.request_api_version
+    header, at = decode_response_header_from(payload, response_header_version(api_key, version))
+    if header.correlation_id != request.correlation_id:
+        raise Malformed(
+            f"the response has correlation id {header.correlation_id}, the request {request.correlation_id}"
+        )
+    return header, decode_response(api_key, version, memoryview(payload)[at:], strict=strict)

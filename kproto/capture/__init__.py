@@ -11,8 +11,8 @@ binary file; several files, or a directory of them; or packets from anywhere:
 
 Inside it is a pipe in one direction, each stage a plain object that knows none of those behind it: ``source`` (bytes of
 a file) -> ``pcap``, ``pcapng`` (packets) -> ``link``, ``fragments`` (TCP segments) -> ``reassembly`` (byte streams) ->
-``cutter``, which resynchronises by ``resync`` (requests and responses) -> ``matcher`` (which answers which) ->
-``conversation`` (one connection) -> ``collector`` (all of them). ``payloads`` holds what large requests to many brokers
+``cutter``, which resynchronises by ``resync`` (requests and responses, and which answers which) -> ``collector`` (the
+conversations of all connections). ``payloads`` holds what large requests to many brokers
 have in common once. ``request_log`` makes frames straight from lines.
 ``CaptureReader`` is all that without the files.
 """
@@ -22,7 +22,7 @@ from __future__ import annotations
 from kproto.api import CONTROL_APIS
 
 from .capture_points import CapturePoint, capture_points
-from .model import GAP, WHOLE, Connection, Direction, Endpoint, Exchange, Frame
+from .model import GAP, WHOLE, Connection, Direction, Endpoint, Exchange, Frame, FrameStatus
 from .read import Captures, exchanges, frames
 from .reader import CaptureReader
 from .summary import BadInput, CaptureSummary
@@ -41,6 +41,7 @@ __all__ = [
     "Endpoint",
     "Exchange",
     "Frame",
+    "FrameStatus",
     "capture_points",
     "exchanges",
     "frames",

@@ -24,7 +24,7 @@ from .cutter import (
 from .detection import response_body_at
 from .fragments import Fragments
 from .link import endpoints, segment
-from .model import Connection, Exchange, Frame
+from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
 from .reassembly import Reassembler
 from .summary import StreamLoss
@@ -363,7 +363,7 @@ class Conversation:
                 cut.offset,
                 cut.first_ns,
                 cut.last_ns,
-                cut.status,
+                GAP if cut.status else WHOLE,
                 header.size,
                 cut.payload,
                 header.api_key,
@@ -402,7 +402,7 @@ class Conversation:
             cut.offset,
             cut.first_ns,
             cut.last_ns,
-            cut.status,
+            GAP if cut.status else WHOLE,
             cut.size,
             cut.payload,
             None,

@@ -6,6 +6,7 @@ are decoded when first asked for.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
 
     from .payloads import Payload
 
-__all__ = ["GAP", "WHOLE", "Connection", "Direction", "Endpoint", "Exchange", "Frame"]
+__all__ = ["GAP", "WHOLE", "Connection", "Direction", "Endpoint", "Exchange", "Frame", "FrameStatus"]
 
-WHOLE: Final = 0
-"""Status of a frame all of whose bytes were captured."""
 
-GAP: Final = 3
-"""Status of a frame that lacks bytes: lost by the capture, cut off by its snaplen, or cut off with its end."""
+class FrameStatus(IntEnum):
+    """Whether all bytes of a frame were captured."""
+
+    WHOLE = 0
+    """They were."""
+
+    GAP = 3
+    """Some are missing: lost by the capture, cut off by its snaplen, or cut off with its end."""
+
+
+WHOLE: Final = FrameStatus.WHOLE
+GAP: Final = FrameStatus.GAP
 
 Direction = Literal["request", "response"]
 
@@ -86,7 +95,7 @@ class Frame:
         offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
         time_ns: When the packet with its first byte passed, ns since the epoch.
         time_last_ns: When the last of its packets passed.
-        status: ``WHOLE`` or ``GAP``.
+        status: Whether all of it was captured.
         length: Bytes of header and body, as the size field says.
         content: The payload; a ``SharedPayload`` of a large request, which ``bytes`` copies.
         api_key: The API; a response has its request's, None where the request is unknown.
@@ -126,7 +135,7 @@ class Frame:
         offset: int,
         time_ns: int,
         time_last_ns: int,
-        status: int,
+        status: FrameStatus,
         length: int,
         content: Payload,
         api_key: int | None,

@@ -53,18 +53,23 @@ class Channel:
         self.entries: list[Entry] = []
         self.at = -1  # the request that was delivered last
         self.newest = -1  # the latest connection that delivered one
+        self.was_injected = False  # an answer was sent in the broker's name
 
     @property
     def is_excused(self) -> bool:
-        """Whether the broker may have an old state, as it has answered a request without having read it."""
-        return any(e.may_be_cut and e.answered and not e.times for e in self.entries)
+        """Whether the broker may have an old state, as a request was answered without having arrived."""
+        return any(self._is_answered_unread(entry) for entry in self.entries)
+
+    def _is_answered_unread(self, entry: Entry) -> bool:
+        """Whether an injected answer was taken for a request's, which then was lost with its connection."""
+        return entry.answered and not entry.times and (entry.may_be_cut or self.was_injected)
 
     def due(self) -> int:
         """Return the number of the next request that may be delivered for the first time."""
         at = self.at + 1
         while at < len(self.entries):
             entry = self.entries[at]
-            if not (entry.dropped or (entry.may_be_cut and entry.answered)):
+            if not (entry.dropped or self._is_answered_unread(entry)):
                 break
             at += 1
         return at
@@ -178,6 +183,8 @@ class Wires:
     def inject(self, wire: _Wire, api_key: int, version: int, correlation_id: int) -> None:
         """Send an answer in the broker's name."""
         wire.odd = True
+        if wire.channel is not None:
+            wire.channel.was_injected = True
         header = headers.encode_response_header(
             headers.response_header(correlation_id), response_header_version(api_key, version)
         )
