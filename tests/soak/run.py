@@ -61,6 +61,8 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"refused \w+: STALE_BROKER_EPOCH",
         r"the ISR of \S+ is not changed: its state has changed since",
         r"cannot become New: it is (New|Online|Offline)",  # a reassignment goes on, as in Kafka
+        r"cannot become DeletionIneligible: it is (New|Online)",  # its broker went too early, as in Kafka
+        r"have a leader that is not among the live brokers and stay without a fetcher",  # which comes up later
         r"no reassignment of \S+ to .*: UNKNOWN_TOPIC_OR_PARTITION$",  # its topic is being deleted
         r"while processing .*: the ZooKeeper session has expired",
         r"is ended: the TLS handshake was cut off",
