@@ -59,14 +59,16 @@ end
 
 local function signed(value, span) if value >= span / 2 then return value - span end return value end
 
+local byte = string.byte
+
 local function i16_at(s, at)
-  local a, b = s:byte(at + 1, at + 2)
+  local a, b = byte(s, at + 1, at + 2)
   if a < 128 then return a * 256 + b end
   return a * 256 + b - 65536
 end
 
 local function i32_at(s, at)
-  local a, b, c, d = s:byte(at + 1, at + 4)
+  local a, b, c, d = byte(s, at + 1, at + 4)
   if a < 128 then return ((a * 256 + b) * 256 + c) * 256 + d end
   return ((a * 256 + b) * 256 + c) * 256 + d - 4294967296
 end
@@ -74,7 +76,7 @@ end
 local function u8(r)
   need(r, 1)
   r.at = r.at + 1
-  return r.s:byte(r.at)
+  return byte(r.s, r.at)
 end
 
 local function i16(r)
@@ -92,9 +94,9 @@ end
 local function varint(r)  -- at most five bytes, its low 32 bits, as Java reads it
   local value, factor = 0, 1
   for _ = 1, 5 do
-    local byte = u8(r)
-    value = value + (byte % 128) * factor
-    if byte < 128 then return value % 4294967296 end
+    local digit = u8(r)
+    value = value + (digit % 128) * factor
+    if digit < 128 then return value % 4294967296 end
     factor = factor * 128
   end
   fail(r, "a varint of more than five bytes")
@@ -173,7 +175,8 @@ end
 local LABELS = { topic_name = true, name = true, host_name = true, host = true }
 
 -- The readers below are made as Lua source, one for each struct, version and set of wanted fields: fields that nobody
--- wants are passed over together. A reader takes r, the tree's item and info, and moves r.at to the struct's end.
+-- wants are passed over together. A reader takes r, the tree's item, info and the struct's offset p, and returns its end.
+-- r.at is p where a function is called that reads or fails.
 local reader_of
 
 local function add_line(name, kind, visible)  -- adds the item of the field at `at`
@@ -187,7 +190,7 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
   local name, width = declared.name, WIDTH[kind]
   local function line(text) out[#out + 1] = text end
   if width then
-    line(string.format("at = r.at; if at + %d > r.size then need(r, %d) end; r.at = at + %d", width, width, width))
+    line(string.format("if p + %d > size then r.at = p; need(r, %d) end; at = p; p = p + %d", width, width, width))
     if name == "error_code" then
       line("if info.depth == 0 then info.error_code = i16_at(s, at) end")
       if wanted then line("add_error(r, tree, at, info)") end
@@ -196,17 +199,17 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
     end
     return
   end
-  line(string.format("start = r.at; length = text_length(r, %s)", tostring(flexible)))
+  line(string.format("start = p; r.at = p; length = text_length(r, %s); p = r.at", tostring(flexible)))
   line("if length < 0 then")
   if not declared.nullable then
     line('  r.at = start; fail(r, "null, where null is not allowed")')
   elseif visible then
-    line(string.format('  add(tree, range(tvb, start, r.at - start), "%s: null")', name))
+    line(string.format('  add(tree, range(tvb, start, p - start), "%s: null")', name))
   end
-  line("else r.at = r.at + length end")
-  if wanted then line(string.format('if length >= 0 then add_text(r, tree, "%s", start, length) end', name)) end
+  line("else p = p + length end")
+  if wanted then line(string.format('if length >= 0 then r.at = p; add_text(r, tree, "%s", start, length) end', name)) end
   if visible and LABELS[name] then
-    line('if length > 0 and not info.label then info.label = " " .. sub(s, r.at - length + 1, r.at) end')
+    line('if length > 0 and not info.label then info.label = " " .. sub(s, p - length + 1, p) end')
   end
 end
 
@@ -214,54 +217,56 @@ local function emit_array(out, declared, flexible, visible, wanted)
   local name, kind = declared.name, declared.of
   local width = kind and WIDTH[kind]
   local function line(text) out[#out + 1] = text end
-  line("start = r.at")
+  line("start = p")
+  local counted = string.format("count_of(r, %s, %s, %s)", tostring(flexible), tostring(declared.nullable or false), width or "nil")
   if flexible then  -- most counts are one byte
-    line("count = byte(s, start + 1)")
-    line(string.format("if count and count > 0 and count < 128 and start + count * %d <= r.size then", width or 1))
-    line("  r.at = start + 1; count = count - 1")
-    line(string.format("else count = count_of(r, true, %s, %s) end", tostring(declared.nullable or false), width or "nil"))
+    line("count = byte(s, p + 1)")
+    line(string.format("if count and count > 0 and count < 128 and p + count * %d <= size then", width or 1))
+    line("  p = p + 1; count = count - 1")
+    line("else r.at = p; count = " .. counted .. "; p = r.at end")
   else
-    line(string.format("count = count_of(r, false, %s, %s)", tostring(declared.nullable or false), width or "nil"))
+    line("r.at = p; count = " .. counted .. "; p = r.at")
   end
   if declared.counted then line("if count > 0 then info.partitions = info.partitions + count end") end
   if width then
     if wanted then
-      line(string.format("for at = r.at, r.at + (count - 1) * %d, %d do %s end", width, width, add_line(name, kind, visible)))
+      line(string.format("for at = p, p + (count - 1) * %d, %d do %s end", width, width, add_line(name, kind, visible)))
     end
-    line(string.format("if count > 0 then r.at = r.at + count * %d end", width))
+    line(string.format("if count > 0 then p = p + count * %d end", width))
   elseif kind then
     line("for _ = 1, count do")
     emit_value(out, declared, kind, flexible, visible, wanted)
     line("end")
   elseif not visible then  -- fields hang on the message's own item; nobody sees the levels between
     line(string.format('below = reader_of(r, "%s")', declared.struct))
-    line("info.depth = info.depth + 1; for _ = 1, count do below(r, tree, info) end; info.depth = info.depth - 1")
+    line("info.depth = info.depth + 1; for _ = 1, count do p = below(r, tree, info, p) end; info.depth = info.depth - 1")
   else
-    line(string.format('read_items(r, tree, info, "%s", "%s", start, count)', name, declared.struct))
+    line(string.format('p = read_items(r, tree, info, p, "%s", "%s", start, count)', name, declared.struct))
   end
 end
 
-local function read_items(r, tree, info, name, struct, start, count)
+local function read_items(r, tree, info, p, name, struct, start, count)
   local below = reader_of(r, struct)
-  local list = add(tree, range(r.tvb, start, r.at - start), string.format("%s: %d", name, count))
+  local list = add(tree, range(r.tvb, start, p - start), string.format("%s: %d", name, count))
   local indexed = STRUCTS[struct][r.version][1].name == "partition_index"
   local inner = { depth = info.depth + 1, partitions = 0 }
   for i = 0, count - 1 do
-    local first = r.at
+    local first = p
     local label
     if indexed and first + 4 <= r.size then
-      label = "partition " .. range(r.tvb, first, 4):int()
+      label = "partition " .. i32_at(r.s, first)
     else
       label = string.format("%s[%d]", name, i)
     end
     local item = add(list, range(r.tvb, first, 0), label)
     inner.label = nil
-    below(r, item, inner)
-    set_len(item, r.at - first)
+    p = below(r, item, inner, first)
+    set_len(item, p - first)
     if inner.label then append_text(item, inner.label) end
   end
   info.partitions = info.partitions + inner.partitions
-  set_len(list, r.at - start)
+  set_len(list, p - start)
+  return p
 end
 
 local function read_tagged(r, tree, known, elsewhere, read_known)
@@ -290,8 +295,8 @@ local HEAD = [[
 local f, fields, add, range, byte, sub, need, fail, signed, base64, i16_at, i32_at, text_length, count_of, add_error,
   add_text, read_items, read_tagged, reader_of = ...
 %s
-return function(r, tree, info)
-local s, tvb = r.s, r.tvb
+return function(r, tree, info, p)
+local s, tvb, size = r.s, r.tvb, r.size
 local at, start, count, length, below
 ]]
 
@@ -301,7 +306,7 @@ local function compile(struct, version, flexible, visible, wanted)
   local skipped = 0  -- bytes of fields that nobody wants, to be passed over together
   local function flush()
     if skipped > 0 then
-      out[#out + 1] = string.format("at = r.at + %d; if at > r.size then need(r, %d) end; r.at = at", skipped, skipped)
+      out[#out + 1] = string.format("if p + %d > size then r.at = p; need(r, %d) end; p = p + %d", skipped, skipped, skipped)
     end
     skipped = 0
   end
@@ -322,19 +327,19 @@ local function compile(struct, version, flexible, visible, wanted)
   end
   flush()
   if flexible then
-    out[#out + 1] = "if byte(s, r.at + 1) == 0 then r.at = r.at + 1 else"
-    out[#out + 1] = "read_tagged(r, tree, fields.tags, fields.elsewhere, function(tag)"
+    out[#out + 1] = "if byte(s, p + 1) == 0 then p = p + 1 else"
+    out[#out + 1] = "r.at = p; read_tagged(r, tree, fields.tags, fields.elsewhere, function(tag) p = r.at"
     for tag, declared in pairs(fields.tags) do
       out[#out + 1] = string.format("if tag == %d then", tag)
       emit(declared)
       out[#out + 1] = "end"
     end
-    out[#out + 1] = "end) end"
+    out[#out + 1] = "r.at = p end); p = r.at end"
   end
-  out[#out + 1] = "end"
+  out[#out + 1] = "return p end"
   local source = string.format(HEAD, table.concat(names, "\n")) .. table.concat(out, "\n")
   local chunk = assert((loadstring or load)(source, "=kproto " .. struct))
-  return chunk(f, fields, add, range, string.byte, string.sub, need, fail, signed, base64, i16_at, i32_at, text_length,
+  return chunk(f, fields, add, range, byte, string.sub, need, fail, signed, base64, i16_at, i32_at, text_length,
     count_of, add_error, add_text, read_items, read_tagged, reader_of)
 end
 
@@ -382,8 +387,8 @@ local function like_request(tvb, offset, control)
   if length < -1 or length > size - 10 or length > 512 then return false end
   local shown = math.min(length, tvb:captured_len() - offset - 14)
   for i = 0, shown - 1 do
-    local byte = tvb:range(offset + 14 + i, 1):uint()
-    if byte < 0x20 or byte > 0x7e then return false end
+    local letter = tvb:range(offset + 14 + i, 1):uint()
+    if letter < 0x20 or letter > 0x7e then return false end
   end
   return true
 end
@@ -457,8 +462,8 @@ end
 local function body(r, api, kind, version, tree, info)
   local message = MESSAGES[api][kind]
   r.version, r.flexible = version, version >= message.flexible
-  r.signature = string.format("%d %s %s %s ", version, r.flexible, r.visible, r.wanted_names)
-  local ok, problem = pcall(reader_of(r, message.struct), r, tree, info)
+  r.signature = string.format("%d %s %s %s ", version, tostring(r.flexible), tostring(r.visible), r.wanted_names)
+  local ok, problem = pcall(reader_of(r, message.struct), r, tree, info, r.at)
   if ok then return true end
   if type(problem) ~= "table" then error(problem, 0) end
   info.malformed = problem.reason
