@@ -7,8 +7,9 @@ UpdateMetadata 6), in which no request body is there twice. tshark prints topic,
 version of each partition to a file, a line for each packet. kproto decodes every body into Arrow columns, all fields of
 them, and keeps none; in the row "to the same text" it also writes tshark's file, a line for each request. Runs
 alternate, CPU time is that of the whole process, its start included. All must find the same partitions. The dissector
-of ``kproto wireshark`` prints the same fields in tshark. (tshark 4.0 calls an UpdateMetadata's ISR replicas, so lists
-are not in the text.)
+of ``kproto wireshark`` prints the same fields in tshark. Beside it stands the least that a dissector in Lua can cost:
+one that adds as many items, with as many ranges of bytes, and reads nothing. (tshark 4.0 calls an UpdateMetadata's ISR
+replicas, so lists are not in the text.)
 
 Needs tshark (Debian, Ubuntu: apt-get install --no-install-recommends tshark). Ends with 1 if the limit is missed or a
 program fails. The figures go to benches/results/tshark.json; --quick reads a small capture once, and judges nothing.
@@ -57,6 +58,10 @@ def goals() -> list[Goal]:
             0.5,
             at_least=True,
         ),
+        Goal(
+            "tshark", "dissector, fields, beside the least in Lua", case, rate, "dissector rate", "least rate", "least"
+        ),
+        Goal("tshark", "the least in Lua, fields", case, rate, "least rate", "tshark rate", "tshark"),
     ]
 
 
@@ -69,6 +74,33 @@ print(sum(rows.num_rows for kind, rows in decode(scan(sys.argv[1:], every_payloa
 
 
 DISSECTED = ("topic_name", "partition_index", "leader", "leader_epoch", "zk_version", "partition_indexes")
+
+
+LEAST = """
+local proto = Proto("kproto", "As many items as kproto's dissector adds")
+local names = { "topic_name", "partition_index", "leader", "leader_epoch", "zk_version", "partition_indexes" }
+local fields = {}
+for i, name in ipairs(names) do fields[i] = ProtoField.int32("kproto." .. name, name) end
+proto.fields = fields
+function proto.dissector(tvb, pinfo, root)
+  local size = tvb:captured_len()
+  local tree = root:add(proto, tvb:range(0, size))
+  local add, range, field = tree.add, tvb.range, fields[3]
+  for i = 1, math.floor(size * ITEMS) do add(tree, field, range(tvb, i % (size - 3), 4)) end
+end
+DissectorTable.get("tcp.port"):add(9092, proto)
+"""
+"""A dissector that adds ITEMS items for each byte of a segment's payload."""
+
+
+def least(capture: str, script: Path, packets: int = 300) -> str:
+    """Return the source of ``LEAST`` with as many items for each byte as kproto's dissector adds."""
+    first = ["tshark", "-n", "-X", f"lua_script:{script}", "-r", capture, "-c", str(packets)]
+    details = subprocess.run([*first, "-T", "pdml"], capture_output=True, text=True, check=True).stdout
+    lengths = [*first, "-T", "fields", "-e", "tcp.len"]
+    payload = subprocess.run(lengths, capture_output=True, text=True, check=True).stdout
+    items = details.count('<field name="kproto.') + details.count('<field name="_ws.lua.text"')
+    return LEAST.replace("ITEMS", f"{items / sum(map(int, payload.split())):.5f}")
 
 
 def tshark(capture: str, dissector: Path | None = None) -> list[str]:
@@ -145,7 +177,7 @@ def partitions(output: str, *columns: int) -> int:
     return sum(len(line[at].split(",")) for line in lines for at in columns if line[at])
 
 
-def pair(capture: str, dissector: Path) -> dict[str, float]:
+def pair(capture: str, dissector: Path, least_dissector: Path) -> dict[str, float]:
     """One run of each; MB and million partitions a CPU second."""
     megabytes = Path(capture).stat().st_size / 1e6
     ours = cost_of([sys.executable, "-c", COLUMNS, capture])
@@ -153,6 +185,7 @@ def pair(capture: str, dissector: Path) -> dict[str, float]:
     text = cost_of([sys.executable, __file__, "--text", capture, str(written)])
     theirs = cost_of(tshark(capture))
     dissected = cost_of(tshark(capture, dissector))
+    least_of_all = cost_of(tshark(capture, least_dissector))
     filter_by_kproto, filter_by_tshark = cost_of(filtered(capture, dissector)), cost_of(filtered(capture))
     rows = int(ours.output)
     found = partitions(theirs.output, FIELDS.index("partition_id"))
@@ -170,6 +203,7 @@ def pair(capture: str, dissector: Path) -> dict[str, float]:
         "text rate": megabytes / text.cpu_s,
         "tshark rate": megabytes / theirs.cpu_s,
         "dissector rate": megabytes / dissected.cpu_s,
+        "least rate": megabytes / least_of_all.cpu_s,
         "filter by kproto": megabytes / filter_by_kproto.cpu_s,
         "filter by tshark": megabytes / filter_by_tshark.cpu_s,
         "kproto rows": rows / ours.cpu_s / 1e6,
@@ -206,9 +240,11 @@ def main() -> int:
         subprocess.run([*generate, *more], check=True, capture_output=True)
         script = Path(directory, "kproto.lua")
         script.write_text(dissector(), encoding="utf-8")
+        least_script = Path(directory, "least.lua")
+        least_script.write_text(least(f"{directory}/capture/control.pcap", script), encoding="utf-8")
         for _ in range(1 if options.quick else options.pairs):
             try:
-                rounds.append(pair(f"{directory}/capture/control.pcap", script))
+                rounds.append(pair(f"{directory}/capture/control.pcap", script, least_script))
             except (subprocess.SubprocessError, ValueError) as e:
                 failures.append(str(e))
     settings = {"pairs": len(rounds), "size_mb": size, "tshark": version}
