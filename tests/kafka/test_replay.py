@@ -8,15 +8,16 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from asking import ask_port
 from click.testing import CliRunner
-from confluent_kafka.admin import AdminClient
 from free_ports import free_ports
 from real_brokers import eventually, real_kafka
 
 from kproto.cli import main
+from kproto.messages import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,14 @@ CAPTURED_PORTS = {0: 19092, 1: 19093, 2: 19094}
 
 
 @pytest.fixture
-def brokers(kafka_jars: Path, tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """Real brokers 0 and 1 without a controller: their folder and broker 0's port."""
+def brokers(kafka_jars: Path, tmp_path: Path) -> Iterator[tuple[Path, int, int]]:
+    """Real brokers 0 and 1 without a controller: their folder, broker 0's port and broker 1's epoch."""
     folder, base = tmp_path / "kafka", free_ports(4)
     real_kafka("install", str(folder), "--jars", str(kafka_jars))
     ports = ["--base-port", str(base), "--zk-port", str(base + 3)]
     try:
-        real_kafka("start", str(folder), "--brokers", "2", "--external-controller", "77", *ports)
-        yield folder, base
+        started = real_kafka("start", str(folder), "--brokers", "2", "--external-controller", "77", *ports)
+        yield folder, base, started["brokers"][str(BROKER)]["broker_epoch"]
     finally:
         real_kafka("stop", str(folder), "--kill")
 
@@ -49,9 +50,18 @@ def told() -> list[dict[str, Any]]:
     return [entry for entry in entries if entry["broker"] == BROKER and entry["in_capture"]]
 
 
-def leaders_of_the_original() -> dict[tuple[str, int], int]:
-    """The leaders that the original named to clients at the end; -1: none that is alive."""
-    leaders: dict[tuple[str, int], int] = {}
+class Known(NamedTuple):
+    """What a broker tells clients of a partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+def known_to_the_original() -> dict[tuple[str, int], Known]:
+    """What the original told clients at the end; a leader that is not alive is -1."""
+    partitions: dict[tuple[str, int], Known] = {}
     alive: set[int] = set()
     for entry in told():
         if entry["api_name"] != "UPDATE_METADATA":
@@ -61,10 +71,11 @@ def leaders_of_the_original() -> dict[tuple[str, int], int]:
             for state in topic["partitionStates"]:
                 partition = topic["topicName"], state["partitionIndex"]
                 if state["leader"] == -2:
-                    leaders.pop(partition, None)
+                    partitions.pop(partition, None)
                 else:
-                    leaders[partition] = state["leader"]
-    return {partition: leader if leader in alive else -1 for partition, leader in leaders.items()}
+                    isr, replicas = tuple(state["isr"]), tuple(state["replicas"])
+                    partitions[partition] = Known(state["leader"], state["leaderEpoch"], isr, replicas)
+    return {tp: known if known.leader in alive else known._replace(leader=-1) for tp, known in partitions.items()}
 
 
 def replicas_of_the_original() -> dict[str, str]:
@@ -83,9 +94,13 @@ def replicas_of_the_original() -> dict[str, str]:
     return replicas
 
 
-def leaders_named_by(address: str) -> dict[tuple[str, int], int]:
-    topics = AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).topics
-    return {(name, p.id): p.leader for name, topic in topics.items() for p in topic.partitions.values()}
+def known_to(port: int) -> dict[tuple[str, int], Known]:
+    """What a broker tells clients of all partitions."""
+    return {
+        (topic.name, p.partition_index): Known(p.leader_id, p.leader_epoch, tuple(p.isr_nodes), tuple(p.replica_nodes))
+        for topic in ask_port(port, MetadataRequest(topics=None), 12).topics
+        for p in topic.partitions
+    }
 
 
 def replicas_in(folder: Path) -> dict[str, str]:
@@ -97,15 +112,15 @@ def replicas_in(folder: Path) -> dict[str, str]:
     return found
 
 
-def test_a_replayed_incident_ends_in_the_state_of_the_original(brokers: tuple[Path, int]) -> None:
-    folder, base = brokers
+def test_a_replayed_incident_ends_in_the_state_of_the_original(brokers: tuple[Path, int, int]) -> None:
+    folder, base, epoch = brokers
     moved = [f"--map=127.0.0.1:{port}=127.0.0.1:{base + broker}" for broker, port in CAPTURED_PORTS.items()]
-    target = ["--to", f"127.0.0.1:{base + BROKER}", f"--broker={BROKER}"]
+    target = ["--to", f"127.0.0.1:{base + BROKER}", f"--broker={BROKER}", f"--broker-epoch={epoch}"]
     result = CliRunner().invoke(main, ["replay", str(CAPTURES / f"{NAME}.pcap.gz"), *target, *moved])
     assert result.exit_code == 0, result.output
     assert "0 answers differ" in result.output.splitlines()[-1]
-    assert leaders_of_the_original(), "the original was told of partitions"
-    assert leaders_named_by(f"127.0.0.1:{base + BROKER}") == leaders_of_the_original()
+    assert len({known.leader_epoch for known in known_to_the_original().values()}) > 1
+    assert known_to(base + BROKER) == known_to_the_original()
     (data,) = {file.parents[1] for file in folder.rglob("partition.metadata")}
     wanted = replicas_of_the_original()
     assert len(wanted) > 1
