@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from kproto.pipeline.previous_run import store_facts
 from kproto.tables.brokers import BrokerFacts
-from kproto.tables.places import RemotePath, at_store, copy
+from kproto.tables.places import RemotePath, arrow_path, at_store, copy
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import SCHEMA, StoredTables, current_tables, listed_files, read_facts, read_parquet
@@ -179,7 +180,7 @@ def _write_what_stays(new: _NewRun, file: str, table: pa.Table, wanted: pa.Table
 
 
 def compact(out: OutputDirectory) -> tuple[int, int]:
-    """Join the small files of each table and day.
+    """Join the small files of each table, day and cluster.
 
     Args:
         out: The tables.
@@ -207,19 +208,30 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
 
 
 def _groups(stored: StoredTables) -> list[list[str]]:
-    """The files to join: of one table and day, together of about ``_COMPACT_BYTES``; a file alone stays."""
+    """The files to join: of one table, day and cluster, together of about ``_COMPACT_BYTES``; a file alone stays."""
     groups: list[list[str]] = []
-    folders: dict[str, int] = {}
+    sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
     for file in stored.rows:
-        folder = file.rpartition("/")[0]
+        key = file.rpartition("/")[0], *_clusters(stored.run / file)
         size = _size(stored.run / file)
-        if folder in folders and folders[folder] + size <= _COMPACT_BYTES:
-            folders[folder] += size
-            next(group for group in reversed(groups) if group[0].rpartition("/")[0] == folder).append(file)
-        else:
-            folders[folder] = size
-            groups.append([file])
+        of_group, group = sizes.get(key, (_COMPACT_BYTES, []))
+        if of_group + size > _COMPACT_BYTES:
+            of_group, group = 0, []
+            groups.append(group)
+        group.append(file)
+        sizes[key] = of_group + size, group
     return groups
+
+
+def _clusters(file: Place) -> tuple[str, ...]:
+    """The first and the last cluster of a file's rows, by its footer: readers skip files without their cluster."""
+    path, files = arrow_path(file)
+    footer = pq.read_metadata(path, filesystem=files)
+    names = footer.schema.names
+    if "cluster" not in names or not footer.num_rows:
+        return ()
+    of_groups = [footer.row_group(n).column(names.index("cluster")).statistics for n in range(footer.num_row_groups)]
+    return min(each.min for each in of_groups), max(each.max for each in of_groups)
 
 
 def _size(file: Place) -> int:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from conftest import DATA
+from pyarrow import dataset
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
@@ -22,7 +24,7 @@ from kproto.pipeline.previous_run import PreviousRun
 from kproto.pipeline.upkeep import _RENAMED_1, compact, expire, migrate
 from kproto.query import ask, ask_sql, open_tables
 from kproto.tables import TABLES, read
-from kproto.tables.stored import SCHEMA, current_run, current_tables
+from kproto.tables.stored import SCHEMA, current_run, current_tables, table_dataset
 from kproto.tables.writing import DATED, TableFiles, write_table
 
 if TYPE_CHECKING:
@@ -162,6 +164,60 @@ def test_small_files_are_joined_and_rows_stay(tables: Path) -> None:
     assert all(len(current_tables(tables).paths(name)) == 1 for name in several)
     assert compact(OutputDirectory(tables))[0] == len(stored.rows) - len(several)
     assert len(PreviousRun.of(OutputDirectory(tables)).addresses) == 2  # type: ignore[union-attr]
+
+
+def test_files_of_one_cluster_are_joined_and_readers_skip_those_of_the_others(tables: Path) -> None:
+    manifest = json.loads((tables / "_kproto.json").read_text())
+    run = current_run(tables)
+    for file in list(manifest["files"]):
+        table = pq.read_table(run / file, partitioning=None)
+        if "cluster" not in table.column_names:
+            continue
+        at = table.column_names.index("cluster")
+        for n, cluster in enumerate(("default", "other", "other")):
+            copied = f"{file.rpartition('/')[0]}/part-{cluster}-{n}-{Path(file).name}"
+            named = pa.repeat(pa.scalar(cluster), table.num_rows)
+            pq.write_table(table.set_column(at, table.schema.field("cluster"), named), run / copied)
+            manifest["files"][copied] = table.num_rows
+    (tables / "_kproto.json").write_text(json.dumps(manifest))
+    before = rows(tables)
+    compact(OutputDirectory(tables))
+    assert rows(tables) == before
+    stored = current_tables(tables)
+    for name in ("frames", "requests", "captures", "brokers"):
+        folders = [file.rpartition("/")[0] for file in stored.paths(name)]
+        assert {folders.count(folder) for folder in folders} == {2}, name  # one for each cluster
+        for cluster in ("default", "other"):
+            fragments = table_dataset(stored, name).get_fragments()
+            groups = [fragment.subset(pc.field("cluster") == cluster).row_groups for fragment in fragments]
+            assert [len(each) for each in groups].count(0) == len(groups) // 2, name
+    assert compact(OutputDirectory(tables)) == (len(stored.rows), len(stored.rows))
+
+
+def test_a_day_of_a_dated_table_is_read_from_its_files_alone(tables: Path) -> None:
+    compact(OutputDirectory(tables))
+    for name in DATED:
+        whole = dataset.dataset(tables / name, partitioning="hive")
+        for day in days(tables):
+            files = [Path(each.path) for each in whole.get_fragments(filter=pc.field("date") == day)]
+            assert [file.parent.name for file in files] == [f"date={day}"], name
+            assert whole.count_rows(filter=pc.field("date") == day) == sum(map(count_rows, files)) > 0
+
+
+def count_rows(file: Path) -> int:
+    return int(pq.read_metadata(file).num_rows)
+
+
+@pytest.mark.parametrize("change", ["compact", "expire"])
+def test_a_reader_that_had_opened_the_former_tables_reads_them_whole(change: str, tables: Path) -> None:
+    before, dates = rows(tables), days(tables)
+    with open_tables(tables) as sql:
+        if change == "compact":
+            compact(OutputDirectory(tables))
+        else:
+            expire(OutputDirectory(tables), datetime.fromisoformat(f"{dates[1]}T00:00:00+00:00"))
+        assert {name: ask_sql(sql, f"FROM {name} ORDER BY ALL").rows for name in TABLES} == before
+    assert (rows(tables) == before) == (change == "compact")
 
 
 def as_version_1(path: Path) -> None:
