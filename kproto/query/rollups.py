@@ -3,6 +3,7 @@
 Each day is computed from its own rows and from the states that partitions had at the end of the day before. Its figures
 stand in ``DIR/kproto-rollups/date=DAY/brokers.parquet``, the partitions' states in ``held.parquet`` beside it. Their
 metadata says of which rows they were made: where these are others now, the day and those after it are computed again.
+``days.json`` says it of all days at once, so that a roll-up opens no file of a former day but the last one's states.
 
 A day of a cluster ends with its last request; the time until the next belongs to the next day that has requests.
 """
@@ -18,6 +19,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kproto.errors import CaptureError
+from kproto.tables.files import file_state
 from kproto.tables.places import arrow_path, remove_tree
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
 from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, table_dataset
@@ -269,25 +272,29 @@ def roll_up(directory: Place) -> tuple[int, int]:
     """
     stored = current_tables(directory)
     made: list[str] = []
-    every: list[str] = []
+    every: dict[str, Any] = {}
     for name, day, made_of in _rolled_up(stored, directory):
-        every.append(name)
+        place = directory / ROLLUPS / f"date={name}"
         if isinstance(day, _Day):
-            place = directory / ROLLUPS / f"date={name}"
             _write(place / _HELD_FILE, day.held, made_of)
             _write(place / _FILE, day.brokers, made_of)
             made.append(name)
-    for name in every[:-_DAYS_HELD]:
+        every[name] = {"state": _state_of(place / _FILE), "made_of": made_of}
+    index = directory / ROLLUPS / _INDEX
+    if every != _read_index(index):
+        _store_index(index, every)
+    for name in [*every][:-_DAYS_HELD]:
         (directory / ROLLUPS / f"date={name}" / _HELD_FILE).unlink(missing_ok=True)
-    known = set(every)
     for place in _stored_days(directory):
-        if place.name.partition("=")[2] not in known:
+        if place.name.partition("=")[2] not in every:
             remove_tree(place)
     return len(made), len(every)
 
 
 _FILE: Final = "brokers.parquet"
 _HELD_FILE: Final = "held.parquet"
+_INDEX: Final = "days.json"
+"""What the days' files were made of, and their sizes and times: so long as a file has these, it need not be opened."""
 
 
 def _rolled_up(
@@ -297,9 +304,12 @@ def _rolled_up(
     rows = _days(source)
     base = "".join(each["id"] for each in source.facts["generations"][:1]) if isinstance(source, StoredTables) else ""
     kept = {}
+    index = _read_index(directory / ROLLUPS / _INDEX) if directory is not None else {}
     for place in _stored_days(directory) if directory is not None and isinstance(source, StoredTables) else ():
-        made_of = _made_of(place / _FILE)
         day = place.name.partition("=")[2]
+        known = index.get(day)
+        is_known = known is not None and known["state"] == _state_of(place / _FILE)
+        made_of = known["made_of"] if known and is_known else _made_of(place / _FILE)
         if made_of and made_of["base"] == base and made_of["version"] == _VERSION:
             kept[day] = place, made_of
     days = sorted({*rows, *kept})
@@ -330,7 +340,33 @@ def _rolled_up(
 
 def _stored_days(directory: Place) -> list[Place]:
     place = directory / ROLLUPS
-    return sorted(place.iterdir(), key=str) if place.is_dir() else []
+    days = (day for day in place.iterdir() if day.name.startswith("date=")) if place.is_dir() else ()
+    return sorted(days, key=str)
+
+
+def _state_of(file: Place) -> list[int] | None:
+    """A file's size and time; None if there is no such file."""
+    try:
+        return [*file_state(str(file))]
+    except CaptureError:
+        return None
+
+
+def _read_index(file: Place) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _store_index(file: Place, days: Mapping[str, Any]) -> None:
+    if not isinstance(file, Path):
+        file.write_text(json.dumps(days))
+        return
+    fresh = file.with_name(f".{file.name}")
+    fresh.write_text(json.dumps(days), encoding="utf-8")
+    fresh.rename(file)
 
 
 def _made_of(file: Place) -> dict[str, Any] | None:

@@ -115,6 +115,25 @@ def test_figures_of_days_are_stored_once_and_stay_when_the_days_expire(tables: P
     assert worst() == computed
 
 
+def test_a_rollup_opens_no_file_of_the_days_that_are_stored(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled_up(tables)
+    opened: list[object] = []
+
+    def counted(path: object, real: Any = pq.read_schema, **options: Any) -> pa.Schema:
+        opened.append(path)
+        return real(path, **options)
+
+    monkeypatch.setattr(pq, "read_schema", counted)
+    assert rolled_up(tables) == "0 of 2 days rolled up"
+    assert opened == []
+    index = tables / "kproto-rollups" / "days.json"
+    for text in ("", "{}"):  # damaged, or of a kproto that wrote none
+        index.write_text(text)
+        opened.clear()
+        assert rolled_up(tables) == "0 of 2 days rolled up"
+        assert len(opened) == 2
+
+
 def test_rollups_of_other_tables_in_the_same_directory_count_for_nothing(tables: Path) -> None:
     rolled_up(tables)
     manifest = json.loads((tables / "_kproto.json").read_text())
