@@ -158,6 +158,21 @@ def test_the_expected_tables_are_written_on_request(tmp_path: Path) -> None:
     assert found["requests"].num_rows == written["requests"].num_rows > 100
 
 
+@pytest.mark.parametrize("packed", [(), ("--zstd",), ("--zstd", "--rotate", "20K")])
+def test_the_expected_ids_are_those_that_are_read_however_the_capture_is_packed(
+    packed: tuple[str, ...], tmp_path: Path
+) -> None:
+    made = run("generate", "--out", str(tmp_path), "--partitions", "20", *packed, "--expected")
+    assert made.exit_code == 0, made.output
+    files = sorted(path for path in tmp_path.iterdir() if path.is_file())
+    assert {path.suffix == ".zst" for path in files} == {bool(packed)}
+    assert (len(files) > 1) == ("--rotate" in packed)
+    found = kproto.tables.read(*files)
+    for name, column in (("requests", "frame_id"), ("responses", "response_frame_id"), ("frames", "conn_id")):
+        wanted = pq.read_table(tmp_path / "expected" / f"{name}.parquet")[column].to_pylist()
+        assert sorted(found[name][column].to_pylist()) == sorted(wanted) != [], name
+
+
 def test_planted_faults_are_written_beside_the_capture(tmp_path: Path) -> None:
     options = ["--plant", "missed-update, two-leaders", "--partitions", "40"]
     made = run("generate", "--out", str(tmp_path / "out"), *options)
