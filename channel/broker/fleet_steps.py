@@ -115,7 +115,7 @@ def _span(text: str, fleet: Fleet) -> Iterator[int]:
 
 
 def _sample(fleet: Fleet, number: str, chance: random.Random) -> list[int]:
-    """Choose so many brokers of those that are up."""
+    """Choose this number of brokers among those that are up."""
     up, count = [m.id for m in fleet if m.is_up], _number(number)
     if count > len(up):
         raise ValueError(f"only {len(up)} are up")

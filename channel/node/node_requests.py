@@ -1,4 +1,4 @@
-"""What clients and tools ask of a controller's node as of any broker: answered, or passed to a live broker."""
+"""Requests of clients and tools to a controller's node, which answers them, or passes them to a live broker."""
 
 from __future__ import annotations
 

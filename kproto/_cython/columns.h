@@ -189,7 +189,7 @@ static KP_COLD void kp_topics_forget(kp_batch *b, int64_t topics) {
     b->names_used = b->name_ends[topics];
 }
 
-/* Reserves memory for so many topics in the dictionary and its hash table. */
+/* Reserves memory for this number of topics in the dictionary and its hash table. */
 static KP_COLD int kp_reserve_topics(kp_batch *b, int64_t topics) {
     if (topics > b->topics_capacity) {
         int64_t capacity = topics > 2 * b->topics_capacity ? topics : 2 * b->topics_capacity;

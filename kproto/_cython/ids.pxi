@@ -19,7 +19,7 @@ cdef class Block:
 
 
 cdef Block block_of(int64_t ids):
-    """A block for so many ids, with KP_SLACK spare ones behind them, which copying in fours may touch."""
+    """A block for this number of ids, with KP_SLACK spare ones behind them, which copying in fours may touch."""
     cdef Block b = Block.__new__(Block)
     if ids > 0:
         b.data = <int32_t *>malloc((ids + KP_SLACK) * sizeof(int32_t))

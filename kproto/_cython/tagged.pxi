@@ -59,7 +59,7 @@ cdef int put_tagged(kp_writer *w, const uint8_t *known, int64_t known_size, byte
     if tags is not None:
         size = kp_own_tags_size(<rp>PyBytes_AS_STRING(tags), PyBytes_GET_SIZE(tags), &count, &bad)
     if size == -2:
-        raise OutOfRange(f"tag {bad} is one too high", "unknown_tagged_fields")
+        raise OutOfRange(f"tag {bad} is above the highest possible tag", "unknown_tagged_fields")
     if size < 0:
         raise EncodeError(f"tag {bad} does not come after those before it", "unknown_tagged_fields")
     kp_reserve(w, 5 + known_size + size)

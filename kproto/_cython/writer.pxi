@@ -76,7 +76,7 @@ cdef int put_text(kp_writer *w, str s, bint flexible, str field, bint nullable=F
 
 
 cdef inline uint8_t *put_name(kp_writer *w, uint8_t *q, PyObject *s, bint flexible, int64_t more) except NULL:
-    """Write a topic's name, most often that of the row before, and reserve memory for so many bytes behind it.
+    """Write a topic's name, most often that of the row before, and reserve this number of bytes behind it.
 
     The name is borrowed: to count references to the same str for each row would take longer than all else.
     """

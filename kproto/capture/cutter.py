@@ -64,7 +64,7 @@ MOST_PENDING: Final = 10_000
 """Requests of one connection that may wait for their responses."""
 
 _NEWEST_WANTED: Final = 64
-"""When the boundaries of the responses are lost, answers to so many of the newest wanted requests are searched for."""
+"""How many of the newest wanted requests are considered when the boundaries of responses are lost."""
 
 _OVERHEAD: Final = 250
 """Estimated memory of a pending request without its payload, in bytes."""
@@ -313,7 +313,7 @@ FOREVER: Final = 1 << 62
 """``FrameCutter.skip_to`` of a stream that is no longer read."""
 
 _SEARCH_BYTES: Final = 256 << 20
-"""After so many bytes searched in vain a stream is given up."""
+"""A stream is given up after this number of bytes was searched in vain."""
 
 _LARGEST: Final = 1 << 30
 """A larger size is none that the first bytes of a stream could tell."""
@@ -654,7 +654,7 @@ def _from(offset: int, pieces: list[Chunk]) -> list[Chunk]:
 
 
 _FOREIGN_BYTES: Final = 1 << 20
-"""A connection without a request at its beginning or within so many bytes is not Kafka's."""
+"""A connection without a request at its beginning or within this number of bytes is not Kafka's."""
 
 _TOKEN_LIMIT: Final = 1 << 16
 
@@ -818,7 +818,7 @@ class ResponseCutter(FrameCutter):
         aligned: Whether the stream is known from its first byte.
 
     Attributes:
-        unmatched_bytes: Responses without a pending request keep their payloads up to so many bytes in all.
+        unmatched_bytes: Responses without a pending request keep their payloads, of this number of bytes in all.
     """
 
     def __init__(self, wanted: WantedApis, limit: int, pending: Matcher, *, aligned: bool) -> None:

@@ -59,7 +59,7 @@ class Connection:
         client: The side that sends requests.
         server: The side that answers.
         opened_ns: Capture time of the connection's first packet, in ns since the epoch.
-        capture: The capture point, by default named as of ``capture_points.point_name``.
+        capture: The capture point, by default named by ``capture_points.point_name``.
         saw_open: Whether the handshake is in the capture. Where it is, stream offsets count from the first byte that
             was sent; else from the first one that the capture knows of.
     """

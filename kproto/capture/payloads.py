@@ -24,7 +24,7 @@ LONGEST_HEADER: Final = _HEAD - 32
 _CHUNK: Final = 32 << 10
 
 _RECENT: Final = 64 << 20
-"""Payloads that were released last are kept up to so many bytes, since the next ones are often equal."""
+"""The bytes of released payloads that are kept, since the next ones are often equal."""
 
 _OVERHEAD: Final = 400
 """Estimated memory of a payload without its bytes, and of a chunk, in bytes."""
@@ -105,7 +105,7 @@ class PayloadStore:
                 parent.latest = next(reversed(parent.children.values()), None)
 
     def end(self, key: _Key, last: _Chunk, *, is_whole: bool) -> None:
-        """Release a payload that ends with a chunk: at once, or later if its like may come again."""
+        """Release a payload that ends with a chunk: at once, or later if an equal one may come again."""
         if last in self._recent:
             self._recent[last] = self._recent.pop(last)
         elif is_whole and key[0] <= _RECENT:
@@ -152,7 +152,7 @@ class SharedPayload:
         self._head = b""
         self._last = first
         self._expected: _Chunk | None = None  # the next chunk, as far as its first bytes have come; it is held
-        self._matched = 0  # so many bytes of it
+        self._matched = 0  # the number of its bytes that match
         self._own = bytearray()  # the bytes after the last chunk, where none is expected
         self._length = 0
         self._released = False

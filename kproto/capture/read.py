@@ -146,7 +146,7 @@ def problem_of(
     Where ports were named and none of them carries Kafka, the capture is read again to name those that do.
 
     Args:
-        captures: The files that were read, as of ``frames``.
+        captures: The files that were read, as in ``frames``.
         summary: As reading them left it.
         opener: As of ``frames``.
     """

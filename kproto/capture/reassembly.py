@@ -59,7 +59,7 @@ NEVER: Final = (1 << 63) - 1
 
 
 def advance(sequence: int, length: int) -> int:
-    """The sequence number so many bytes later."""
+    """The sequence number this number of bytes later."""
     return (sequence + length) & 0xFFFFFFFF
 
 
@@ -235,7 +235,7 @@ class Stream:
         Args:
             events: The events are appended here.
             time_ns: The current time in the capture.
-            down_to: Give up further holes until at most so many bytes are kept; 0 gives up all holes.
+            down_to: Give up further holes until at most this number of bytes is kept; 0 gives up all holes.
         """
         while self.has_hole:
             end = self._held[self._held_from][0] if self._held and self.held_bytes else self.acknowledged
@@ -268,7 +268,8 @@ class Stream:
 
 StreamEvent: TypeAlias = tuple[Stream, int, bytes | None, int, int, int]
 """Bytes of a stream: the stream, a stream offset, a buffer, the bytes' begin and end in it, and their time. Without a
-buffer a loss: so many bytes (the fifth element) from that offset on; at offset -1 the end of the stream."""
+buffer a loss: the fifth element is the number of bytes that are missing
+from that offset on; at offset -1 the end of the stream."""
 
 
 class TcpConnection:

@@ -42,14 +42,14 @@ _MARK_OVERHEAD: Final = 100
 _CANDIDATES: Final = 64
 _STEPS: Final = 8
 _ID_STRIDE: Final = 1000
-"""A client that shares one counter between connections skips correlation ids: at most so many."""
+"""How many correlation ids a client may skip that shares one counter between connections."""
 
 _WINDOW: Final = 4096
 """So many bytes are searched before the candidates in them are judged."""
 
 _DECODED: Final = 32
 _DECODED_AT_LEAST: Final = 1 << 20
-"""Candidates are decoded up to so many times the bytes that were searched, and at least so many bytes."""
+"""How many times the searched bytes may be decoded for candidates, and the bytes that always may."""
 
 
 class FrameLink(NamedTuple):

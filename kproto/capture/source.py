@@ -166,7 +166,7 @@ class Source:
         return b""
 
     def peek(self, n: int) -> bytes:
-        """The first bytes, at least n if the file has so many; ``read`` returns them again."""
+        """The first bytes, at least n if the file has n; ``read`` returns them again."""
         head = b""
         while len(head) < n:
             more = self.read()

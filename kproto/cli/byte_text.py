@@ -52,7 +52,7 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
 
 
 def recognised(data: bytes) -> Form:
-    """Return the form in which bytes are written, as of ``auto`` of ``parse_bytes``.
+    """Return the form in which bytes are written, as ``auto`` of ``parse_bytes`` finds it.
 
     Text counts as base64 only if encoding its bytes again gives the same text: of short words few do.
 

@@ -25,9 +25,9 @@ def ended_by_sigterm() -> Iterator[_Wait]:
     Yields:
         A function that waits until the command is over, or for Ctrl-C or SIGTERM, and returns; the clean end follows
         it. Its first argument announces that the command has started; a signal may answer the announcement at once,
-        and ends the wait from then on instead of breaking off the command. Its second argument waits for so many
-        seconds, and returns whether the command is over, as ``Event.wait`` does. Before the announcement, while the
-        command starts, SIGTERM raises KeyboardInterrupt.
+        and ends the wait from then on instead of breaking off the command. Its second argument waits for a
+        number of seconds, and returns whether the command is over, as ``Event.wait`` does. Before the announcement,
+        while the command starts, SIGTERM raises KeyboardInterrupt.
     """
     is_asked = is_waiting = False
 

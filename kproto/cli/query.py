@@ -80,7 +80,7 @@ Examples:
 @click.option("--from", "begin", metavar="TIME", help="The first of the two times that diff compares.")
 @click.option("--to", "end", metavar="TIME", help="The second; without it, the end of the captures.")
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most rows that are printed.")
 @format_option("json", "csv")
 def command(
     words: tuple[str, ...],

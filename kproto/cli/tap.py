@@ -126,7 +126,7 @@ def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:
 
 
 def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: float) -> bool:
-    """Wait so many seconds, and rotate files that are old; returns whether the tap has ended by itself."""
+    """Wait this number of seconds, and rotate files that are old; returns whether the tap has ended by itself."""
     from channel.tap.rotation import RotatingRecorder
 
     time.sleep(seconds)

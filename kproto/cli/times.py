@@ -24,7 +24,7 @@ _UNITS_NS: Final = {"ms": 1_000_000, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS, "
 _STANDARD_INPUT: Final = "-"
 
 _DAYS: Final = 400
-"""A time of day is looked for on so many days of the captures."""
+"""The number of the captures' days on which a time of day is looked for."""
 
 
 class Seconds(click.FloatRange):

@@ -72,7 +72,7 @@ Examples:
 @click.option("--interval", type=Seconds(0.1), default=1, show_default=True, help="Seconds between two snapshots.")
 @click.option(
     "--window", type=click.IntRange(1, 3600), default=10, show_default=True, metavar="SECONDS",
-    help="Rates and latencies are those of the last so many seconds.",
+    help="The seconds over which rates and latencies are taken.",
 )  # fmt: skip
 @click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected.")
 def command(

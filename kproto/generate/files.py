@@ -23,7 +23,7 @@ _BUFFERED: Final = 64 << 10
 """Bytes buffered for a file; files are reopened to append, so that a thousand of them hold no descriptors."""
 
 _ZSTD_WINDOW: Final = 26
-"""Packed files find the copy of a body for the broker before up to so many bits of bytes, 64 MiB, ago."""
+"""The logarithm of the window, 64 MiB, in which a packed file finds the copy of a body for the broker before."""
 
 
 class Written:
@@ -148,7 +148,7 @@ def write_captures(
 def write_stream(
     fleet: Fleet, out: BinaryIO, *, mss: int = DEFAULT_MSS, progress: Callable[[int], object] | None = None
 ) -> None:
-    """Write a fleet's history as one pcap to a stream, such as a pipe; arguments as of ``write_captures``."""
+    """Write a fleet's history as one pcap to a stream, such as a pipe; arguments as in ``write_captures``."""
     out.write(PCAP_HEADER)
     for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
         out.write(burst.data)

@@ -39,11 +39,11 @@ _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
 
 _TASKS_FOR_EACH_WORKER: Final = 16
-"""Captures that are read whole are dealt to at most so many tasks for each worker: each task stages the bodies that it
+"""The most tasks for each worker to which captures are dealt that are read whole: each task stages the bodies that it
 finds, and captures from many hosts hold the same ones."""
 
 _BUCKETS_FOR_EACH_WORKER: Final = 2
-"""Connections of large captures are dealt to so many tasks for each worker."""
+"""The tasks for each worker to which the connections of large captures are dealt."""
 
 
 def scan_options(filters: Filters) -> dict[str, Any]:

@@ -27,7 +27,7 @@ SHIPPED: Final = "kproto-shipped"
 
 _PROBES: Final = 200
 _PATHS: Final = 50
-"""So many workers are asked, and about so many files."""
+"""The most workers that are asked, and the most files that they are asked about."""
 
 
 def is_cluster(master: str | None) -> bool:

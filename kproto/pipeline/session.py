@@ -39,7 +39,7 @@ _CHATTER: Final = re.compile(
 
 _MASTERS: Final = "try --master local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:6443"
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
-"""A master of Spark's own tests: so many workers, of so many cores, of so many MB."""
+"""A master of Spark's own tests: the number of workers, the cores of each, the MB of each."""
 
 _ADVICE: Final = {
     "Master must": _MASTERS,
@@ -68,7 +68,7 @@ _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Python does the work of these jobs: the JVM's second compiler takes longer than its code saves."""
 
 _FEW_CORES: Final = 4
-"""Up to so many the JVM collects garbage with one thread: on two cores that took the least CPU time."""
+"""Up to this number of cores the JVM collects garbage with one thread: on two cores that took the least CPU time."""
 
 _COLLECTOR: Final = "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= _FEW_CORES else "-XX:+UseParallelGC"
 

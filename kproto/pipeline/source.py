@@ -79,7 +79,7 @@ class KafkaControlSource(DataSource):
         since, until: ISO 8601 (UTC where no zone is said): only requests sent from the one and before the other.
         cluster: The cluster whose brokers the captures show; default where it is not said.
         capture_point: The place where all files were recorded, one after the other; found by their names by default.
-        workers: Among so many tasks small captures are spread; 8 by default.
+        workers: The number of tasks among which small captures are spread; 8 by default.
     """
 
     @classmethod

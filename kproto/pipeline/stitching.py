@@ -62,7 +62,7 @@ def stitch(
     Args:
         batches: Of the schema ``SPLIT``, ordered by ``key``, ``part``, ``item``; all rows of a bucket.
         points: The capture points by name.
-        selection: The frames to give, as of ``scan_parts``.
+        selection: The frames to give, as in ``scan_parts``.
         counts: Receives the counts of the parts and the connections.
         opener: Opens a file for seeking.
         batch_bytes: About how large a batch becomes.

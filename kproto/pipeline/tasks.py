@@ -66,7 +66,7 @@ _MOST_TASKS: Final = 10_000
 """The most tasks that settle bodies, each of which leaves a few files and gives the driver a receipt."""
 
 _RECEIPTS_TOGETHER: Final = 512
-"""The most receipts that the driver takes as they are; of more tasks, about so many are merged by a task each."""
+"""The most receipts that the driver takes as they are; of more tasks, tasks merge about this number each."""
 
 _BLOCK: Final = 256
 
@@ -196,7 +196,7 @@ def merged(outputs: Iterable[TaskOutput]) -> TaskOutput:
 
 
 def body_bytes_a_task(body_bytes: int) -> int:
-    """Return about how many bytes of bodies a task settles, of so many in all."""
+    """Return about how many bytes of bodies a task settles, given the bytes of all."""
     return max(_BODY_BYTES_A_TASK, -(-body_bytes // _MOST_TASKS))
 
 
@@ -249,7 +249,7 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | Non
 def _bodies_written(
     chosen: list[dict[str, Any]], directory: Place, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
 ) -> TaskOutput:
-    """Settle bodies; partition histories of more than ``most`` states stay on disk, in so many parts."""
+    """Settle bodies; partition histories of more than ``most`` states stay on disk, in this number of parts."""
     made = write_bodies(chosen, directory, filters)
     history = made.figures.history
     if len(history) > most:

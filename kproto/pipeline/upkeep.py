@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["compact", "expire", "migrate"]
 
 _COMPACT_BYTES: Final = 64 << 20
-"""Files of one table and day are joined until they have about so many bytes."""
+"""Files of one table and day are joined until they have about this number of bytes."""
 
 _RENAMED_1: Final = {
     ("requests", "target_broker"): "broker_id",

@@ -35,7 +35,7 @@ def isr_requests(*captures: str | os.PathLike[str]) -> pa.Table:
     """Return the table ``ISR_REQUESTS`` of captures, which ``open_tables`` takes beside their other tables.
 
     Args:
-        captures: Files, directories and patterns, as of ``kproto.capture.capture_points``. What is no capture is passed
+        captures: Files, directories and patterns, as in ``kproto.capture.capture_points``. What is no capture is passed
             over: ``kproto.tables.read`` says why.
     """
     rows: list[dict[str, Any]] = []

@@ -44,7 +44,8 @@ SPARK_FUNCTIONS: Final = """
 
 _VERSION: Final = 1
 _DAYS_HELD: Final = 8
-"""Of so many days the states at their end are kept. Where rows are added to an older day, all are computed again."""
+"""The number of days of which the states at their end are kept. Where rows are added to an older day, all are
+computed again."""
 
 _HELD: Final = pa.schema(
     [

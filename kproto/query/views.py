@@ -50,7 +50,7 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
     Times are shown in UTC. The connection reads files while it is used; the caller closes it.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``,
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``,
             to which ``isr_requests`` of the same captures may be added under this name.
 
     Returns:

@@ -131,7 +131,7 @@ class UuidBytes(Construct):  # type: ignore[misc]
 
 
 class _LengthPrefixed(Construct):  # type: ignore[misc]
-    """A length and so many bytes or elements. Every negative length means null; ``strict`` allows only -1."""
+    """A length, and as many bytes or elements. Every negative length means null; ``strict`` allows only -1."""
 
     def __init__(self, length: Construct, nullable: bool) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
     """Read the facts for the page from tables.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``.
         limits: Bounds of the page's size.
 
     Returns:

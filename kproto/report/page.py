@@ -34,12 +34,12 @@ def write_report(
     """Write a report as one HTML file; an existing file is replaced when the new file is complete.
 
     Args:
-        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as of ``kproto.tables.read``.
+        tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``.
         out: The file, or a stream such as ``sys.stdout.buffer``, which stays open.
         limits: Bounds of the page's size.
 
     Returns:
-        The facts that the page shows, as of ``report_facts``.
+        The facts that the page shows, as ``report_facts`` gives them.
 
     Raises:
         ConfigurationError: There are no tables in that directory.

@@ -113,7 +113,7 @@ def scan(
 
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
-            point of its own, named as of ``point_name``.
+            point of its own, named by ``point_name``.
         ports, apis, since_ns, until_ns, always: As of ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.

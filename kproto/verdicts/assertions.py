@@ -23,7 +23,7 @@ def findings_of(*captures: str | os.PathLike[str], limits: Mapping[str, float] |
     """Return what ``kproto doctor`` finds in captures of one cluster, the worst first.
 
     Args:
-        captures: Files, directories or patterns, as of ``kproto.tables.read``; a ``PcapngRecorder``'s file, for
+        captures: Files, directories or patterns, as in ``kproto.tables.read``; a ``PcapngRecorder``'s file, for
             instance, once the recorder is closed.
         limits: Limits by name that differ from their default, in the units of ``catalogue.LIMITS``: a test that lasts
             a second needs ``{"told": 0.1}`` to find what was not told.
