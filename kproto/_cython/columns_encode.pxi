@@ -110,7 +110,7 @@ def encode_batches(message, version, batches):
 
 
 cdef bytes written_around(object message, int api, int version, int64_t groups):
-    """A request's bytes before the first of its groups, of which this is the number; for -1 those behind the last group."""
+    """A request's bytes before the first of its groups, whose number is given; for -1 those behind the last group."""
     cdef kp_writer w
     kp_begin(&w)
     try:
