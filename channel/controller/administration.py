@@ -11,7 +11,7 @@ from channel.errors import BadVersion, NodeExists, NodeTooLarge
 from channel.logs import get_logger
 from channel.types import ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import fenced
+from channel.zookeeper.cluster import fenced, fenced_together
 from channel.zookeeper.operations import Create, SetData
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
@@ -44,6 +44,9 @@ _BLOCK: Final = 1000
 """The number of producer ids in a broker's block, as in Kafka."""
 
 _ATTEMPTS: Final = 10
+_LARGE_TOPIC: Final = 128 << 10
+"""The size of a topic's znode, in bytes, from which it is written alone."""
+
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
@@ -109,36 +112,39 @@ class Administration:
 
     def _create_topics(self, request: Any) -> Any:
         asked = Counter(topic.name for topic in request.topics)
-        results = []
-        for name in asked:
-            topic = next(each for each in request.topics if each.name == name)
+        alike = {_name_in_metrics(known): known for known in self._context.all_topics}
+        new: dict[str, _NewTopic] = {}
+        outcomes: dict[str, Uuid | RequestRejected] = {}
+        for name, topic in {each.name: each for each in request.topics}.items():
             try:
                 _check_named_once(asked[name])
-                new = self._new_topic(topic)
-                topic_id = bytes(16)
-                if not request.validate_only:
-                    topic_id = self._create_topic(name, new)
-                results.append(
-                    messages.CreatableTopicResult(
-                        name=name,
-                        topic_id=topic_id,
-                        num_partitions=len(new.partitions),
-                        replication_factor=len(new.partitions[0].replicas),
-                        configs=[],
-                    )
-                )
+                self._check_name(name, alike)
+                new[name] = self._new_topic(topic)
+                outcomes[name] = bytes(16)
             except RequestRejected as e:
-                results.append(messages.CreatableTopicResult(name=name, error_code=e.code, error_message=str(e)))
-            except NodeTooLarge as e:
-                code = ErrorCode.INVALID_PARTITIONS
-                results.append(messages.CreatableTopicResult(name=name, error_code=code, error_message=str(e)))
+                outcomes[name] = e
+            else:
+                if not request.validate_only:
+                    alike[_name_in_metrics(name)] = name
         if not request.validate_only:
+            outcomes |= self._write_topics(new)
             self._process(TopicChange())
-        return messages.CreateTopicsResponse(topics=results)
+        return messages.CreateTopicsResponse(
+            topics=[
+                messages.CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
+                if isinstance(outcome, RequestRejected)
+                else messages.CreatableTopicResult(
+                    name=name,
+                    topic_id=outcome,
+                    num_partitions=len(new[name].partitions),
+                    replication_factor=len(new[name].partitions[0].replicas),
+                    configs=[],
+                )
+                for name, outcome in outcomes.items()
+            ]
+        )
 
     def _new_topic(self, topic: Any) -> _NewTopic:
-        name = topic.name
-        self._check_name(name)
         config = {each.name: each.value for each in topic.configs}
         if None in config.values():
             raise RequestRejected(ErrorCode.INVALID_CONFIG, "a setting has no value")
@@ -164,7 +170,8 @@ class Administration:
         placed = place_replicas(brokers, range(partitions), factor)
         return _NewTopic({p: ReplicaAssignment(replicas) for p, replicas in placed.items()}, config)
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, name: str, alike: Mapping[str, str]) -> None:
+        """Refuse a topic's name that is wrong or taken; ``alike`` has the known topics by their names in metrics."""
         if not is_topic_name(name):
             raise RequestRejected(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -172,13 +179,11 @@ class Administration:
             )
         if name in self._context.all_topics:
             raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        alike = name.replace(".", "_")
-        for known in self._context.all_topics:
-            if known.replace(".", "_") == alike:
-                raise RequestRejected(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
-                )
+        if known := alike.get(_name_in_metrics(name)):
+            raise RequestRejected(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
+            )
 
     def _storing_brokers(self) -> dict[int, str | None]:
         """The live brokers that can have replicas, and their racks."""
@@ -207,22 +212,52 @@ class Administration:
                 )
         return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
 
-    def _create_topic(self, name: str, new: _NewTopic) -> Uuid:
-        """Write a topic's configuration and assignment; returns its id, all zero before topic ids existed."""
-        topic_id = random_uuid() if self._has_topic_ids else None
-        config, settings = f"{znodes.TOPIC_CONFIGS}/{name}", znodes.encode_config(new.config)
-        fence = self._context.epoch_zk_version
-        write: Operation = Create(config, settings)
-        if self._session.exists(config) is not None:  # left by a topic whose creation or deletion was not finished
-            write = SetData(config, settings)
-        contents = znodes.encode_topic(new.partitions, topic_id)
-        outcome = fenced(self._session, fence, [write, Create(znodes.topic_path(name), contents)])
-        if isinstance(outcome.error, NodeExists):
-            raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        if outcome.error is not None:
-            raise outcome.error
-        _log.info("created topic %s with %d partitions", name, len(new.partitions))
-        return topic_id or bytes(16)
+    def _write_topics(self, new: Mapping[str, _NewTopic]) -> dict[str, Uuid | RequestRejected]:
+        """Write topics' configurations and assignments, pipelined; gives their ids, all zero before topic ids existed.
+
+        ZooKeeper ends the connection at a znode above its limit, and requests after it are lost and sent again: a
+        large topic is written alone.
+        """
+        ids = {name: random_uuid() if self._has_topic_ids else None for name in new}
+        contents = {name: znodes.encode_topic(topic.partitions, ids[name]) for name, topic in new.items()}
+        small = [name for name, data in contents.items() if len(data) < _LARGE_TOPIC]
+        outcomes: dict[str, Uuid | RequestRejected] = {}
+        for names in (small, *([name] for name in contents if len(contents[name]) >= _LARGE_TOPIC)):
+            try:
+                written = self._create_znodes({name: (new[name].config, contents[name]) for name in names})
+            except NodeTooLarge as e:
+                outcomes[names[0]] = RequestRejected(ErrorCode.INVALID_PARTITIONS, str(e))
+                continue
+            for name, is_new in written.items():
+                if is_new:
+                    _log.info("created topic %s with %d partitions", name, len(new[name].partitions))
+                    outcomes[name] = ids[name] or bytes(16)
+                else:
+                    outcomes[name] = RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        return outcomes
+
+    def _create_znodes(self, topics: Mapping[str, tuple[Mapping[str, str], bytes]]) -> dict[str, bool]:
+        """Create the znodes of topics, whose settings and contents are given; False for those that exist already."""
+        paths = {name: (f"{znodes.TOPIC_CONFIGS}/{name}", znodes.topic_path(name)) for name in topics}
+        configs = self._session.get_unwatched([config for config, _ in paths.values()])
+        writes: list[list[Operation]] = []
+        for (config, topic), (settings, contents), known in zip(paths.values(), topics.values(), configs, strict=True):
+            data = znodes.encode_config(settings)
+            # There may be one, left by a topic whose creation or deletion was not finished.
+            write: Operation = Create(config, data) if known is None else SetData(config, data)
+            writes.append([write, Create(topic, contents)])
+        written = {}
+        outcomes = fenced_together(self._session, self._context.epoch_zk_version, writes)
+        for (name, (_, contents)), outcome in zip(topics.items(), outcomes, strict=True):
+            if outcome.error is not None and not isinstance(outcome.error, NodeExists):
+                raise outcome.error
+            # A write whose answer was lost with the connection is sent again, and meets its own znodes.
+            written[name] = outcome.error is None or self._is_written(paths[name][1], contents)
+        return written
+
+    def _is_written(self, path: str, contents: bytes) -> bool:
+        found = self._session.get_many([path])[0]
+        return self._has_topic_ids and found is not None and found[0] == contents
 
     # ---- CreatePartitions
 
@@ -285,29 +320,34 @@ class Administration:
         wanted: list[tuple[str | None, Uuid]] = [(name, bytes(16)) for name in request.topic_names]
         wanted += [(topic.name, topic.topic_id) for topic in request.topics]
         results = []
+        markers: dict[str, Operation] = {}
         for asked_name, topic_id in wanted:
             name = self._context.topic_name(topic_id) if asked_name is None else asked_name
             try:
-                self._mark_for_deletion(name, by_id=asked_name is None)
-                found = self._context.topic_ids.get(name or "", bytes(16))
-                results.append(messages.DeletableTopicResult(name=name, topic_id=found))
+                known = self._deletable(name, by_id=asked_name is None)
             except RequestRejected as e:
                 results.append(
                     messages.DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
                 )
+                continue
+            markers[known] = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{known}")
+            found = self._context.topic_ids.get(known, bytes(16))
+            results.append(messages.DeletableTopicResult(name=known, topic_id=found))
+        marked = fenced_together(self._session, self._context.epoch_zk_version, [[each] for each in markers.values()])
+        for outcome in marked:
+            if outcome.error is not None and not isinstance(outcome.error, NodeExists):
+                raise outcome.error
         self._process(TopicDeletion())
         return messages.DeleteTopicsResponse(responses=results)
 
-    def _mark_for_deletion(self, name: str | None, *, by_id: bool) -> None:
+    def _deletable(self, name: str | None, *, by_id: bool) -> str:
+        """Return the name of a topic that may be deleted."""
         if name is None or name not in self._context.all_topics:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise RequestRejected(code, "there is no such topic")
         if not self._config.delete_topic_enable:
             raise RequestRejected(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        marker = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{name}")
-        outcome = fenced(self._session, self._context.epoch_zk_version, [marker])
-        if outcome.error is not None and not isinstance(outcome.error, NodeExists):
-            raise outcome.error
+        return name
 
     # ---- producer ids
 
@@ -351,6 +391,11 @@ class Administration:
             if not isinstance(outcome.error, BadVersion):
                 raise outcome.error
         return None
+
+
+def _name_in_metrics(topic: str) -> str:
+    """The name of a topic in metrics, which have '_' for '.' too."""
+    return topic.replace(".", "_")
 
 
 def _check_named_once(times: int) -> None:

@@ -9,7 +9,7 @@ from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import fenced, fenced_all
+from channel.zookeeper.cluster import fenced, fenced_together
 from channel.zookeeper.contents import decoded_or_none
 from channel.zookeeper.operations import Create, Delete, SetData
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["ZooKeeperStore"]
 
 _log = get_logger(__name__)
-
-_GROUP: Final = 100
-"""The number of partitions that one transaction writes: far from ZooKeeper's limit of 1 MiB for a request."""
 
 _SETTLING_S: Final = 0.05
 """The time between the first change of the registered brokers and its event.
@@ -300,16 +297,16 @@ class ZooKeeperStore:
         # An earlier controller may have created the znodes above, and ended before it wrote the state.
         above = dict.fromkeys(f"{znodes.topic_path(tp.topic)}/partitions" for tp in states)
         above.update(dict.fromkeys(znodes.partition_path(tp) for tp in states))
-        missing = [path for path, found in zip(above, self._session.exists_many(list(above)), strict=True) if not found]
+        missing = [path for path, found in zip(above, self._session.get_unwatched(above), strict=True) if found is None]
         if missing:
-            for outcome in self._write([[Create(path)] for path in missing], fence):
+            for outcome in fenced_together(self._session, fence, [[Create(path)] for path in missing]):
                 if not isinstance(outcome.error, (NodeExists, NoNode)):
                     _raise(outcome)
         operations: list[list[Operation]] = [
             [Create(znodes.partition_state_path(tp), znodes.encode_partition_state(*state))]
             for tp, state in states.items()
         ]
-        written = self._write(operations, fence)
+        written = fenced_together(self._session, fence, operations)
         writes = {tp: _state_write(outcome, 0) for tp, outcome in zip(states, written, strict=True)}
         exist = [tp for tp, write in writes.items() if write.outcome is WriteOutcome.CONFLICT]
         for tp, state in self.read_partition_states(exist).items() if exist else ():
@@ -331,24 +328,11 @@ class ZooKeeperStore:
             ]
             for tp, state in states.items()
         ]
-        written = self._write(operations, fence)
+        written = fenced_together(self._session, fence, operations)
         return {
             tp: _state_write(outcome, state.partition_epoch + 1)
             for (tp, state), outcome in zip(states.items(), written, strict=True)
         }
-
-    def _write(self, operations: Sequence[Sequence[Operation]], fence: int) -> list[Transaction]:
-        """Apply each group of operations; many groups in one transaction first, as they seldom fail."""
-        bundles = [operations[i : i + _GROUP] for i in range(0, len(operations), _GROUP)]
-        outcomes: list[Transaction] = []
-        for bundle, whole in zip(
-            bundles, fenced_all(self._session, fence, [[o for each in b for o in each] for b in bundles]), strict=True
-        ):
-            if whole.error is None or len(bundle) == 1:
-                outcomes += [whole] * len(bundle)
-            else:
-                outcomes += fenced_all(self._session, fence, bundle)
-        return outcomes
 
     # ---- requests of administrators
 
@@ -434,7 +418,7 @@ class ZooKeeperStore:
 
     def _delete(self, paths: Sequence[str], fence: int) -> None:
         """Delete znodes in their order, and ignore missing znodes."""
-        for outcome in self._write([[Delete(path)] for path in paths], fence):
+        for outcome in fenced_together(self._session, fence, [[Delete(path)] for path in paths]):
             if not isinstance(outcome.error, NoNode):
                 _raise(outcome)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode, NotEmpty
 from channel.logs import bounded, get_logger
@@ -50,6 +51,7 @@ __all__ = [
     "delete_controller",
     "fenced",
     "fenced_all",
+    "fenced_together",
     "read_controller",
     "read_controller_epoch",
     "read_settings",
@@ -59,6 +61,12 @@ __all__ = [
 ]
 
 _log = get_logger(__name__)
+
+_BUNDLE: Final = 100
+"""The most groups of operations in one transaction."""
+
+_BUNDLE_BYTES: Final = 256 << 10
+"""The most data in one transaction, in bytes, unless a group alone has more: ZooKeeper takes 1 MiB by default."""
 
 
 class WonElection(NamedTuple):
@@ -282,6 +290,33 @@ def fenced_all(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Op
                 f"the version of {CONTROLLER_EPOCH} is not {fence} any more: another controller was elected"
             )
         outcomes.append(Transaction(results[1:], None if failed is None else failed - 1, error))
+    return outcomes
+
+
+def fenced_together(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+    """Apply many groups of operations as ``fenced_all`` does, but several in one transaction first: they seldom fail.
+
+    The groups of a transaction that is refused are applied each by itself. Results are without those of operations.
+
+    Raises:
+        ControllerMoved: Another controller was elected; operations after its election change nothing.
+    """
+    bundles: list[list[Sequence[Operation]]] = []
+    size = 0
+    for operations in many:
+        of_group = sum(len(getattr(each, "data", b"") or b"") for each in operations)
+        if not bundles or len(bundles[-1]) == _BUNDLE or size + of_group > _BUNDLE_BYTES:
+            bundles.append([])
+            size = 0
+        bundles[-1].append(operations)
+        size += of_group
+    outcomes: list[Transaction] = []
+    together = [list(itertools.chain.from_iterable(bundle)) for bundle in bundles]
+    for bundle, whole in zip(bundles, fenced_all(session, fence, together), strict=True):
+        if whole.error is None or len(bundle) == 1:
+            outcomes += [Transaction([], whole.failed, whole.error)] * len(bundle)
+        else:
+            outcomes += fenced_all(session, fence, bundle)
     return outcomes
 
 

@@ -68,8 +68,10 @@ from kproto.messages import (
 from kproto.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from channel.zookeeper.operations import Operation, Transaction
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
@@ -422,6 +424,58 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
     until(lambda: fleet.admin.exists(znodes.topic_path("t")) is None)
     until(lambda: not fleet.cluster[0].broker.metadata.contains("t"))
     until(lambda: fleet.admin.children(znodes.ADMIN_DELETE_TOPICS) == [])  # the last znode that is deleted
+
+
+def test_many_topics_in_one_request_have_each_its_own_outcome(fleet: Fleet, node: ControllerNode) -> None:
+    fleet.admin.create(f"{znodes.TOPIC_CONFIGS}/left", znodes.encode_config({"retention.ms": "1"}))
+    fleet.create_topic("known", (0,))
+    many = {f"many-{n}": (1, ErrorCode.NONE) for n in range(250)}
+    asked = many | {
+        "left": (1, ErrorCode.NONE),
+        "known": (1, ErrorCode.TOPIC_ALREADY_EXISTS),
+        "one.name": (1, ErrorCode.NONE),
+        "one_name": (1, ErrorCode.INVALID_TOPIC_EXCEPTION),  # metrics would not tell it from the former
+        "twice": (1, ErrorCode.INVALID_REQUEST),
+        "large": (6_000, ErrorCode.NONE),
+        "too-large": (70_000, ErrorCode.INVALID_PARTITIONS),
+        "last": (2, ErrorCode.NONE),
+    }
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=3) for name, (count, _) in asked.items()
+    ]
+    answer = ask(node, CreateTopicsRequest(topics=[*topics, CreatableTopic(name="twice", num_partitions=1)]), 7)
+    assert {found.name: found.error_code for found in answer.topics} == {
+        name: code for name, (_, code) in asked.items()
+    }
+    made = {found.name: found.topic_id for found in answer.topics if not found.error_code}
+    assert {name: fleet.topic_id(name) for name in made} == made
+    assert sorted(fleet.admin.children(znodes.TOPICS)) == sorted({*made, "known"})
+    assert znodes.decode_config("left", fleet.admin.get(f"{znodes.TOPIC_CONFIGS}/left")[0]) == {}
+    until(lambda: all(fleet.leader_and_isr(name) is not None for name in made))
+
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in (*made, "no-topic")])
+    codes = {found.name: found.error_code for found in ask(node, delete, 6).responses}
+    assert codes == dict.fromkeys(made, ErrorCode.NONE) | {"no-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    until(lambda: fleet.admin.children(znodes.TOPICS) == ["known"])
+
+
+def test_a_topic_whose_creation_was_applied_before_its_answer_was_lost_is_created(
+    fleet: Fleet, node: ControllerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = []
+
+    def lost(session: ZooKeeperSession, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+        """What a session does that loses the connection before the answers: it sends the requests again."""
+        monkeypatch.setattr(ZooKeeperSession, "transactions", transactions)
+        applied.extend(transactions(session, many))
+        return transactions(session, many)
+
+    transactions = ZooKeeperSession.transactions
+    monkeypatch.setattr(ZooKeeperSession, "transactions", lost)
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=3) for name in ("t", "u")]
+    found = ask(node, CreateTopicsRequest(topics=topics), 7).topics
+    assert [outcome.error for outcome in applied] == [None]
+    assert [(topic.error_code, topic.topic_id) for topic in found] == [(0, fleet.topic_id(t.name)) for t in topics]
 
 
 @pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("retention.ms", "a week")])
