@@ -741,7 +741,8 @@ class Collector:
 
     def _recognised(self, connection: TcpConnection, conversation: Conversation) -> None:
         """Note a connection's protocol; a connection of another protocol than Kafka is no longer read."""
-        self._summary.recognised(conversation.protocol, conversation.server)
+        saw_open = connection.client is not None
+        self._summary.recognised(conversation.protocol, conversation.server, saw_open=saw_open)
         if conversation.protocol != "kafka":
             self._reassembler.ignore(connection)
 

@@ -117,6 +117,7 @@ class CaptureSummary:
         resent: Segments without new bytes.
         connections: TCP connections with data, on the listener ports if such were named.
         kafka_connections: Those on which a Kafka request was found.
+        without_handshake: Kafka connections whose TCP handshake is not in the capture: they began before it.
         tls_connections: Those that carry TLS.
         http_connections: Those that carry HTTP.
         kafka_listeners: Servers of Kafka connections, with their number of connections; the first thousand.
@@ -154,6 +155,7 @@ class CaptureSummary:
     resent: int = 0
     connections: int = 0
     kafka_connections: int = 0
+    without_handshake: int = 0
     tls_connections: int = 0
     http_connections: int = 0
     kafka_listeners: Counter[Endpoint] = field(default_factory=Counter)
@@ -223,11 +225,18 @@ class CaptureSummary:
         self.bad_checksums += 1
         self.bad(_BAD_CHECKSUM, offset, bytes_skipped)
 
-    def recognised(self, protocol: str | None, server: Endpoint) -> None:
-        """Count a connection by its protocol."""
+    def recognised(self, protocol: str | None, server: Endpoint, *, saw_open: bool = True) -> None:
+        """Count a connection by its protocol.
+
+        Args:
+            protocol: The protocol.
+            server: The server.
+            saw_open: Whether its handshake is in the capture, or need not be: request logs have none.
+        """
         listeners = None
         if protocol == "kafka":
             self.kafka_connections += 1
+            self.without_handshake += not saw_open
             listeners = self.kafka_listeners
         elif protocol == "TLS":
             self.tls_connections += 1
@@ -338,6 +347,7 @@ _NUMBERS: Final = (
     "bad_checksums",
     "connections",
     "kafka_connections",
+    "without_handshake",
     "tls_connections",
     "http_connections",
 )

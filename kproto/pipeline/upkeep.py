@@ -242,7 +242,7 @@ def _size(file: Place) -> int:
 
 
 def _from_1(name: str, table: pa.Table) -> pa.Table:
-    """Return rows of version 1 with this version's columns."""
+    """Return rows of version 1 with the columns of version 3."""
     schema = file_schema(name)
     table = table.rename_columns([_RENAMED_1.get((name, column), column) for column in table.column_names])
     columns = {column: table[column] for column in schema.names if column in table.column_names}
@@ -255,7 +255,14 @@ def _from_1(name: str, table: pa.Table) -> pa.Table:
         for loss in (loss for of_file in losses for loss in of_file or ()):
             loss["direction"] = _DIRECTIONS_1[loss["direction"]]
         columns["losses"] = pa.array(losses, schema.field("losses").type)
-    return pa.Table.from_arrays([columns[column] for column in schema.names], names=schema.names).cast(schema)
+    return pa.table(columns)
+
+
+def _from_3(name: str, table: pa.Table) -> pa.Table:
+    """Return rows of version 3 with this version's columns: what was not counted then is null."""
+    if name != "captures":
+        return table
+    return table.append_column("without_handshake", pa.nulls(table.num_rows, pa.int64()))
 
 
 def migrate(out: OutputDirectory) -> int:
@@ -273,22 +280,23 @@ def migrate(out: OutputDirectory) -> int:
     version = read_facts(out.path).get("schema", 1)
     if version == SCHEMA:
         return SCHEMA
-    if version not in (1, 2):
+    if version not in (1, 2, 3):
         current_tables(out.path)  # says what to do
     with out.writing():
         facts = read_facts(out.path)
         run = out.path / facts["run"]
         stored = StoredTables(run, listed_files(run) if version == 1 else facts["files"], facts)
         new = _NewRun(out, stored)
-        days = _days_of_bodies(stored)
+        moved = BY_BODY if version < 3 else ()
+        days = _days_of_bodies(stored) if moved else {}
         for file in stored.rows:
             name = file.partition("/")[0]
-            if version != 1 and name not in BY_BODY:
+            if version != 1 and name not in (*moved, "captures"):
                 new.keep([file])
                 continue
             table = read_parquet(run / file)
-            table = _from_1(name, table) if version == 1 else table
-            if name not in BY_BODY:
+            table = _from_3(name, _from_1(name, table) if version == 1 else table)
+            if name not in moved:
                 new.write(file, table)
                 continue
             for day, bodies in days.items():

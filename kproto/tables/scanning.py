@@ -350,6 +350,7 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
         "last_ts": summary.last_ns // 1000 if summary.packets else None,
         "connections": summary.connections,
         "kafka_connections": summary.kafka_connections,
+        "without_handshake": summary.without_handshake,
         "tls_connections": summary.tls_connections,
         **{name: getattr(summary, name) for name in LOSSES},
         "bad_inputs": summary.bad_input_count,

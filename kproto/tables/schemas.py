@@ -103,6 +103,12 @@ CAPTURES: Final = described(
     column("last_ts", TIME, "When the last packet passed (UTC, us); null without packets."),
     column("connections", pa.int64(), "TCP connections with data."),
     column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
+    column(
+        "without_handshake",
+        pa.int64(),
+        "Kafka connections whose TCP handshake is not in the capture: they began before it; null: tables of version 3 "
+        "or older, which did not count them.",
+    ),
     column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
     column("partial_starts", pa.int64(), "Streams that the capture shows from the middle of a request or response on."),
     column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),

@@ -55,7 +55,7 @@ ROLLUPS: Final = "kproto-rollups"
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """The version of the tables' columns and of the manifest. Tables of an older version are migrated, see
 ``kproto.pipeline.upkeep``."""
 

@@ -366,6 +366,15 @@ RULES: Final[dict[str, Rule]] = {
             "What rests on missing requests is said to be uncertain.",
         ),
         Rule(
+            "KP062", "connections-without-handshake", "note", "capture",
+            "Kafka connections of the capture lack their TCP handshake: they began before it.",
+            "The capture was started while the cluster was running, or it lost the packets of the handshake.",
+            "Nothing; to see what brokers were told before, start the capture first and restart the controller then, "
+            "which sends everything to every broker.",
+            "Always: only what was told before the capture is unknown. A request log, and tables that a version "
+            "before captures.without_handshake wrote, do not tell, so that nothing is found there.",
+        ),
+        Rule(
             "KP063", "clocks-disagree", "note", "capture",
             "The clock of a capture point differs by over a second from most others': updates that went to all brokers "
             "have another time there, always by the same.",

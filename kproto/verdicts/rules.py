@@ -671,6 +671,13 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
         if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"]:
             text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
             yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"])
+        if row["without_handshake"]:
+            text = (
+                f"{row['file']} lacks the beginning of {row['without_handshake']:,} of "
+                f"{_counted(row['kafka_connections'], 'Kafka connection')}: what passed on them before is not in it"
+            )
+            begin = doctor.facts.begin
+            yield doctor.finding("KP062", text, begin, begin, count=row["without_handshake"])
 
 
 def _clocks(doctor: _Doctor) -> Iterator[Finding]:

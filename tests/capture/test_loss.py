@@ -210,6 +210,15 @@ def test_a_capture_that_begins_between_two_frames_is_complete(first: int, tmp_pa
     assert summary.control_requests == (3 if first == 3 else 2)
 
 
+@pytest.mark.parametrize(("first", "lacking"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 1)])
+def test_a_connection_lacks_its_handshake_if_neither_its_opening_nor_the_answer_is_there(
+    first: int, lacking: int, tmp_path: Path
+) -> None:
+    packets = talk_of(*(make.request(6, 8, number, make.UPDATE_METADATA_8) for number in range(3)))
+    summary = summed_up(packets[first:], tmp_path)
+    assert (summary.kafka_connections, summary.without_handshake) == (1, lacking)
+
+
 @pytest.mark.parametrize("name", ["ibp-2.6-a", "ibp-3.9-big-a"])
 def test_a_real_capture_is_called_complete_exactly_where_it_begins_between_frames(name: str, tmp_path: Path) -> None:
     """Cut before any packet, each connection's first byte decides; the truth comes from the whole capture's frames."""

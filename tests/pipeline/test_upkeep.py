@@ -256,7 +256,8 @@ def as_version_1(path: Path) -> None:
                 loss["direction"] = {"request": "req", "response": "resp"}[loss["direction"]]
             field = table.schema.field("losses")
             table = table.set_column(table.column_names.index("losses"), field, pa.array(losses, field.type))
-        pq.write_table(table.drop_columns(["cluster"]) if "cluster" in table.column_names else table, file)
+        later = [column for column in ("cluster", "without_handshake") if column in table.column_names]
+        pq.write_table(table.drop_columns(later), file)
     (run / "brokers-0.json").rename(run / "brokers.json")
     facts = json.loads((path / "_kproto.json").read_text())
     for name in ("schema", "files", "generations", "clusters"):
@@ -264,8 +265,17 @@ def as_version_1(path: Path) -> None:
     (path / "_kproto.json").write_text(json.dumps(facts))
 
 
+def as_version_3(path: Path) -> None:
+    """What the third version wrote: connections without handshake are not counted."""
+    manifest = json.loads((path / "_kproto.json").read_text())
+    for file in (current_run(path) / "captures").rglob("*.parquet"):
+        pq.write_table(pq.read_table(file, partitioning=None).drop_columns(["without_handshake"]), file)
+    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 3}))
+
+
 def as_version_2(path: Path) -> None:
     """What the second version wrote: bodies and their states in one directory."""
+    as_version_3(path)
     run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
     for file in [file for file in manifest["files"] if file.startswith(("bodies/", "partition_states/"))]:
         moved = f"{file.split('/')[0]}/{Path(file).name}"
@@ -274,8 +284,25 @@ def as_version_2(path: Path) -> None:
     (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 2}))
 
 
+def uncounted(of: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Rows of tables that did not count connections without handshake."""
+    place = TABLES["captures"].names.index("without_handshake")
+    return of | {"captures": [(*row[:place], None, *row[place + 1 :]) for row in of["captures"]]}
+
+
+def test_tables_of_version_3_do_not_say_which_connections_lack_their_handshake(tables: Path) -> None:
+    before, kept = rows(tables), current_tables(tables).rows
+    assert {row[TABLES["captures"].names.index("without_handshake")] for row in before["captures"]} == {0}
+    as_version_3(tables)
+    with pytest.raises(ConfigurationError, match=f"version 3, .* kproto tables migrate {tables}"):
+        open_tables(tables)
+    assert migrate(OutputDirectory(tables)) == 3
+    assert rows(tables) == uncounted(before)
+    assert current_tables(tables).rows == kept
+
+
 def test_tables_of_version_2_get_days_for_their_bodies(tables: Path) -> None:
-    before, files = rows(tables), {file.rpartition("/")[0] for file in current_tables(tables).rows}
+    before, files = uncounted(rows(tables)), {file.rpartition("/")[0] for file in current_tables(tables).rows}
     as_version_2(tables)
     with pytest.raises(ConfigurationError, match=f"version 2, .* kproto tables migrate {tables}"):
         open_tables(tables)
@@ -286,7 +313,7 @@ def test_tables_of_version_2_get_days_for_their_bodies(tables: Path) -> None:
 
 
 def test_tables_of_version_1_are_migrated_without_their_captures(tables: Path) -> None:
-    before = rows(tables)
+    before = uncounted(rows(tables))
     as_version_1(tables)
     with pytest.raises(ConfigurationError, match=f"version 1, .* kproto tables migrate {tables}"):
         open_tables(tables)

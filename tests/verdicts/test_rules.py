@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from table_truth import CAPTURES, name_of
 
@@ -87,3 +88,14 @@ def test_every_planted_fault_is_found(tmp_path: Path, name: str, seed: int) -> N
     found = found_in(path)
     for wanted in truth.required:
         assert any(matches(wanted, row) for row in found), wanted
+
+
+@pytest.mark.parametrize(("name", "lacking"), [("ibp-3.9-a-cut", 2), ("ibp-2.4-IV1-a", 5), ("ibp-3.9-a", 0)])
+def test_connections_that_began_before_the_capture_are_told_where_they_were_counted(name: str, lacking: int) -> None:
+    (path,) = (path for path in CAPTURES if name_of(path) == name)
+    assert sum(row.count for row in found_in(path) if row.rule == "KP062") == lacking
+    tables = read(path)
+    captures = tables["captures"]
+    place = captures.column_names.index("without_handshake")
+    uncounted = captures.set_column(place, captures.field(place), pa.nulls(captures.num_rows, pa.int64()))
+    assert not [row for row in findings(Facts([tables | {"captures": uncounted}])) if row.rule == "KP062"]
