@@ -29,6 +29,7 @@ from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -200,6 +201,7 @@ def command(
                 cluster=cluster, on_step=steps.show,
             )  # fmt: skip
     _warn_of_gone(run, out)
+    _warn_of_continued(run)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
@@ -236,6 +238,7 @@ def _follow(
             f"{run.seconds:.1f} s",
             flush=True,
         )
+        _warn_of_continued(run)
         warn_of_bad_inputs([asdict(bad) for bad in run.bad_inputs], _listed(out.path))
 
     with _explained(out.path), session as spark, _interruptible():
@@ -261,6 +264,19 @@ def _warn_of_gone(run: Run, out: Place) -> None:
     if run.gone:
         rest = f" and {len(run.gone) - 3} more" if len(run.gone) > 3 else ""
         print(f"{', '.join(run.gone[:3])}{rest}: gone; their rows stay in {out}", file=sys.stderr)
+
+
+def _warn_of_continued(run: Run) -> None:
+    """Say on standard error which captures may be files of one place, of which frames are lost between the files."""
+    if run.continued:
+        (name, before), *others = run.continued.items()
+        rest = f", and {len(others)} more like it" if others else ""
+        print(
+            f"warning: {printable(name)} begins in the middle of connections, soon after {printable(before)} "
+            f"ends{rest}; if they were recorded at one place, make tables of these files alone with "
+            "--capture-point NAME, so that no frame between them is lost",
+            file=sys.stderr,
+        )
 
 
 def _listed(out: Place) -> str:

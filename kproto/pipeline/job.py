@@ -28,7 +28,7 @@ from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
-from kproto.tables.points import DEFAULT_CLUSTER, points_of
+from kproto.tables.points import DEFAULT_CLUSTER, continued_captures, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stored import SCHEMA, SUMMARY, StoredTables, current_tables, stored_pieces, table_dataset
 from kproto.tables.writing import write_table
@@ -61,6 +61,7 @@ class Run:
             new captures alone.
         seconds: Wall time.
         gone: Files that no longer exist, and whose rows the tables keep.
+        continued: As ``continued_captures`` gives it, of the captures that were read.
     """
 
     inputs: list[str]
@@ -71,6 +72,7 @@ class Run:
     summary: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     gone: list[str] = field(default_factory=list)
+    continued: dict[str, str] = field(default_factory=dict)
 
 
 def analyze(
@@ -246,6 +248,7 @@ class _Job:
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
         small = self._small(pieces)
+        self._note_continued(small["captures"].to_pylist(), cluster)
         for name, table in small.items():
             self._write(name, table, f"{self._id}-{len(self._generations)}")
         self._figures = _summary(self._spark, made, small)
@@ -269,6 +272,14 @@ class _Job:
             [*self.run.bad_inputs, *_bad_inputs(small["bad_inputs"])], key=lambda row: (row.file, row.offset or -1)
         )
         return small
+
+    def _note_continued(self, read: list[dict[str, Any]], cluster: str) -> None:
+        """Note which of the captures that were read may go on where another one of their cluster ends."""
+        if any(row["partial_starts"] or row["unmatched_responses"] for row in read):
+            stored = table_dataset(self._stored, "captures").to_table(filter=pc.field("cluster") == cluster)
+            names = {row["capture"] for row in read}
+            found = continued_captures([*stored.to_pylist(), *read])
+            self.run.continued |= {name: before for name, before in found.items() if name in names}
 
     def _write(self, name: str, table: pa.Table, part: str) -> None:
         """Write a table's file: where a run adds files, aside until its commit."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.capture import CapturePoint, capture_points
 from kproto.capture.capture_points import in_order
@@ -11,10 +12,13 @@ from kproto.errors import ConfigurationError
 from kproto.tables.files import expand, is_uri, open_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 DEFAULT_CLUSTER: Final = "default"
 """The cluster of captures for which none was declared."""
+
+_PAUSE: Final = timedelta(seconds=60)
+"""The longest time between the packets of two files of one place that ``continued_captures`` finds."""
 
 
 def points_of(
@@ -48,3 +52,23 @@ def points_of(
     files = [file for point in points for file in point.files]
     (ordered,) = in_order(files, one=True, opener=open_file) if len(files) > 1 else [files]
     return [CapturePoint(before + capture_point, tuple(ordered))]
+
+
+def continued_captures(captures: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the captures that may go on where another one ends, with the name of that other one.
+
+    They begin in the middle of connections, soon after the other one's last packet: perhaps files of one place whose
+    names do not tell it, so that the frames between them are lost.
+
+    Args:
+        captures: Rows of the table ``captures`` of one cluster.
+    """
+    rows = sorted((row for row in captures if row["packets"]), key=lambda row: row["last_ts"])
+    found = {}
+    for row in rows:
+        if row["partial_starts"] or row["unmatched_responses"]:
+            begins = row["first_ts"]
+            before = [each for each in rows if begins - _PAUSE <= each["last_ts"] <= begins and each is not row]
+            if before:
+                found[row["capture"]] = before[-1]["capture"]
+    return found
