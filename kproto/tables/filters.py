@@ -59,15 +59,6 @@ class Filters:
             or self.until_ns is not None
         )
 
-    @property
-    def topic_patterns(self) -> tuple[str, ...]:
-        """``topics`` as regular expressions that begin where the name does."""
-        return tuple(f"^{translate(pattern)}" for pattern in self.topics)
-
-    def wants_api(self, api_key: int | None) -> bool:
-        """Whether requests of this API are wanted."""
-        return not self.apis or api_key in self.apis
-
     def wants_time(self, time_ns: int) -> bool:
         """Whether this moment, ns since 1970 UTC, is inside the range."""
         return (self.since_ns is None or time_ns >= self.since_ns) and (

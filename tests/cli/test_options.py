@@ -159,7 +159,6 @@ def test_an_empty_range_of_time_is_refused() -> None:
 
 def test_no_filter_wants_everything() -> None:
     everything = Filters()
-    assert everything.wants_api(None)
     assert everything.wants_time(0)
     assert everything.wants_broker(None)
     assert everything.wants_topic("a")
@@ -176,7 +175,6 @@ def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
         until_ns=20,
         errors="any",
     )
-    assert [filters.wants_api(k) for k in (4, 6, None)] == [False, True, False]
     assert [filters.wants_time(t) for t in (9, 10, 19, 20)] == [False, True, True, False]
     assert [filters.wants_broker(b) for b in (7, 8, None)] == [True, False, False]
     assert [filters.wants_topic(t) for t in ("eu.a", "orders", "euro")] == [True, True, False]
