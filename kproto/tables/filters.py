@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from kproto.types import BrokerId, TopicPartition
