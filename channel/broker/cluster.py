@@ -266,7 +266,7 @@ class EmbeddedCluster:
         """Let a paused broker continue."""
         self._listener(broker_id).resume()
         if self._records is not None:
-            self._records.go_on(broker_id)
+            self._records.resume(broker_id)
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""

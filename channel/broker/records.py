@@ -141,7 +141,7 @@ class RecordStore:
         with self.lock:
             self._stopped.add(broker_id)
 
-    def go_on(self, broker_id: int) -> None:
+    def resume(self, broker_id: int) -> None:
         """Let a broker fetch again."""
         with self.lock:
             self._stopped.discard(broker_id)
@@ -156,7 +156,7 @@ class RecordStore:
                 replica = of_partition.get(broker_id)
                 if replica is not None:
                     replica.leads, replica.leader_epoch, replica.isr, replica.follows = False, -1, (), None
-        self.go_on(broker_id)
+        self.resume(broker_id)
 
     def replicate(self, tp: TopicPartition) -> None:
         """Give the followers in the ISR what their leader has, and raise the high watermark; the caller holds the lock.

@@ -24,4 +24,4 @@ cdef class BrokerRequests:
     cpdef _send(self, long long now)
     cpdef deliver(self)
     cpdef _answered(self, ClientResponse response)
-    cpdef _following(self)
+    cpdef _send_next(self)

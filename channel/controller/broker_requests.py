@@ -219,7 +219,7 @@ class BrokerRequests:
         item, self._current = self._current, None
         if item is not None and not self.closed:
             self._on_undeliverable(self, item.dropped(Outcome.NOT_SENT, error))
-        self._following()
+        self._send_next()
 
     def _answered(self, response: ClientResponse) -> None:
         """Take the outcome of the present attempt."""
@@ -230,7 +230,7 @@ class BrokerRequests:
             self._request = None  # its bytes are not kept until the next request
             assert item is not None
             self.thread.call_back(self, item, response.request.api_key, response.body)
-            self._following()
+            self._send_next()
             return
         self._sent_before = self._sent_before or _all_sent(response.request)
         if response.timed_out:
@@ -263,7 +263,7 @@ class BrokerRequests:
         self._request = None
         self.thread.retry(self, self._current.request, error)
 
-    def _following(self) -> None:
+    def _send_next(self) -> None:
         """Go on with the next request, if there is one."""
         try:
             with self._lock:

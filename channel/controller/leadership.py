@@ -120,7 +120,7 @@ class ZooKeeperLeadership:
             config,
             self._store,
             channels,
-            _Answers(put),
+            _EventQueue(put),
             metrics,
             without_storage=without_storage,
         )
@@ -269,8 +269,8 @@ def leadership_of(
     return make
 
 
-class _Answers:
-    """Queues the brokers' answers as events."""
+class _EventQueue:
+    """Takes the events that the brokers' answers become."""
 
     def __init__(self, put: Callable[[ControllerEvent], object]) -> None:
         self.put = put
