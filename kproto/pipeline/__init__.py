@@ -9,13 +9,13 @@ Needs the extra ``pipeline`` (pyspark, pyarrow) and Java 17 or newer.
 from __future__ import annotations
 
 from kproto.pipeline.cluster import check_workers, is_cluster
-from kproto.pipeline.derived import derived_table
-from kproto.pipeline.frames import read_frames, states_of
+from kproto.pipeline.derived import derived_table, verdicts_of
+from kproto.pipeline.frames import read_frames, requests_of, states_of
 from kproto.pipeline.job import BadInput, Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
 from kproto.pipeline.stored import read_table
-from kproto.pipeline.streaming import check_followable, follow
+from kproto.pipeline.streaming import check_followable, follow, stream_frames
 
 __all__ = [
     "BadInput",
@@ -30,7 +30,10 @@ __all__ = [
     "is_cluster",
     "read_frames",
     "read_table",
+    "requests_of",
     "spark_session",
     "states_of",
+    "stream_frames",
     "unchanged",
+    "verdicts_of",
 ]

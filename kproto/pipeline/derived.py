@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from string import Formatter
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -14,19 +15,26 @@ from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.stored import current_tables, reader_of
 from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of, declared_clusters
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kproto.tables.places import Place
+    from kproto.verdicts.derived import Derived
 
-__all__ = ["derived_table"]
+__all__ = ["derived_table", "verdicts_of"]
+
+_OF_STATES: Final = (
+    "changes", "leadership", "isr_events", "leader_flaps", "stale_requests", "spans", "partition_states_by_broker",
+)  # fmt: skip
+"""The derived tables that follow from requests and partition states alone."""
 
 
 def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame:
@@ -42,24 +50,73 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     """
     if name not in VIEWS:
         raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(VIEWS)}")
-    wanted = spark_schema(VIEWS[name].schema)
     compute = VIEWS[name].compute
     if compute is not None and name != "stale_requests":
-        return spark.createDataFrame(compute(reader_of(current_tables(place_of(tables)))), wanted)
+        return spark.createDataFrame(
+            compute(reader_of(current_tables(place_of(tables)))), spark_schema(VIEWS[name].schema)
+        )
+    frames = {stored: read_table(spark, tables, stored) for stored in TABLES}
+    return _derived(spark, frames, name, lambda: declared_clusters(reader_of(current_tables(place_of(tables)))))
+
+
+def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
+    """A derived table of requests and partition states in the user's own session, lazily.
+
+    Whoever asks several of them keeps the two in Spark's cache, since each reads the captures again. Of
+    ``stale_requests`` the epochs in all requests are computed at once.
+
+    Args:
+        name: ``changes``, ``leadership``, ``isr_events``, ``leader_flaps``, ``stale_requests``, ``spans`` or
+            ``partition_states_by_broker``.
+        requests: From ``requests_of``, or rows of the table ``requests``.
+        states: From ``states_of``, or rows of the table ``partition_states``.
+
+    Raises:
+        ConfigurationError: There is no such table, or it needs more than requests and states.
+    """
+    if name not in _OF_STATES:
+        raise ConfigurationError(f"verdicts_of has no table {name!r}; try {', '.join(_OF_STATES)}")
+
+    def declared() -> dict[str, str]:
+        rows = requests.where(F.col("cluster") != DEFAULT_CLUSTER).select("capture", "cluster").distinct()
+        return {row["capture"]: row["cluster"] for row in rows.collect()}
+
+    return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name, declared)
+
+
+def _derived(
+    spark: SparkSession, frames: Mapping[str, DataFrame], name: str, declared: Callable[[], dict[str, str]]
+) -> DataFrame:
+    """A derived table of stored ones.
+
+    Args:
+        spark: The session.
+        frames: The stored tables that it needs, by name.
+        name: The table.
+        declared: Returns the declared clusters of captures.
+    """
+    have = set(frames)
     with Queries(spark) as sql:
-        sql.add(**{stored: read_table(spark, tables, stored) for stored in TABLES})
+        sql.add(**frames)
         for known, derived in VIEWS.items():
-            if derived.sql:
+            if derived.sql and _needs(derived) <= have:
                 frame = sql(derived.sql)
             elif known == name:
-                declared = declared_clusters(reader_of(current_tables(place_of(tables))))
-                frame = _stale_requests(read_table(spark, tables, "requests"), declared)
+                frame = _stale_requests(frames["requests"], declared())
             else:
                 continue
             if known == name:
                 break
             sql.add(**{known: frame})
-    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted))
+            have.add(known)
+    return frame.select(
+        *(F.col(field.name).cast(field.dataType).alias(field.name) for field in spark_schema(VIEWS[name].schema))
+    )
+
+
+def _needs(derived: Derived) -> set[str]:
+    """The tables that a query names."""
+    return {name for _text, name, _form, _conversion in Formatter().parse(derived.sql) if name}
 
 
 def _stale_requests(requests: DataFrame, declared: dict[str, str]) -> DataFrame:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from kproto.capture import CapturePoint
 
 _TABLES: Final = {
-    "frames": pa.schema([*FRAMES, *(SCAN.field(name) for name in ("request_frame_id", "error", "payload"))]),
+    "frames": pa.schema(
+        [*FRAMES, *(SCAN.field(name) for name in ("broker_epoch", "request_frame_id", "error", "payload"))]
+    ),
     "bad_inputs": BAD_INPUTS,
     "captures": CAPTURES,
 }

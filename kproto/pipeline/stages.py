@@ -238,7 +238,7 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
     for piece in pieces:
         found = piece.seen
         if filters.brokers:
-            targets = _target_ids(directory, found.append_column("ts", found["first"]))
+            targets = broker_ids_of(directory, found.append_column("ts", found["first"]))
             found = found.filter(pc.is_in(targets, value_set=_ids(filters.brokers)))
         learn_epochs(seen, found)
     return BrokersAndEpochs(directory, seen)
@@ -283,7 +283,7 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
     """Add the ids of the receiving brokers, and keep the wanted brokers alone."""
     requests = tables["requests"]
     place = REQUESTS.get_field_index("broker_id")
-    requests = requests.set_column(place, REQUESTS.field(place), _target_ids(directory, requests))
+    requests = requests.set_column(place, REQUESTS.field(place), broker_ids_of(directory, requests))
     if not filters.brokers:
         return tables | {"requests": requests}
     requests = requests.filter(pc.is_in(requests["broker_id"], value_set=_ids(filters.brokers)))
@@ -296,7 +296,7 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
     return {"requests": requests, **found}
 
 
-def _target_ids(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
+def broker_ids_of(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
     """Return the ids of the brokers at the addresses that requests were sent to."""
     keys = list(rows_of(requests, _ADDRESS))
     settled: dict[tuple[Any, ...], int | None] = {}

@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.job import analyze
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.output import CHECKPOINT
+from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["check_followable", "follow"]
+__all__ = ["check_followable", "follow", "stream_frames"]
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 """What Spark lists of files. It opens none of them, for nobody asks for ``content``."""
@@ -92,10 +96,46 @@ def follow(
                 raise
             on_nothing(str(e))
 
-    files = spark.readStream.format("binaryFile").schema(_FILES).load(place).select("path", "length")
+    files = _arriving(spark, place).select("path", "length")
     writer = files.writeStream.foreachBatch(add).option("checkpointLocation", str(out.path / CHECKPOINT))
     trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
     return trigger.start()
+
+
+def stream_frames(spark: SparkSession, directory: str, **options: str) -> DataFrame:
+    """Return the frames of captures as a stream: of each file once, when it arrives in a directory.
+
+    Structured Streaming remembers in the query's checkpoint which files were read. Each file is read by itself, so the
+    frames between two rotated files are lost; ``follow`` joins them.
+
+    Args:
+        spark: The session.
+        directory: A directory, or its URI, into which complete files are renamed.
+        options: As of ``read_frames``.
+
+    Raises:
+        ConfigurationError: An option is unknown, or says nothing that it may.
+    """
+    chosen = checked(options)
+    schema, arguments = columns_of(chosen), scan_arguments(chosen)
+    place = directory if is_uri(directory) else str(Path(directory).absolute())
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                yield from rows_of(scan(capture_points_of([_named(path)], chosen), **arguments), chosen, schema)
+
+    return _arriving(spark, place).select("path").mapInArrow(read, spark_schema(schema))
+
+
+def _arriving(spark: SparkSession, place: str) -> DataFrame:
+    """The files that arrive in a directory, as a stream."""
+    return spark.readStream.format("binaryFile").schema(_FILES).load(place)
+
+
+def _named(path: str) -> str:
+    """Return a path as kproto takes it, from one as Spark lists it."""
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
 def check_followable(out: OutputDirectory) -> None:

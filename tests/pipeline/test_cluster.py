@@ -47,8 +47,11 @@ settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-with spark_session(master, settings=settings) as spark:
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # A task that runs longer than the first one that is done is run a second time beside it.
+            "spark.speculation": "true", "spark.speculation.quantile": "0.01", "spark.speculation.multiplier": "1.01",
+            "spark.speculation.interval": "5ms", "spark.speculation.minTaskRuntime": "1ms", "spark.log.level": "INFO"}
+with spark_session(master, log=out.with_name("spark.log"), settings=settings) as spark:
     try:
         check_workers(spark, [captures[0] + ".missing"], out)
     except KprotoError as e:
@@ -112,7 +115,10 @@ def assert_same_as_here(captures: list[str], out: Path) -> None:
 
 
 def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Path) -> None:
-    """The driver is a process of its own; the workers find kproto only if it is sent to them."""
+    """The driver is a process of its own; the workers find kproto only if it is sent to them.
+
+    Spark runs slow tasks a second time, and takes the first that is done: the other's files count for nothing.
+    """
     done = subprocess.run(
         [sys.executable, "-c", ANALYZE, LOCAL_CLUSTER, str(tmp_path / "tables"), *captures],
         capture_output=True,
@@ -125,6 +131,7 @@ def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Pa
     missing, found = done.stdout.splitlines()
     assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", missing)
     assert SHIPPED in found
+    assert "speculat" in (tmp_path / "spark.log").read_text(encoding="utf-8", errors="replace").lower()
     assert_same_as_here(captures, tmp_path / "tables")
 
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
+from table_truth import CAPTURES, Analyzed, name_of
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline import derived_table, read_table
+from kproto.pipeline import (
+    OutputDirectory,
+    analyze,
+    derived_table,
+    read_frames,
+    read_table,
+    requests_of,
+    states_of,
+    verdicts_of,
+)
 from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
+from kproto.tables import read
 from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-    from table_truth import Analyzed
 
 pytestmark = pytest.mark.spark
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def plain(value: Any) -> Any:
@@ -42,6 +56,38 @@ def test_spark_and_duckdb_derive_the_same_rows(analyzed: Analyzed, spark: SparkS
     assert len(found) == len(wanted)
     assert wanted or name in ("missed_updates", "behind", "brokers_down")  # nobody missed anything in these captures
     assert sorted(map(_key, found)) == sorted(map(_key, wanted))
+
+
+def test_frames_become_verdicts_where_they_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    """As from tables that were stored."""
+    capture = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-migration-a"))
+    out = OutputDirectory(tmp_path / "tables")
+    analyze(spark, [capture], out)
+    frames = read_frames(spark, [capture])
+    requests, states = requests_of(frames).cache(), states_of(frames).cache()
+    for name in ("leadership", "isr_events", "stale_requests", "spans"):
+        stored = derived_table(spark, out.path, name)
+        found = verdicts_of(name, requests, states)
+        assert found.schema == stored.schema
+        assert sorted(map(repr, found.toArrow().to_pylist())) == sorted(map(repr, stored.toArrow().to_pylist()))
+    assert verdicts_of("leadership", requests, states).count() > 100
+    requests.unpersist()
+    states.unpersist()
+    with pytest.raises(ConfigurationError, match="no table 'propagation'; try changes, leadership"):
+        verdicts_of("propagation", requests, states)
+
+
+def test_what_a_notebook_does_first(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of docs/notebook.md, as it stands there."""
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "notebook.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "captures").mkdir()
+    capture = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
+    shutil.copy(capture, tmp_path / "captures")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "notebook.md", "exec"), {"spark": spark})  # our own page
+    spark.catalog.clearCache()
+    asked = read(str(capture))["partition_states"].to_pylist()
+    assert pq.read_table("states").num_rows == sum(row["api_key"] == 4 for row in asked) > 0
 
 
 def _key(row: dict[str, Any]) -> str:

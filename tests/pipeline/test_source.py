@@ -18,7 +18,7 @@ from channel.network.recorder import PcapngRecorder
 from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
-from kproto.pipeline import read_frames, states_of
+from kproto.pipeline import read_frames, requests_of, states_of
 from kproto.tables import FRAMES, SCAN, read, scan
 
 if TYPE_CHECKING:
@@ -205,6 +205,24 @@ def test_frames_become_partition_states_where_they_are_wanted(spark: SparkSessio
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
     stops = states_of(frames.where("api_key = 5"))
     assert stops.count() == sum(row["api_key"] == 5 for row in expected.to_pylist()) > 0
+
+
+def test_frames_become_requests_where_they_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    """Of several captures in one task; those of a capture whose end is missing lack their responses."""
+    link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a"))
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(pcap(packets[: len(packets) // 3], link))
+    expected = []
+    for path in (CAPTURE, cut):
+        rows = read(str(path))["requests"].to_pylist()
+        expected += [
+            {**row, "unmatched_reason": row["unmatched_reason"] and "no response among the frames"} for row in rows
+        ]
+    frames = read_frames(spark, [str(CAPTURE), str(cut)])
+    found = requests_of(frames.coalesce(1)).toArrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert len({row["broker_id"] for row in found} - {None}) > 1
+    assert requests_of(frames.where("api_key = 5")).count() == sum(row["api_key"] == 5 for row in expected) > 0
 
 
 def test_columns_have_their_descriptions_as_comments(spark: SparkSession, folder: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from packets import pcap, read_pcap
 from table_truth import CAPTURES, name_of
 
-from kproto.pipeline import OutputDirectory, follow
+from kproto.pipeline import OutputDirectory, follow, stream_frames
 from kproto.tables import TABLES, read
 
 if TYPE_CHECKING:
@@ -94,6 +94,29 @@ def test_files_that_come_late_and_out_of_order_make_the_tables_of_one_run(
         assert_holds(out.path, folder)
     follow(spark, str(folder), out, once=True, on_run=runs.append).awaitTermination()
     assert len(runs) == 1
+
+
+def test_a_stream_of_frames_that_is_started_again_gives_each_file_once(
+    spark: SparkSession, recordings: list[Path], tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "arriving files", tmp_path / "frames"
+    folder.mkdir()
+    first, second, _third, other = recordings
+
+    def run() -> None:
+        frames = stream_frames(spark, str(folder), columns="frame_id,direction,file", payload="none")
+        writer = frames.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(out)).awaitTermination()
+
+    arrived: list[bytes] = []
+    for files in ([first], [], [second, other]):
+        for file in files:
+            arrive(file, folder)
+            arrived += read(folder / file.name)["frames"]["frame_id"].to_pylist()
+        run()
+        found = spark.read.parquet(str(out)).toArrow()
+        assert sorted(found["frame_id"].to_pylist()) == sorted(arrived)
+    assert {*found["file"].to_pylist()} == {file.name for file in (first, second, other)}
 
 
 def test_a_kill_loses_and_repeats_nothing(spark: SparkSession, recordings: list[Path], tmp_path: Path) -> None:
