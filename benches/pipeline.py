@@ -84,6 +84,8 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("growth", f"CPU a MB at {most}", "", "CPU-s", "most cpu/MB", "least cpu/MB", f"at {least}", 1.15),
         Goal("growth", "memory of a worker", most, "MiB", "most worker", limit=1024),
         Goal("growth", "longest task over the median", most, "times", "skew", limit=3),
+        Goal("skew", "one connection has 95 % of the bytes: CPU", least, "CPU-s", "one cpu", "even cpu", "even", 1.3),
+        Goal("skew", "the same: longest task over the median", least, "times", "one skew", limit=3),
     ]
 
 
@@ -158,7 +160,16 @@ def growth(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
     return figures
 
 
-GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth)}
+def skew(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
+    """A capture in which one connection has 95 % of the bytes, and one in which all have the same, in turns first."""
+    figures: dict[str, float] = {}
+    for name, prefix in (("one", "skewed"), ("even", "distinct"))[:: -1 if number % 2 else 1]:
+        said = _product("whole", captures / f"{prefix}-{sizes[0]}.pcap")
+        figures |= {f"{name} cpu": said["analyze cpu"], f"{name} skew": said["skew"]}
+    return figures
+
+
+GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth, skew)}
 
 
 def _product(workload: str, capture: Path, *arguments: str) -> dict[str, float]:
@@ -189,6 +200,8 @@ def main() -> int:
             write_capture(captures / f"distinct-{size}.pcap", size * MIB)
         if "sharing" in options.only:
             write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=COPIES)
+        if "skew" in options.only:
+            write_capture(captures / f"skewed-{sizes[0]}.pcap", sizes[0] * MIB, first_share=0.95)
         return max([_measured(name, captures, sizes, options) for name in options.only])
 
 

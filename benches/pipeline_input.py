@@ -29,7 +29,9 @@ _SEGMENT = 1448
 _VERSIONS = {ApiKey.LEADER_AND_ISR: 7, ApiKey.UPDATE_METADATA: 8}
 
 
-def write_capture(path: Path, size: int, *, copies: int = 1, seed: int = 1, first_epoch: int = 0) -> int:
+def write_capture(
+    path: Path, size: int, *, copies: int = 1, seed: int = 1, first_epoch: int = 0, first_share: float = 0.0
+) -> int:
     """Write a pcap of about ``size`` bytes, each change of which goes to so many brokers.
 
     Args:
@@ -38,11 +40,13 @@ def write_capture(path: Path, size: int, *, copies: int = 1, seed: int = 1, firs
         copies: To how many brokers each change is sent.
         seed: Of the random states.
         first_epoch: The epoch of the first change: other epochs make other bodies.
+        first_share: The share of the changes that go to the first broker; the others go to each in turn.
 
     Returns:
         The rows of ``partition_states`` that a table with each distinct body once has.
     """
     rows = 0
+    shares = random.Random(seed)
     changes = _changes(random.Random(seed), first_epoch)
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
@@ -53,7 +57,7 @@ def write_capture(path: Path, size: int, *, copies: int = 1, seed: int = 1, firs
         while file.tell() < size:
             bodies = next(changes)
             for _ in range(copies):
-                connection = connections[number % _BROKERS]
+                connection = connections[0 if shares.random() < first_share else number % _BROKERS]
                 for api_key, body, _partitions in bodies:
                     connection.exchange(api_key, body)
                 number += 1
