@@ -120,12 +120,36 @@ cdef inline Block row_owner(IdArena arena, kp_row *row, bint named):
     return owner if row.tags == NULL else labelled(owner, None, kept(row.tags, row.tags_end))
 
 
+# Most ids and epochs are small, and a reader asks for the same ones again and again: Python shares ints up to 256.
+cdef enum:
+    SHARED_INTS = 4096  # at most 160 kB in a process
+
+cdef PyObject *shared_ints[SHARED_INTS]
+
+
+cdef inline object shared_int(int32_t value):
+    """An int; from 0 to 4095 the same object each time."""
+    if <uint32_t>value >= <uint32_t>SHARED_INTS:
+        return value
+    if shared_ints[value] == NULL:
+        share(value)
+    return <object>shared_ints[value]
+
+
+cdef int share(int32_t value) except -1:
+    """Make a shared int; it is kept until the process ends."""
+    cdef object made = <long>value
+    Py_INCREF(made)
+    shared_ints[value] = <PyObject *>made
+    return 0
+
+
 cdef tuple new_tuple(const int32_t *p, int64_t n):
     cdef tuple t = PyTuple_New(n)
     cdef int64_t i
     cdef object x
     for i in range(n):
-        x = p[i]
+        x = shared_int(p[i])
         Py_INCREF(x)
         PyTuple_SET_ITEM(t, i, x)
     return t

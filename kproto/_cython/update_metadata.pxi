@@ -33,19 +33,19 @@ cdef class UpdateMetadataPartitionState(Struct):
     def __getattribute__(self, name):
         """Most fields without a search in the type's dictionaries, which would take most of the time to read them."""
         if name is "partition_index":
-            return self.partition_index
+            return shared_int(self.partition_index)
         if name is "leader":
-            return self.leader
+            return shared_int(self.leader)
         if name is "leader_epoch":
-            return self.leader_epoch
+            return shared_int(self.leader_epoch)
         if name is "isr":
             return ids_tuple(self.ids, self.n[0])
         if name is "replicas":
             return ids_tuple(self.ids + self.n[0], self.n[1])
         if name is "controller_epoch":
-            return self.controller_epoch
+            return shared_int(self.controller_epoch)
         if name is "zk_version":
-            return self.zk_version
+            return shared_int(self.zk_version)
         if name is "offline_replicas":
             return ids_tuple(self.ids + self.n[0] + self.n[1], self.n[2])
         return PyObject_GenericGetAttr(self, name)

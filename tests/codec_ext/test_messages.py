@@ -59,6 +59,29 @@ def test_pickled_and_copied_messages_are_equal_and_encode_alike(group: str, api:
             assert encode(twin, message.version) == encode(message, message.version)
 
 
+@pytest.mark.parametrize("request_type", [UpdateMetadataRequest, LeaderAndIsrRequest])
+def test_numbers_of_any_size_are_read_as_they_were_written(request_type: Any) -> None:
+    numbers = [-(2**31), -1, 0, 256, 257, 4095, 4096, 2**31 - 1]
+    count = len(numbers)
+    epochs = dict.fromkeys(("partition", "leader", "leader_epoch", "partition_epoch", "controller_epoch"), numbers)
+    columns = {"topic": ["a"] * count, **epochs, "replicas": [numbers] * count, "isr": [[number] for number in numbers]}
+    message = request_type.from_columns(columns)
+    names = ["partition_index", "leader", "leader_epoch", "controller_epoch", message_epoch(request_type)]
+    body = encode(message, message.version)
+    for _ in range(2):  # an int that is shared is made by the first reading
+        rows = decode_request(message.api_key, message.version, body).topic_states[0].partition_states
+        assert [row.isr for row in rows] == [(number,) for number in numbers]
+        assert {row.replicas for row in rows} == {tuple(numbers)}
+        for name in names:
+            assert [getattr(row, name) for row in rows] == numbers
+    assert rows[4].leader is rows[4].leader_epoch
+    assert rows[4].leader is rows[4].isr[0]
+
+
+def message_epoch(request_type: Any) -> str:
+    return "zk_version" if request_type is UpdateMetadataRequest else "partition_epoch"
+
+
 def test_equality_is_by_value_and_type() -> None:
     first, second = UpdateMetadataRequest.from_columns(ROW, 8), UpdateMetadataRequest.from_columns(ROW, 8)
     assert first == second
