@@ -174,9 +174,10 @@ def test_garbage_ends_the_connection_and_nothing_else(cluster, what):
         assert neighbour.ask(update_metadata({}), 8).error_code == 0
 
 
-def test_a_request_without_a_whole_header_costs_a_line_in_the_log(cluster, caplog):
+@pytest.mark.parametrize("what", ["header without its tag byte", "body cut short"])
+def test_a_request_that_cannot_be_decoded_costs_a_line_in_the_log(cluster, caplog, what):
     with Peer(cluster[0]) as peer:
-        peer.socket.sendall(GARBAGE["header without its tag byte"])
+        peer.socket.sendall(GARBAGE[what])
         assert peer.receive() is None
     (record,) = (record for record in caplog.records if "closes" in record.message)
     assert record.exc_info is None

@@ -76,6 +76,13 @@ def test_requests_may_pass_once_it_is_established_and_until_it_closes(checks_ver
     assert not connection.usable
 
 
+def test_a_new_connection_passes_nothing_and_asks_for_no_versions_unless_told():
+    connection = Connection("0")
+    assert not connection.usable
+    connection.established()
+    assert connection.phase is Phase.READY
+
+
 def test_a_request_is_in_flight_from_its_first_byte_until_its_answer_or_the_end():
     connection = Connection("0")
     first, second = request(1), request(2)
