@@ -184,12 +184,6 @@ class Metrics:
         self._add(added)
         return [metric for metric, _ in added]
 
-    def counter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Counter:
-        """Add a counter, whose value is its metric."""
-        counter = Counter()
-        self.gauge(group, name, lambda: counter.value, tags, doc)
-        return counter
-
     def meter(self, group: str, name: str, tags: Mapping[str, str] | None = None, doc: str = "") -> Meter:
         """Add a pair ``<name>-rate`` and ``<name>-total``."""
         meter = Meter(self.clock)

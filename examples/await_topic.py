@@ -1,6 +1,7 @@
 """Wait as a producer does until a topic is known, and learn of its next leader: python examples/await_topic.py"""
 
 import threading
+import time
 
 from channel import EmbeddedCluster, MetadataSender, ScriptedController
 from channel.network.metadata.cluster import LeaderUpdate
@@ -19,3 +20,10 @@ with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
         sender.learn_leaders({TopicPartition("orders", 0): LeaderUpdate(leader=1, leader_epoch=1)})
         count, partition = sender.wait_for_topic("orders", 0)
         print(f"broker {partition.leader} leads it since leader epoch {partition.leader_epoch}")
+
+        # A response may name a newer leader epoch alone: the sender thread asks for the leader.
+        controller.elect("orders", 0, leader=0)
+        sender.learn_epoch(TopicPartition("orders", 0), 2)
+        while (leader := sender.leader(TopicPartition("orders", 0))) is None:
+            time.sleep(0.01)
+        print(f"broker {leader.id} leads it again")

@@ -30,4 +30,5 @@ def test_a_caller_awaits_a_topic_and_learns_of_its_next_leader() -> None:
     assert done.stdout.splitlines() == [
         "orders has 2 partitions, broker 0 leads the first",
         "broker 1 leads it since leader epoch 1",
+        "broker 0 leads it again",
     ]

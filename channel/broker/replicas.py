@@ -322,11 +322,3 @@ class BrokerReplicas:
         self.hosted.pop(tp, None)
         self.logs.pop(tp, None)
         self.fetchers.pop(tp, None)
-
-    # ---- faults, for tests and rehearsals ----------------------------------------------------------------------------
-
-    def mark_offline(self, tp: TopicPartition) -> None:
-        """Behave as if the log directory of this partition had failed."""
-        with self.lock:
-            self.hosted.setdefault(tp, HostedReplica()).offline = True
-            self.fetchers.pop(tp, None)

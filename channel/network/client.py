@@ -173,33 +173,14 @@ class ClusterConnectionStates:
             return max(0, node.reconnect_backoff - (now - node.last_attempt))
         return FOREVER
 
-    def poll_delay_ms(self, node_id: str, now: int) -> int:
-        """Return the rest of a connected node's throttle, else ``connection_delay``."""
-        throttled = self.throttle_delay_ms(node_id, now)
-        return throttled if throttled and self.is_connected(node_id) else self.connection_delay(node_id, now)
-
-    def throttle_delay_ms(self, node_id: str, now: int) -> int:
-        """Return the ms for which nothing may be sent to the node."""
-        node = self._nodes.get(node_id)
-        return 0 if node is None else max(0, node.throttled_until - now)
-
     def state(self, node_id: str) -> ConnectionState:
         """Return the state of a node's connection."""
         return self._node(node_id).state
-
-    def known(self, node_id: str) -> bool:
-        """Whether the node has an entry."""
-        return node_id in self._nodes
 
     def is_ready(self, node_id: str, now: int) -> bool:
         """Whether the node is ready, and not throttled."""
         node = self._nodes.get(node_id)
         return node is not None and node.state is _READY and node.throttled_until <= now
-
-    def is_connected(self, node_id: str) -> bool:
-        """Whether the node is ready, or being asked for its versions."""
-        node = self._nodes.get(node_id)
-        return node is not None and node.state.is_connected
 
     def is_disconnected(self, node_id: str) -> bool:
         """Whether the node has an entry, and is neither connected nor connecting."""
@@ -779,10 +760,6 @@ class NetworkClient:
     def connection_delay(self, node: Node) -> int:
         """Return the ms to wait before checking the node again."""
         return self._states.connection_delay(node.key, self.clock.milliseconds())
-
-    def poll_delay_ms(self, node: Node) -> int:
-        """Return the rest of a connected node's throttle, else ``connection_delay``."""
-        return self._states.poll_delay_ms(node.key, self.clock.milliseconds())
 
     def connection_failed(self, node: Node) -> bool:
         """Whether the last connection has ended or could not be made."""

@@ -315,7 +315,7 @@ class Metadata:
             self._refresh.failed(now)
 
     def fail(self, error: Exception) -> None:
-        """Note an error with which no update can succeed; waiting threads and ``raise_errors`` raise it, once."""
+        """Note an error with which no update can succeed; waiting threads and ``raise_errors_of`` raise it, once."""
         with self._changed:
             self._fatal_error = error
             self._changed.notify_all()
@@ -386,36 +386,28 @@ class Metadata:
 
     # ---- errors ------------------------------------------------------------------------------------------------------
 
-    def raise_errors(self) -> None:
-        """Raise the error of refused topics, or of updates that cannot succeed; each error once.
+    def raise_errors_of(self, topic: str) -> None:
+        """Raise the error with which no update can succeed, or that of this topic; those of all topics are forgotten.
 
         Raises:
-            InvalidTopic, TopicAuthorizationFailed: Topics were refused.
+            InvalidTopic: The cluster says that no topic can have this name.
+            TopicAuthorizationFailed: This client may not know the topic.
         """
         with self._changed:
             self.raise_fatal_error()
-            self._raise_refused(lambda _: True)
-
-    def raise_errors_of(self, topic: str) -> None:
-        """As ``raise_errors``, for one topic; the errors of all topics are forgotten."""
-        with self._changed:
-            self.raise_fatal_error()
-            self._raise_refused(topic.__eq__)
+            unauthorized, invalid = self._unauthorized_topics, self._invalid_topics
+            self._unauthorized_topics, self._invalid_topics = set(), set()
+        if topic in unauthorized:
+            raise TopicAuthorizationFailed(f"not authorized to access topics: {topic}")
+        if topic in invalid:
+            raise InvalidTopic(f"invalid topics: {topic}")
 
     def raise_fatal_error(self) -> None:
-        """Raise the error with which no update can succeed, once; refused topics raise nothing here."""
+        """Raise the error with which no update can succeed, once; those of topics are not raised here."""
         with self._changed:
             error, self._fatal_error = self._fatal_error, None
         if error is not None:
             raise error
-
-    def _raise_refused(self, concerns: Callable[[str], bool]) -> None:
-        unauthorized, invalid = self._unauthorized_topics, self._invalid_topics
-        self._unauthorized_topics, self._invalid_topics = set(), set()
-        if names := sorted(filter(concerns, unauthorized)):
-            raise TopicAuthorizationFailed(f"not authorized to access topics: {', '.join(names)}")
-        if names := sorted(filter(concerns, invalid)):
-            raise InvalidTopic(f"invalid topics: {', '.join(names)}")
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
 

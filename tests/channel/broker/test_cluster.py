@@ -115,12 +115,18 @@ def test_a_partition_is_made_moved_and_deleted(cluster):
         assert cluster[0].broker.replicas.hosted == {}
 
 
+def disk_full(tp):
+    raise OSError("the disk is full")
+
+
 @conformance("SRI-01")
 def test_sri_01_stopping_twice_gives_the_same_answer(cluster):
     replicas, epoch = cluster[0].broker.replicas, cluster[0].epoch
     with Peer(cluster[0]) as peer:
         assert peer.ask(leader_and_isr({"topic": [leader_state(0, 0, epoch=1)]}, broker_epoch=epoch), 7).error_code == 0
-        replicas.mark_offline(TopicPartition("topic", 1))
+        cluster[0].broker.hooks = BrokerHooks(create_log=disk_full)
+        failed = leader_and_isr({"topic": [leader_state(1, 0, epoch=1)]}, broker_epoch=epoch)
+        assert [e.error_code for t in peer.ask(failed, 7).topics for e in t.partition_errors] == [56]
         for _ in range(2):
             answer = peer.ask(stop_replica({"topic": [(0, 2, True), (1, 2, True)]}, broker_epoch=epoch), 4)
             assert answer.error_code == 0

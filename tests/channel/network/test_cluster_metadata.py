@@ -258,11 +258,11 @@ def test_a_leader_whose_node_has_gone_is_no_leader(metadata: Metadata) -> None:
 def test_an_invalid_topic_is_told_once_and_healed_by_a_good_response(metadata: Metadata) -> None:
     updated(metadata, topic(error=ErrorCode.INVALID_TOPIC_EXCEPTION, name="a b"))
     with pytest.raises(InvalidTopic, match="a b"):
-        metadata.raise_errors()
-    metadata.raise_errors()
+        metadata.raise_errors_of("a b")
+    metadata.raise_errors_of("a b")
     updated(metadata, topic(error=ErrorCode.INVALID_TOPIC_EXCEPTION, name="a b"))
     updated(metadata, topic(partition()))
-    metadata.raise_errors()
+    metadata.raise_errors_of("a b")
 
 
 def test_an_unauthorized_topic_is_told_to_who_asks_for_it(metadata: Metadata) -> None:
@@ -287,9 +287,9 @@ def test_internal_topics_are_named(metadata: Metadata) -> None:
 
 @pytest.mark.conformance("MDT-22")
 def test_a_node_is_online_for_its_replicas_that_are(metadata: Metadata) -> None:
-    updated(metadata, topic(partition(replicas=[0], offline_replicas=[1])))
-    assert metadata.snapshot.node_if_online(P0, 0) == Node(0, "host-0", 9092)
-    assert metadata.snapshot.node_if_online(P0, 1) is None
+    updated(metadata, topic(partition(replicas=[0, 1], offline_replicas=[1])))
+    info = metadata.snapshot.partitions[P0]
+    assert (info.replicas, info.offline_replicas) == ((0, 1), (1,))
 
 
 @pytest.mark.conformance("MDT-25")
@@ -406,4 +406,4 @@ def test_a_wait_ends_with_its_time_or_with_a_fatal_error(metadata: Metadata) -> 
     metadata.fail(AuthenticationFailed("wrong password"))
     with pytest.raises(AuthenticationFailed):
         metadata.await_update(metadata.update_version, 10_000)
-    metadata.raise_errors()  # told once
+    metadata.raise_fatal_error()  # raised once
