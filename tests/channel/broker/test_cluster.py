@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -485,6 +486,27 @@ def test_the_hooks_of_an_update_run_in_kafkas_order(cluster):
     assert calls == [
         ("deleted", (t0,)), ("topic operations", ["t", "u"]), ("quotas", [u0]), ("elections", [t0, u0]),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("topics", "version"), [(2, 0), (2, 12), (2_000, 12)])
+def test_a_metadata_answer_takes_less_than_a_kilobyte_for_each_partition(topics, version):
+    count = 2_000
+    rows = [metadata_state(i, i % 3, isr=[0, 1, 2], replicas=[0, 1, 2]) for i in range(count // topics)]
+    with EmbeddedCluster(1) as made, Peer(made[0]) as peer:
+        request = update_metadata({f"topic-{i}": rows for i in range(topics)}, [broker(i) for i in range(3)])
+        assert peer.ask(request, 8).error_code == 0
+        everything = codec.encode(kproto.messages.MetadataRequest(topics=None if version else []), version)
+        tracemalloc.start()
+        try:
+            peer.send(3, version, everything)
+            answer = peer.receive()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 1024 * count
+    _, at = headers.decode_response_header_from(answer, response_header_version(3, version))
+    told = codec.decode_response(3, version, memoryview(answer)[at:])
+    assert sum(len(topic.partitions) for topic in told.topics) == count
 
 
 def test_every_answer_is_told():
