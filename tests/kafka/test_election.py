@@ -20,14 +20,12 @@ from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
-from channel.config import BrokerConfigs
 from channel.node.candidate import candidates
-from channel.security import read_properties
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.error_codes import ErrorCode
-from kproto.messages import CreatableTopic, CreateTopicsRequest
+from kproto.messages import CreatableTopic, CreateTopicsRequest, MetadataRequest
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -72,6 +70,12 @@ class Process:
                 raise AssertionError(f"no line with {key}; {self.errors}") from None
             if key in found and value in (None, found[key]):
                 return found
+
+    def take(self, step: str) -> None:
+        """Have the brokers take a step (``--commands``)."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{step}\n")
+        self.process.stdin.flush()
 
     def close(self) -> None:
         self.process.kill()
@@ -127,29 +131,36 @@ def test_new_topics_are_spread_over_the_racks(zookeeper: str, admin: ZooKeeperSe
         assert all(first % 2 != second % 2 for first, second in replicas)  # one of each rack
 
 
-def test_each_controller_has_its_own_settings(zookeeper: str, tmp_path: Path) -> None:
+def test_each_controller_has_its_own_settings(zookeeper: str, admin: ZooKeeperSession, tmp_path: Path) -> None:
     """A topic without a replication factor: broker 1 asks for three replicas of two brokers, broker 2 for one."""
     path = tmp_path / "brokers.properties"
     path.write_text("default.replication.factor=3\nbroker.2.default.replication.factor=1\n")
-    configs = BrokerConfigs.of(read_properties(path))
-    with Fleet(zookeeper, [1, 2], config=configs, session_timeout_ms=SESSION_MS, stand=candidates(configs)) as fleet:
-        if fleet.wait_for_controller() == 2:
-            fleet.kill(2)
-            until(lambda: fleet.controller_id == 1)
-            fleet.restart(2)
-        until(lambda: len(fleet[1].broker.metadata.snapshot.alive_brokers) == 2)
-        refused = create_by_default(fleet, 1)
+    brokers = Process(zookeeper, 1, "--count", "2", "--config", str(path), "--commands")
+    try:
+        if brokers.line("leading", True)["controller"] == 2:
+            brokers.take("kill 2")
+            assert brokers.line("leading", True)["controller"] == 1
+            brokers.take("restart 2")
+        port = port_of(admin, 1)
+        until(lambda: len(ask_port(port, MetadataRequest(topics=[]), 12).brokers) == 2)
+        refused = create_by_default(port)
         assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-        fleet.kill(1)
-        until(lambda: fleet.controller_id == 2)
-        created = create_by_default(fleet, 2)
+        brokers.take("kill 1")
+        assert brokers.line("leading", True)["controller"] == 2
+        created = create_by_default(port_of(admin, 2))
         assert (created.error_code, created.replication_factor) == (0, 1)
+    finally:
+        brokers.close()
 
 
-def create_by_default(fleet: Fleet, broker_id: int) -> Any:
+def port_of(admin: ZooKeeperSession, broker_id: int) -> int:
+    return znodes.decode_broker(broker_id, admin.get(znodes.broker_path(broker_id))[0]).endpoints[0].port
+
+
+def create_by_default(port: int) -> Any:
     """Ask a broker to create a topic with the controller's own number of replicas."""
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=-1, replication_factor=-1)])
-    (topic,) = ask_port(fleet[broker_id].port, request, 7).topics
+    (topic,) = ask_port(port, request, 7).topics
     return topic
 
 
