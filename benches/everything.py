@@ -23,6 +23,7 @@ PROGRAMS = {
     "secured_ratios": 600.0,
     "tap_ratios": 600.0,
     "channel_thousand": 600.0,
+    "live_ratios": 1200.0,
     "tshark_ratios": 1200.0,
     "ratios": 1800.0,
     "channel_ratios": 1800.0,

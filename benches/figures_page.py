@@ -37,6 +37,7 @@ RESULTS_OF = {
     "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth")),
     "month": ("month",),
     "doctor": ("doctor",),
+    "live": ("live",),
     "thousand": ("thousand",),
 }
 """The tables of the page, in its order, and the result files that each is made of."""

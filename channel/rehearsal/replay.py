@@ -6,13 +6,13 @@ So every address is rewritten before a request is sent.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from channel.addresses import show_address
 from channel.network.node_client import NodeClient
 from channel.types import NO_BROKER_EPOCH, SecurityProtocol
+from kproto import codec
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
@@ -164,7 +164,7 @@ def rewrite(message: Any, version: int, endpoints: Mapping[Address, Address], br
         endpoints: The address that stands for each; an address that is not in it becomes the same port on loopback.
         broker_epoch: The broker epoch to put in, where this version has one.
     """
-    message = copy.deepcopy(message)
+    message = codec.decode_request(message.api_key, version, codec.encode(message, version))
     prefix = prefix_of(message.api_key, version)
     if prefix is not None and prefix.broker_epoch_at is not None:
         message.broker_epoch = broker_epoch

@@ -16,6 +16,7 @@ import codec_goals
 import controller_ratios
 import doctor_ratios
 import growing_stream
+import live_ratios
 import month
 import pytest
 import secured_ratios
@@ -29,13 +30,13 @@ from kproto.codec import decode_request, encode
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
 SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
-TSHARK, DOCTOR, MONTH = tshark_ratios.goals(), doctor_ratios.goals(), month.goals()
+TSHARK, DOCTOR, MONTH, LIVE = tshark_ratios.goals(), doctor_ratios.goals(), month.goals(), live_ratios.goals()
 
 
 @pytest.mark.parametrize(
     "goals",
-    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH],
-    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month"],
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH, LIVE],
+    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month", "live"],
 )
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
@@ -49,6 +50,12 @@ def test_every_version_of_the_three_apis_is_held_against_go_and_java() -> None:
         assert found[body, "encode", "Go"] == 0.8
         assert found[body, "encode", "Java"] == 0.3
         assert found[body, codec_goals.PARSE, "Java"] == 0.6
+
+
+def test_the_live_view_and_the_replay_have_limits() -> None:
+    assert {goal.what: (goal.limit, goal.at_least) for goal in LIVE} == {
+        "kproto top": (5, False), "kproto replay": (1.0, True),
+    }  # fmt: skip
 
 
 def test_programs_are_asked_for_the_figures_that_rows_show() -> None:
