@@ -62,7 +62,7 @@ class CurrentContext:
             return self._context
 
     def _state_now(self) -> list[tuple[int, int, int] | None]:
-        """Return what changes with the contents of the files."""
+        """Return a value that changes when the contents of the files change."""
         states: list[tuple[int, int, int] | None] = []
         for path in self._files:
             try:

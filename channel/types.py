@@ -95,7 +95,7 @@ class EndPoint(NamedTuple):
     """One address of a broker.
 
     Attributes:
-        host, port: Where it listens.
+        host, port: The address on which it listens.
         listener_name: The listener's name, upper case by custom.
         security_protocol: The protocol that secures it; a bare number if the wire named an unknown protocol.
     """
@@ -111,7 +111,7 @@ class Node(NamedTuple):
 
     Attributes:
         id: The broker's id.
-        host, port: Where it listens.
+        host, port: The address on which it listens.
         rack: The broker's rack, None if it has none.
         listener: The listener's name.
     """

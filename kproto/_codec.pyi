@@ -149,7 +149,7 @@ class LeaderAndIsrTopicState(Tagged):
 
 @final
 class LeaderAndIsrLiveLeader(Tagged):
-    """Where a leader named in the request listens."""
+    """The address of a leader that the request names."""
 
     broker_id: int
     host_name: str
@@ -523,7 +523,7 @@ class UpdateMetadataTopicState(Tagged):
 
 @final
 class UpdateMetadataEndpoint(Tagged):
-    """Where a broker listens (versions 1 and later); ``listener`` is on the wire from version 3."""
+    """An address of a broker (versions 1 and later); ``listener`` is on the wire from version 3."""
 
     port: int
     host: str
@@ -740,7 +740,7 @@ class ColumnsBuilder:
 
     @property
     def frames(self) -> int:
-        """How many frames were appended."""
+        """The number of frames that were appended."""
 
     def __len__(self) -> int: ...
     def append(self, version: int, data: Buffer) -> int:
@@ -748,7 +748,7 @@ class ColumnsBuilder:
 
     @property
     def topic_count(self) -> int:
-        """How many topics the frame appended last has rows of."""
+        """The number of topics of which the last frame has rows."""
 
     @property
     def common_replicas(self) -> list[int]:

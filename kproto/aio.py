@@ -65,7 +65,7 @@ async def ask(
 
     Raises:
         EncodeError: The request cannot be written in this version.
-        DecodeError: What came is no response to this request.
+        DecodeError: The bytes that came are no response to this request.
         ConnectionError: The connection is lost.
     """
     header = request_header(request.api_key, version, correlation_id, client_id)

@@ -61,7 +61,7 @@ class DecodeError(KprotoError, ValueError):
     """Bytes that cannot be read as the message that the caller named.
 
     Attributes:
-        reason: What is wrong, one line.
+        reason: The fault, in one line.
         offset: Position of the fault in bytes from the start of the input, None if it has no single position.
         path: The field, e.g. ``topic_states[3].partition_states[0].isr``; empty for the message itself.
         api_key, version: The message's API and version, None for frames and headers.
@@ -107,7 +107,7 @@ class EncodeError(KprotoError, ValueError):
     """A message that cannot be written.
 
     Attributes:
-        reason: What is wrong, one line.
+        reason: The fault, in one line.
         path: The field, e.g. ``topic_states[3].topic_name``.
     """
 

@@ -54,7 +54,7 @@ class FrameSplitter:
 
     @property
     def pending(self) -> int:
-        """How many held bytes belong to no complete frame yet."""
+        """The number of held bytes that belong to no complete frame yet."""
         return len(self._held) - self._at
 
     def feed(self, data: Buffer) -> FrameSplitter:

@@ -368,7 +368,7 @@ __all__ = [
 ]
 
 _CONTROL: Final = ("LeaderAndIsr", "RequestHeader", "ResponseHeader", "StopReplica", "UpdateMetadata")
-"""What the names of the extension's classes begin with."""
+"""The prefix of the names of the extension's classes."""
 
 
 def __getattr__(name: str) -> Any:

@@ -72,7 +72,7 @@ class NodeApiVersions:
         """The highest version that the node and the caller both speak.
 
         Args:
-            api_key: Whose version.
+            api_key: The API whose version to give.
             lowest, highest: The caller's own range; Kafka 3.9.1's if left out.
 
         Raises:

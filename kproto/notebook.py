@@ -26,7 +26,7 @@ def table_html(names: Sequence[str], rows: Iterable[Sequence[object]], count: in
     Args:
         names: The columns.
         rows: Their values; only the first are taken.
-        count: How many rows there are.
+        count: The number of rows.
     """
     rows = islice(rows, _ROWS)
     head = "".join(f"<th>{_cell(name)}</th>" for name in names)

@@ -10,7 +10,7 @@ from .api import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where the fields that open a control request stand, in bytes from the start of its body.
+    """The offsets of the fields that open a control request, in bytes from the start of its body.
 
     Every version begins with the controller id (int32); then come, where the version has them, one byte that says
     whether it is a KRaft controller, the controller epoch (int32) and the broker epoch (int64).
@@ -22,7 +22,7 @@ class Prefix:
 
     @property
     def size(self) -> int:
-        """Where the rest begins, which does not depend on the broker."""
+        """The offset behind the broker epoch: from there on the body is the same for each broker."""
         return self.controller_epoch_at + 4 if self.broker_epoch_at is None else self.broker_epoch_at + 8
 
     def cut(self, body: bytes | memoryview) -> tuple[bytes, int | None, memoryview]:

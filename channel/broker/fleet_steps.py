@@ -140,7 +140,7 @@ class Event:
         listening: The number of brokers that should get the update: brokers that are up and not paused.
         heard_p50_s, heard_p99_s, heard_all_s: When half, 99 % and all of those brokers had the update; None if they
             had not, or if the step causes no update.
-        settled_s: When the last control request was answered; None if there was none.
+        settled_s: The time at which the last control request was answered; None if there was none.
         is_complete: Whether all brokers got the update, and the controller's requests ended, within the time limit.
         requests: The number of control requests, by API.
         request_bytes: The bytes of control requests, headers included, by API.

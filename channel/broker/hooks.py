@@ -27,7 +27,7 @@ class RequestContext(NamedTuple):
         listener: The name of the listener that received the request.
         peer: The sender's host and port.
         size: Bytes of header and body.
-        principal: Who the sender is: ``User:`` and its SASL user, or the subject of its certificate.
+        principal: The sender: ``User:`` and its SASL user, or the subject of its certificate.
     """
 
     api_key: int

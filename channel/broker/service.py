@@ -193,7 +193,7 @@ class BrokerService:
         self._answer(received, context, request, answer)
 
     def _records(self, context: RequestContext) -> RecordApis | None:
-        """Return what serves a record request, None for other requests."""
+        """Return the function that serves a record request, None for other requests."""
         return self.broker.records if context.api_key in LARGEST_RECORD_BODY else None
 
     def _answer_later(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:

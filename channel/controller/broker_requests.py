@@ -60,7 +60,7 @@ class QueueItem:
     Attributes:
         request: The request to send.
         callback: Takes the response, on the send thread; None for no call.
-        enqueue_time_ms: When it was put into the queue, in ms of the clock.
+        enqueue_time_ms: The time at which it was put into the queue, in ms of the clock.
     """
 
     __slots__ = ("callback", "enqueue_time_ms", "request")

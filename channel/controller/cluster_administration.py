@@ -350,7 +350,7 @@ def _check_credential(change: Any) -> None:
 
 
 def _credential(digest: str, given: Any) -> str:
-    """A credential as Kafka keeps it: of the salted password only what a server needs to check a client."""
+    """A credential as Kafka stores it: salt, iterations and the two keys with which a server checks a client."""
     client_key = hmac.digest(given.salted_password, b"Client Key", digest)
     server_key = hmac.digest(given.salted_password, b"Server Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()

@@ -236,7 +236,7 @@ class ControllerContext:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions have an assignment."""
+        """The number of partitions with an assignment."""
         return sum(map(len, list(self._assignments.values())))  # copied to a list, as metrics are read on other threads
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:

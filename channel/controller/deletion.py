@@ -114,7 +114,7 @@ class TopicDeletions:
         self._halt({topic}, "a reassignment")
 
     def resume_for(self, topics: Iterable[str]) -> None:
-        """Resume the deletion of suspended topics, as its hindrance may be gone."""
+        """Resume the deletion of suspended topics, since the reason for the suspension may be gone."""
         context = self._cluster.context
         queued = context.topics_to_be_deleted.intersection(topics)
         if queued:

@@ -104,7 +104,7 @@ class ReplicaStateMachine:
         return self._in_deletion[topic, state] > 0
 
     def count_in_state(self, topic: str, state: ReplicaState) -> int:
-        """How many replicas of a topic are in one of the states of its deletion."""
+        """The number of a topic's replicas that are in one of the states of its deletion."""
         return self._in_deletion[topic, state]
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> dict[int, list[TopicPartition]]:

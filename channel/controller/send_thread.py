@@ -318,7 +318,7 @@ class RequestSendThread(StoppableThread):
             return self._is_done
 
     def ended(self) -> None:
-        """Report the thread's death if no shutdown was initiated; close the client if nobody waits for the end."""
+        """Report the thread's end if no shutdown was initiated; close the client if no caller waits for the end."""
         with self._initiate:
             self._is_done = True
         if self._closes_client:

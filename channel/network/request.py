@@ -53,7 +53,7 @@ class RequestBuilder(Protocol):
 
     @property
     def api_key(self) -> int:
-        """Whose request."""
+        """The API of the request."""
 
     @property
     def oldest_version(self) -> int:
@@ -76,7 +76,7 @@ class BodyRequest:
     """A request body that is encoded already: pieces of bytes, some of which many requests may share.
 
     Args:
-        api_key: Whose request.
+        api_key: The API of the request.
         version: The version of the encoded body.
         pieces: The body, without size and header.
     """

@@ -147,7 +147,7 @@ class AcceptedConnection:
         listener: The listener that accepted it.
         local, remote: The addresses of the two ends.
         context: The handler's own data for the connection, e.g. the client's software name.
-        principal: Who the peer is; see ``principal_of``. Known from the first request on.
+        principal: The principal of the peer; see ``principal_of``. Known from the first request on.
     """
 
     __slots__ = ("context", "id", "in_work", "listener", "local", "principal", "receive", "remote")

@@ -299,7 +299,7 @@ class PlaintextTransport(SocketTransport):
         """Nothing to do."""
 
     def end_writing(self) -> None:
-        """Tell the peer that no more will be sent; reading goes on."""
+        """Shut down the sending half of the connection; reading continues."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

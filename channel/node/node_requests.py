@@ -46,7 +46,7 @@ _OF_TOPICS: Final = {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_P
 """The controller's APIs that Kafka refuses topic by topic."""
 
 _BY_RIGHTS: Final = _OF_RESOURCES | {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID}
-"""What any broker may answer, and answers according to the client's rights."""
+"""The requests that any broker may answer, according to the client's rights."""
 
 
 class SuperUsers:
@@ -148,7 +148,7 @@ class NodeRequests:
     Args:
         broker: The node as a broker.
         controller: The node's controller.
-        super_users: Who may send requests to the controller.
+        super_users: The principals that may send requests to the controller.
 
     Attributes:
         keys: The API keys that are answered here.
@@ -193,7 +193,7 @@ class PassedRequests:
     Args:
         broker: The node as a broker.
         relay: Passes frames to brokers.
-        super_users: Who needs no broker to decide what the node itself may answer.
+        super_users: The principals that the node answers itself, without asking a broker for their rights.
 
     Attributes:
         keys: The API keys of which some or all requests are passed on.

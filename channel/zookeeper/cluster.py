@@ -141,7 +141,7 @@ def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> i
 
 
 def controller_status(session: ZooKeeperSession) -> dict[str, Any]:
-    """Who leads the cluster, since when, and what is under way, as an object for ``json``."""
+    """The controller, the time of its election, and the operations in progress, as an object for ``json``."""
     found, epoch = read_controller(session), read_controller_epoch(session)
     names = session.children(TOPICS)
     topics = {

@@ -84,7 +84,7 @@ def answers(
         ask: Starts one request with the client.
         things: The arguments of the requests.
         missing: The result for a missing node, which is an error if this is ``...``.
-        window: How many requests are in flight.
+        window: The number of requests in flight.
         connected: Set while the session is connected.
         check_alive: Raises an error once the client's session is closed or has expired.
         failed: Called with each request that failed or was lost, before it is sent once more; for some twice.
@@ -149,7 +149,7 @@ _NOT_TRIED: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsist
 
 
 def stat_of(stat: Any) -> Stat:
-    """Return what the channel package needs of a node's stat."""
+    """Return the fields of a node's stat that the channel package needs."""
     return Stat(stat.czxid, stat.version, stat.ephemeralOwner)
 
 

@@ -181,7 +181,7 @@ cdef class ColumnsBuilder:
 
     Attributes:
         message: Of the frame appended last: its message, without the rows; None before the first.
-        frames: How many were appended.
+        frames: The number of frames that were appended.
     """
 
     cdef kp_batch *batch
@@ -287,7 +287,7 @@ cdef class ColumnsBuilder:
 
     @property
     def topic_count(self):
-        """How many topics the frame appended last has rows of."""
+        """The number of topics of which the last frame has rows."""
         cdef int64_t n
         self.ready()
         n = kp_topics_in(self.batch, self.last.rows)

@@ -140,7 +140,7 @@ cdef class LeaderAndIsrTopicState(TopicState):
 
 @cython.final
 cdef class LeaderAndIsrLiveLeader(Tagged):
-    """Where a leader named in the request listens."""
+    """The address of a leader that the request names."""
 
     _fields = ("broker_id", "host_name", "port", "unknown_tagged_fields")
 

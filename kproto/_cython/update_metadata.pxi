@@ -116,7 +116,7 @@ cdef class UpdateMetadataTopicState(TopicState):
 
 @cython.final
 cdef class UpdateMetadataEndpoint(Tagged):
-    """Where a broker listens (versions 1 and later); ``listener`` is on the wire from version 3."""
+    """An address of a broker (versions 1 and later); ``listener`` is on the wire from version 3."""
 
     _fields = ("port", "host", "listener", "security_protocol", "unknown_tagged_fields")
 

@@ -49,10 +49,10 @@ _NUMBERED: Final = [
 _LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.M)
 
 _END: Final = 1 << 20
-"""So many bytes before a file's end tell when it was last written to."""
+"""The number of bytes before a file's end that show when it was last written to."""
 
 _SHORT: Final = 64 << 20
-"""So many bytes are unpacked of a file whose name alone tells enough."""
+"""The number of bytes to unpack of a file whose name is enough."""
 
 _OVERLAP_NS: Final = 1_000_000_000
 _OVERLAP: Final = 100

@@ -202,7 +202,7 @@ class Conversation:
         return events
 
     def end(self, side: Side) -> list[Event]:
-        """Note the end of one side's stream; the end of the second settles everything."""
+        """Note the end of one side's stream; after the end of both, requests without response are given up."""
         events: list[Event] = []
         for cut in self._cutters[side].end():
             self._handle(side, cut, events)
@@ -602,7 +602,7 @@ class Collector:
         return events
 
     def idle_point(self, flow: bytes) -> IdlePoint | None:
-        """Where the connection of a flow rests, None if it does not."""
+        """The idle point of the connection of a flow, None if it has none now."""
         stream = self._reassembler.stream(flow)
         conversation = self._conversations.get(stream.connection) if stream is not None else None
         boundaries = conversation.boundaries if conversation is not None else None

@@ -334,7 +334,7 @@ class FrameCutter:
 
     Args:
         search: Finds the next frame where the boundaries are not known.
-        least: So many first bytes of a frame are needed to judge it.
+        least: The number of first bytes of a frame that are needed to judge it.
         aligned: Whether the stream is known from its first byte.
 
     Attributes:

@@ -16,7 +16,7 @@ SHARED_FROM: Final = 64 << 10
 """Payloads of fewer bytes are not shared."""
 
 _HEAD: Final = 512
-"""So many first bytes, which hold the header and the broker epoch, are each payload's own."""
+"""The number of first bytes that payloads do not share: they hold the header and the broker epoch."""
 
 LONGEST_HEADER: Final = _HEAD - 32
 """Payloads with more bytes before the body are not shared."""
@@ -85,7 +85,7 @@ class PayloadStore:
         return SharedPayload(self, key, size, first)
 
     def follow(self, parent: _Chunk, data: bytes) -> _Chunk:
-        """The chunk with these bytes after another chunk, held once more."""
+        """The chunk with these bytes after another chunk, with one more reference."""
         chunk = parent.children.get(data)
         if chunk is None:
             chunk = parent.children[data] = _Chunk(data, parent)

@@ -26,7 +26,7 @@ _FILE_HEADER: Final = 24
 _RECORD_HEADER: Final = 16
 
 _CHAIN: Final = 4
-"""So many records in a row must be valid before reading goes on after a damaged one."""
+"""The number of valid records in a row that must follow a damaged one before reading continues."""
 
 _LARGEST_AFTER_DAMAGE: Final = 1 << 20
 """The longest record in such a chain in bytes; bounds the memory while the chain is incomplete."""

@@ -47,7 +47,7 @@ _MOST_INTERFACES: Final = 65_536
 """The most interfaces of one section; packets of further ones cannot be read."""
 
 _KEPT_PROPERTIES: Final = 64
-"""So many interfaces are compared to tell capture points apart; a section may describe more."""
+"""The number of interfaces that are compared to tell capture points apart; a section may describe more."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ _ACKNOWLEDGED_NS: Final = 20_000_000
 
 _PATIENCE_NS: Final = 30_000_000_000
 _ONE_SIDED_PATIENCE_NS: Final = 3_000_000_000
-"""How long a hole may stand that nobody acknowledged; shorter if the other side is not in the capture at all."""
+"""The time for which a hole without acknowledgement is kept; shorter if the capture lacks the other side."""
 
 _COMPACTED: Final = 64
 

@@ -45,7 +45,7 @@ _ID_STRIDE: Final = 1000
 """How many correlation ids a client may skip that shares one counter between connections."""
 
 _WINDOW: Final = 4096
-"""So many bytes are searched before the candidates in them are judged."""
+"""The number of bytes to search before the candidates in them are judged."""
 
 _DECODED: Final = 32
 _DECODED_AT_LEAST: Final = 1 << 20
@@ -329,7 +329,7 @@ class RequestSearch(Search):
 
 
 class AwaitedRequest(Protocol):
-    """What the search must know of a request that waits for its response."""
+    """The fields of an in-flight request that the search needs."""
 
     correlation_id: int
     api_key: int | None

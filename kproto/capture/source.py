@@ -25,7 +25,7 @@ File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[b
 """A path, the bytes of a file, or an open binary file, which stays open."""
 
 HEAD: Final = 4096
-"""So many first bytes are enough to tell a file's format."""
+"""The number of first bytes that show a file's format."""
 
 _CHUNK: Final = 1 << 17
 
@@ -273,7 +273,7 @@ def check_capture(file: File, *, opener: Callable[[str], IO[bytes]] | None = Non
 
 
 def faults_of(files: Iterable[str], *, opener: Callable[[str], IO[bytes]] | None = None) -> dict[str, str]:
-    """Tell which files cannot be read at all, and why: what ``check_capture`` says of them."""
+    """Return the files that cannot be read at all, each with the reason that ``check_capture`` gives."""
     faults: dict[str, str] = {}
     for file in files:
         try:

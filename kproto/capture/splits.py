@@ -27,7 +27,7 @@ _FIRST_LOOK: Final = 1 << 13
 """Mostly so few bytes are enough to find a border."""
 
 _DAYS: Final = 40
-"""How many days after a file's first packet its other packets may be."""
+"""The number of days after a file's first packet in which its other packets must be."""
 
 _PCAP_HEADER: Final = 24
 _SECTION: Final = b"\x0a\x0d\x0d\x0a"

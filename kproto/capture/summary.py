@@ -173,7 +173,7 @@ class CaptureSummary:
     bad_input_count: int = 0
 
     def add(self, other: CaptureSummary) -> None:
-        """Add what was met in a later part of the same capture."""
+        """Add the counts of a later part of the same capture."""
         if other.packets:
             self.first_ns = self.first_ns if self.packets else other.first_ns
             self.last_ns = other.last_ns
@@ -187,13 +187,13 @@ class CaptureSummary:
         self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
 
     def stream_counts(self) -> StreamCounts:
-        """What was counted of streams so far, for ``counts_between``."""
+        """The counts of streams so far, for ``counts_between``."""
         numbers = tuple(getattr(self, name) for name in _STREAM_NUMBERS)
         return dict(self.requests), self.bad_inputs[:], self.losses[:], numbers
 
     @staticmethod
     def counts_between(earlier: StreamCounts, later: StreamCounts) -> CaptureSummary:
-        """What was counted of streams between two calls of ``stream_counts``."""
+        """The counts of streams between two calls of ``stream_counts``."""
         found = CaptureSummary(
             requests=Counter(later[0]), bad_inputs=later[1][len(earlier[1]) :], losses=later[2][len(earlier[2]) :]
         )

@@ -1,4 +1,4 @@
-"""Which APIs' frames are wanted."""
+"""The APIs whose frames are wanted."""
 
 from __future__ import annotations
 

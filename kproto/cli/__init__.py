@@ -176,7 +176,7 @@ def _take_interrupts() -> None:
 
 
 def _discard_output() -> None:
-    """Point standard output, whose reader has gone, to /dev/null, so that the interpreter can flush it."""
+    """Point standard output, whose reader has ended, to /dev/null, so that the interpreter can flush it."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

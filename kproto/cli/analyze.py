@@ -260,7 +260,7 @@ def _follow(
 
 
 def _warn_of_gone(run: Run, out: Place) -> None:
-    """Say on standard error which captures are gone whose rows the tables keep."""
+    """Report on standard error which captures no longer exist although the tables keep their rows."""
     if run.gone:
         rest = f" and {len(run.gone) - 3} more" if len(run.gone) > 3 else ""
         print(f"{', '.join(run.gone[:3])}{rest}: gone; their rows stay in {out}", file=sys.stderr)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LEADERS: Final = {-1: "none", -2: "deleted"}
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
-"""How many characters of another API's request are shown."""
+"""The number of characters of another API's request that are shown."""
 _KEPT: Final = 64
 _MOST_TOPICS: Final = 4
 _LONGEST_RANGES: Final = 24

@@ -66,7 +66,7 @@ class Dissection:
 
     @property
     def left_over(self) -> int:
-        """How many bytes of the input follow the message."""
+        """The number of bytes that follow the message in the input."""
         return len(self.data) - self.sections[-1].end
 
     def to_json(self, options: MessageOptions) -> Json:

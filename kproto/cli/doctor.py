@@ -170,7 +170,7 @@ def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: in
 
     Args:
         found: In the order of ``findings``.
-        sources: What was read; empty: without commands.
+        sources: The captures or tables that were read; empty: findings name no commands.
         width: The terminal's width, if it is one.
     """
     groups: list[list[Finding]] = []
@@ -207,7 +207,7 @@ def _moment(us: int) -> str:
 
 
 def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
-    """The arguments of the command that shows what a finding rests on."""
+    """The arguments of the command that shows the evidence of a finding."""
     from kproto.verdicts.request_figures import moment
 
     where = []

@@ -1,4 +1,4 @@
-"""How SIGTERM ends a command that runs in the foreground."""
+"""SIGTERM ends a command that runs in the foreground."""
 
 from __future__ import annotations
 

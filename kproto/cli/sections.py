@@ -20,7 +20,7 @@ _SHORTEST: Final = 12
 """The least width to which a column may be shortened."""
 
 _READABLE: Final = 24
-"""Columns are shortened below this width only after those that are alike in every row are told above the table."""
+"""Columns become narrower than this only after columns with one value in every row have moved above the table."""
 
 _SENTENCE: Final = 24
 """The least width of a column of sentences; where there is less room they stand below their row."""

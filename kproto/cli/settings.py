@@ -1,4 +1,4 @@
-"""Where an option that the command line leaves out gets its value: the environment, then a file.
+"""Options that the command line leaves out take their value from the environment, then from a file.
 
 - ``KPROTO_<COMMAND>_<OPTION>``, for example ``KPROTO_METADATA_TIMEOUT``; `SHARED` options also without the command's
   name: ``KPROTO_BOOTSTRAP``.

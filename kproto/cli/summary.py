@@ -86,7 +86,7 @@ _MOST_ROWS: Final = 100_000
 
 
 class _FactPieces:
-    """Keeps what the rules of ``kproto doctor`` look at, of captures that are small enough."""
+    """Keeps the requests that the rules of ``kproto doctor`` need, of captures that are small enough."""
 
     def __init__(self) -> None:
         self._pieces: list[dict[str, pa.Table]] | None = []

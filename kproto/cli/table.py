@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kproto.reference.trace import FieldSpan
 
 _BYTES: Final = 8
-"""How many bytes of a field are shown; a string's characters stand in its value."""
+"""The number of bytes of a field that are shown; a string's characters are shown as its value."""
 
 _TAGGED: Final = "_tagged"
 _LEADERS: Final = {-1: "none", -2: "being deleted"}
@@ -31,7 +31,7 @@ def table(parts: Dissection, width: int | None = None, *, color: bool = False) -
     """Return the lines of the table.
 
     Args:
-        parts: What to show.
+        parts: The parts to show.
         width: Columns of the terminal, None for no limit.
         color: ANSI colours.
     """

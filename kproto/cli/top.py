@@ -177,7 +177,7 @@ class _Point:
         known: Every file so far.
         begun: Whether the file that is read has had any byte.
         is_at_end: Whether the last file had no more bytes when it was read last.
-        requests: How many requests were answered or given up.
+        requests: The number of requests that were answered or given up.
     """
 
     def __init__(self, name: str, files: Sequence[str], ports: tuple[int, ...] | None) -> None:
@@ -386,7 +386,7 @@ def _after(files: Sequence[str], known: Collection[str]) -> int:
 
 
 class PointState(NamedTuple):
-    """What a snapshot says of a capture point: its requests so far, and the time of its newest packet."""
+    """The state of a capture point in a snapshot: its requests so far, and the time of its newest packet."""
 
     name: str
     requests: int
@@ -405,7 +405,7 @@ def snapshot_lines(
     """Yield a snapshot as lines of text.
 
     Args:
-        snapshot: What to show.
+        snapshot: The snapshot to show.
         name: The name of what is read.
         words: Finds words for partitions.
         width: Columns.
@@ -571,7 +571,7 @@ def metrics_lines(
 
     Args:
         found: Values by name and broker id.
-        url: Where they were read.
+        url: The address from which they were read.
         failed: Why they could not be read again; empty: they could.
         width: Columns.
         height: Lines to fit; None: any number.

@@ -211,7 +211,7 @@ class Cluster:
         return [*self.leader_and_isr(partitions), self.update_metadata(partitions)]
 
     def forget_deletion(self, broker: int) -> None:
-        """Forget what was deleted while a broker was down, so that it is never told."""
+        """Forget the partitions that were deleted while a broker was down; it is sent no request for them."""
         self._undeleted.pop(broker, None)
 
     def fail_over(self, without: int | None = None) -> list[Content]:

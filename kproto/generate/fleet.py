@@ -40,7 +40,7 @@ _VERSIONS: Final[dict[str, Versions]] = {"3.9": Versions(7, 4, 8), "2.4": Versio
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     ip: str
     port: int

@@ -31,7 +31,7 @@ _RECOVERING: Final = 1
 
 
 class PlantedFinding(NamedTuple):
-    """What a finding must or may be about; None stands for anything.
+    """The subject that a finding must or may have; None stands for any.
 
     Attributes:
         rule: The rule's id.
@@ -64,12 +64,12 @@ class Planted:
 
 @dataclass
 class _Scene:
-    """Where a fault is planted.
+    """The place of a planted fault.
 
     Attributes:
         cluster: The cluster.
         random: Decides what the fault is about.
-        planted: What is planted.
+        planted: The kind of fault.
     """
 
     cluster: Cluster

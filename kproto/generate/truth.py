@@ -22,7 +22,7 @@ _SECOND: Final = 1_000_000_000
 _OFFLINE_NS: Final = 30 * _SECOND
 _UNDER_REPLICATED_NS: Final = 300 * _SECOND
 _UNSURE_NS: Final = 10 * _SECOND
-"""Where a state lasts about as long as a limit, a finding may come and need not."""
+"""Where a state lasts about as long as a limit, a finding is optional."""
 _FLAPS: Final = 3
 _FLAP_NS: Final = 11 * 60 * _SECOND
 _SLOW_ANSWERS: Final = 120

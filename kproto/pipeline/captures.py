@@ -47,7 +47,7 @@ _BUCKETS_FOR_EACH_WORKER: Final = 2
 
 
 def scan_options(filters: Filters) -> dict[str, Any]:
-    """What a scan for tables takes: UpdateMetadata is read in any case, for it names the brokers."""
+    """The APIs that a scan for tables reads: UpdateMetadata always, since it names the brokers."""
     return {
         "ports": filters.ports,
         "apis": filters.apis or CONTROL_APIS,

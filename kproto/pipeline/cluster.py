@@ -1,4 +1,4 @@
-"""Running on other machines: kproto is sent there, and what is wrong there is said before any capture is read."""
+"""Runs on other machines: kproto is sent to the workers, and their faults are reported before any capture is read."""
 
 from __future__ import annotations
 

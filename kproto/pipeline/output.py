@@ -52,7 +52,7 @@ CHECKPOINT: Final = "_checkpoint"
 _CURRENT: Final = "current"
 
 _PROBE: Final = 1 << 16
-"""So many bytes are written to see whether a directory takes them."""
+"""The number of bytes that are written to see whether a directory can be written to."""
 
 FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 """The errors of a full disk, or of a user's full share of it."""

@@ -1,4 +1,4 @@
-"""What a worker tells of itself. Sent to the workers by value: kproto need not be there."""
+"""A worker's report about itself. Sent to the workers by value: kproto need not be installed there."""
 
 from __future__ import annotations
 

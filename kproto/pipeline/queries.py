@@ -27,7 +27,7 @@ class Queries:
         self._by_name: dict[str, str] = {}
 
     def add(self, **frames: DataFrame) -> None:
-        """Name relations; a name that is given again stands for the newer relation from then on."""
+        """Name relations; a name that is used again replaces the earlier relation."""
         if self._is_remote:
             self._frames |= frames
             return

@@ -35,7 +35,7 @@ _CHATTER: Final = re.compile(
     r"^\d\d/\d\d/\d\d [\d:]+ [A-Z]+ \w+: "
     r'|^(?:Exception in thread "[^"]*" )?org[.]apache[\w.$]+: '
 )
-"""What stands before the message in a line of Spark's."""
+"""The prefix of the message in a line of Spark's log."""
 
 _MASTERS: Final = "try --master local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:6443"
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)\s*\]")
@@ -48,7 +48,7 @@ _ADVICE: Final = {
     "maximum heap size": "try e.g. --conf spark.driver.memory=2g",
     "Java heap space": "try more memory, e.g. --conf spark.driver.memory=2g",
 }
-"""What to try, by words of the reason."""
+"""The advice for each word of the reason."""
 
 _HOW_TO_GET_JAVA: Final = (
     "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; "

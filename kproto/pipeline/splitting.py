@@ -82,7 +82,7 @@ N connections hold at most about this and N times ``_TAIL_BYTES``."""
 
 _SEGMENT_BYTES: Final = 120
 _HELD_SEGMENT_BYTES: Final = 300
-"""What a held segment takes in memory beside its bytes."""
+"""The memory that a held segment takes beside its bytes."""
 
 
 class Part(NamedTuple):

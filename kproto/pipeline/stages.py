@@ -61,7 +61,7 @@ first sent, and where it is staged: in this piece, or by the task that read it."
 _DAY_NS: Final = 86_400_000_000_000
 
 CHOSEN: Final = ("body_id", "accepted", "ts_ns", "piece", "batch", "row")
-"""What ``write_bodies`` has to know of a body."""
+"""The fields of a body that ``write_bodies`` needs."""
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["check_followable", "follow", "stream_frames"]
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
-"""What Spark lists of files. It opens none of them, for nobody asks for ``content``."""
+"""The columns in which Spark lists files. It opens none of them, since ``content`` is not selected."""
 
 
 def follow(

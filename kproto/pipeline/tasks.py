@@ -174,7 +174,7 @@ def make_tables(
 
 
 def _merged(receipts: DataFrame, tasks: int) -> TaskOutput:
-    """What tasks made. Of many tasks others merge the receipts first: the driver then holds few, and no task many."""
+    """The receipts of tasks. Further tasks merge those of many, so that neither driver nor task holds many."""
     if tasks > _RECEIPTS_TOGETHER:
         groups = -(-tasks // _RECEIPTS_TOGETHER)
         receipts = receipts.repartition(groups).mapInArrow(merge_receipts, spark_schema(RECEIPT))
@@ -188,7 +188,7 @@ def merge_receipts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def merged(outputs: Iterable[TaskOutput]) -> TaskOutput:
-    """Merge what tasks made."""
+    """Merge the tasks' receipts."""
     total = TaskOutput(Figures())
     for output in outputs:
         total.merge(output)

@@ -259,7 +259,7 @@ def _from_1(name: str, table: pa.Table) -> pa.Table:
 
 
 def _from_3(name: str, table: pa.Table) -> pa.Table:
-    """Return rows of version 3 with this version's columns: what was not counted then is null."""
+    """Return rows of version 3 with this version's columns: columns that version 3 lacks are null."""
     if name != "captures":
         return table
     return table.append_column("without_handshake", pa.nulls(table.num_rows, pa.int64()))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
 
 _NAMED: Final = 3
-"""How many of the names in the tables a hint lists."""
+"""The number of names that a hint lists."""
 
 
 def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> str:

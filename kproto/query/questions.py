@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     Attributes:
         columns: Names.
         rows: Values.
-        note: What to know of the answer: why it has no rows, or which captures were compared; else empty.
+        note: A remark on the answer: the reason for no rows, or the captures that were compared; else empty.
     """
 
     columns: list[str]
@@ -64,7 +64,7 @@ _MEANING: Final = (
     f"CASE WHEN scope = 'partition' AND error_code = {_STALE:d} "
     f"THEN '{partition_error_meaning(_STALE).replace(chr(39), chr(39) * 2)}' END"
 )
-"""SQL of what an error means beyond its name."""
+"""SQL of the explanation of an error."""
 
 _DIFF: Final = """
     WITH asked AS (
@@ -288,7 +288,7 @@ def ask(
         filters: Topics, partitions, brokers, controllers, APIs and times to which the answer is restricted.
         at_ns: Only rows that were valid at this time, in ns since 1970, of questions with periods (``leader``).
         from_ns, to_ns: The two times that ``diff`` compares; ``to_ns`` None: the end of the captures.
-        limit: How many rows to give at most.
+        limit: The largest number of rows to give.
 
     Raises:
         ConfigurationError: There is no such question, or its answer has no column for one of the filters; a time that

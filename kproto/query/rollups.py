@@ -371,7 +371,7 @@ def _store_index(file: Place, days: Mapping[str, Any]) -> None:
 
 
 def _made_of(file: Place) -> dict[str, Any] | None:
-    """What a file was made of; None if there is no such file, or none of ours."""
+    """The record of what a roll-up was made of; None if there is no such file, or another program wrote it."""
     path, files = arrow_path(file)
     try:
         text = (pq.read_schema(path, filesystem=files).metadata or {})[b"kproto"]

@@ -143,7 +143,7 @@ class ArrayOf(Type):
         return primitives.Elements(self.item.at(version, flexible, nullable=False), length, nullable, self.sequence)
 
     def keep(self, value: Any) -> Any:
-        """A list or tuple of its own; what is no sequence is for the encoder to refuse."""
+        """A copy of a sequence; other values are returned as they are, and the encoder refuses them."""
         if value is None or isinstance(value, str | bytes):
             return value
         try:
@@ -152,7 +152,7 @@ class ArrayOf(Type):
             return value
 
     def to_json(self, value: Any, version: int, path: str) -> list[object]:
-        """A list of what the elements are in JSON."""
+        """A list of the JSON values of its elements."""
         if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
             raise EncodeError(f"expected a sequence, got {type(value).__name__}", path)
         return [self.item.to_json(item, version, f"{path}[{i}]") for i, item in enumerate(value)]

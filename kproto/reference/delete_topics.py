@@ -40,7 +40,7 @@ class DeleteTopicsRequest(RequestMessage):
 
 
 class DeletableTopicResult(Struct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     fields = Fields(
         "name" / Nullable(String, since=6),
@@ -51,7 +51,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(ResponseMessage):
-    """What became of the topics, each for itself."""
+    """The result for each topic."""
 
     api_key = ApiKey.DELETE_TOPICS
     fields = Fields(

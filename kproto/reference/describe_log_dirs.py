@@ -55,7 +55,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """One directory, or an error; -1 bytes stands for an unknown number."""
+    """One directory, or an error; -1 bytes means an unknown number."""
 
     fields = Fields(
         "error_code" / Int16,

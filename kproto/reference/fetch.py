@@ -71,7 +71,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(RequestMessage):
-    """What to read, how much, and how long to wait for it."""
+    """The partitions to read, the bytes to return at most, and the time to wait for them."""
 
     api_key = ApiKey.FETCH
     fields = Fields(

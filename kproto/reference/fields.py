@@ -39,7 +39,7 @@ class Type:
     """What a field holds. ``"name" / type`` makes a field of it that every version has.
 
     Attributes:
-        default: What a fresh object holds unless its field says otherwise.
+        default: The value in a fresh object, unless the field names another.
     """
 
     default: Any
@@ -78,7 +78,7 @@ class Field:
 
     Attributes:
         since, until: The first and the last version that have it.
-        default: What a fresh object holds, where that is not the type's own default.
+        default: The value in a fresh object, where it differs from the type's own default.
         ignorable: Whether a version that lacks the field drops its value; otherwise only the default may be dropped.
         tag: The tag under which it stands in the tagged section, None for a field of the body.
     """

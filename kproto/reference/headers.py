@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Header(Struct):
-    """What both headers have in common."""
+    """The fields that both headers have."""
 
     __slots__ = ()
     kind: ClassVar[Kind]

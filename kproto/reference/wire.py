@@ -34,7 +34,7 @@ class Wire:
     Attributes:
         at: Bytes read so far.
         strict: Whether to refuse what the protocol forbids although Kafka accepts it.
-        short_at: Where the read that found too few bytes began.
+        short_at: The offset of the read that found too few bytes.
     """
 
     __slots__ = ("api_key", "at", "data", "short_at", "strict", "version", "wanted")

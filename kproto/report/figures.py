@@ -20,7 +20,7 @@ PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)
 """The percentiles of a broker's lag."""
 
 _BINS: Final = 240
-"""How many intervals of equal length a capture's time is divided into, to count requests."""
+"""The number of intervals of equal length that a capture's time is divided into, to count requests."""
 
 
 def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
@@ -73,7 +73,7 @@ def stale(
         senders: The rows of ``controllers``; each takes how many of its requests were ``zombies``, how many of these
             were ``fenced``, and the ``newer`` controller epoch that they came after.
         requests: Takes the requests.
-        most: How many rows to give at most.
+        most: The largest number of rows to give.
         cut: Takes a sentence about what was left out.
     """
     rows = _rows(

@@ -70,7 +70,7 @@ class RequestIndex:
 
         Args:
             captures: Places of captures by their names.
-            body_bytes: How much JSON of bodies to give at most.
+            body_bytes: The largest number of bytes of bodies' JSON to give.
             cut: Takes a sentence about what was left out.
 
         Returns:

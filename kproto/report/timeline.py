@@ -43,7 +43,7 @@ def timeline(
         sql: The tables, with the view ``changes``.
         captures: Places of captures by their names.
         requests: Numbers the requests that first sent the states.
-        most_partitions, most_states: How many to give at most.
+        most_partitions, most_states: The largest numbers of partitions and states to give.
         cut: Takes a sentence about what was left out.
 
     Returns:

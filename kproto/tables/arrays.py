@@ -85,7 +85,7 @@ def _missing(values: Sequence[Any]) -> int:
 
 
 def _offsets(values: Sequence[Any]) -> pa.Buffer:
-    """Where each value ends among all, behind a 0."""
+    """A 0, then the offset at which each value ends."""
     offsets = array("i", bytes(4 * len(values) + 4))
     view = memoryview(offsets)
     end = 0

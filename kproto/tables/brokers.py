@@ -57,7 +57,7 @@ class _AddressHistory:
     """What the listings of a capture point say of an address, as far as they were looked at.
 
     Attributes:
-        seen: How many listings were looked at.
+        seen: The number of listings that were looked at.
         claims: The ids at the address, each with the time in ns since 1970 from which it holds.
         at_port: The ids at its port, of hosts that are names.
     """
@@ -110,7 +110,7 @@ class BrokerDirectory:
 
         Args:
             address: IP address and port.
-            time_ns: When a request went there, ns since 1970; None for the end of the capture.
+            time_ns: The time of a request to the address, ns since 1970; None for the end of the capture.
             capture: The capture point that saw the request.
         """
         claims = self.history_of(address, capture)
@@ -146,7 +146,7 @@ class BrokerDirectory:
         """Learn the broker ids in a control request.
 
         Args:
-            time_ns: When it passed, ns since 1970.
+            time_ns: The time at which it passed, ns since 1970.
             capture: The capture point that saw it.
             server: The address that it was sent to.
             body: Its decoded body.

@@ -29,7 +29,7 @@ class AuditedBody(NamedTuple):
 
     Attributes:
         api_key, version: The API and version of its request.
-        kind: Which half of the exchange it is.
+        kind: Request or response.
         data: Its bytes.
     """
 
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
     Attributes:
         json: Its fields in Kafka's JSON form; None if it was refused.
-        used: How many bytes the message takes.
+        used: The length of the message in bytes.
         written: The same message, encoded again.
         error: Why it was refused, or cannot be written again.
     """
@@ -97,13 +97,13 @@ class CodecDecoder:
 
 
 class Comparison(NamedTuple):
-    """How the readings of one body compare.
+    """A comparison of the decoders' readings of one body.
 
     Attributes:
         outcome: In one word.
         field_path: Where the first difference is: a field, e.g. ``topic_states[0].topic_name``, or a byte of the body.
         values: Each decoder's value there, as JSON, or as hexadecimal bytes; empty without a difference.
-        differences: How many fields differ.
+        differences: The number of fields that differ.
     """
 
     outcome: Outcome

@@ -44,7 +44,7 @@ _ADVICE: Final = {
     "installed fsspec+SCHEME",
     "without S3 support": "this pyarrow was built without S3; install pyarrow's own wheel: pip install pyarrow",
 }
-"""What to try, by words of pyarrow's messages; the first that is found counts."""
+"""The advice for each word of pyarrow's messages; the first word that is found counts."""
 
 
 def is_uri(path: str) -> bool:

@@ -24,7 +24,7 @@ _ANSWER_SECONDS: Final = 300.0
 """Seconds to wait for the first answer, which may include Maven and the JVM's start."""
 
 _PATIENCE_SECONDS: Final = 3.0
-"""Seconds without the first answer after which the user is told that it is waited for."""
+"""After this number of seconds without the first answer a message says that the command is waiting."""
 
 _END_SECONDS: Final = 10.0
 

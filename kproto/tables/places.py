@@ -37,10 +37,10 @@ _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 
 
 _STORE_THREADS: Final = 16
-"""How many requests a process has under way at a store, which answers each of them slowly."""
+"""The number of requests that a process has in flight to an object store, which answers each of them slowly."""
 
 _STORE_WAITING: Final = 1000
-"""How many more wait for that in memory."""
+"""The number of further requests that wait in memory."""
 
 T = TypeVar("T")
 

@@ -189,7 +189,7 @@ def read_facts(tables: Place) -> dict[str, Any]:
 
 
 def _no_tables(place: Place) -> str:
-    """Tell what a place without a manifest lacks, and how to make tables."""
+    """Return an error text for a place without a manifest, with the command that makes tables."""
     if isinstance(place, RemotePath):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
     if not place.exists():
@@ -245,7 +245,7 @@ Reader = Callable[[str, Sequence[str]], "Iterable[pa.Table]"]
 
 
 def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
-    """Return what reads stored tables, or tables in memory."""
+    """Return a reader of stored tables, or of tables in memory."""
 
     def read(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if isinstance(source, Mapping):

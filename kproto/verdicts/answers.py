@@ -71,7 +71,7 @@ class Verdict:
         return self.outcome in ("refused", "unreadable")
 
     def error_counts(self) -> Counter[int]:
-        """How many partitions have each error."""
+        """The number of partitions with each error."""
         return Counter(error.error_code for error in self.partition_errors)
 
 

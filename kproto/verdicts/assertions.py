@@ -1,4 +1,4 @@
-"""What tests assert of a recording: the doctor's findings in it, and that no others came."""
+"""Assertions about a recording in tests: which findings the doctor has, and that it has no others."""
 
 from __future__ import annotations
 

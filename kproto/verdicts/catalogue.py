@@ -22,7 +22,7 @@ class Limit:
         name: Its name.
         default: Its value where none is given.
         unit: Of the value.
-        meaning: What it limits.
+        meaning: The quantity that it limits.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Rule:
         id: ``KPnnn``; it never changes its meaning.
         name: In words with hyphens.
         severity: Of its findings.
-        subject: What it is about: controllers, leaders, replicas, brokers, topics, requests or capture.
-        meaning: When it holds.
-        cause: How Kafka comes to it.
-        action: What to do.
-        harmless: When it means nothing bad.
+        subject: One of controllers, leaders, replicas, brokers, topics, requests and capture.
+        meaning: The condition under which the rule reports a finding.
+        cause: The way in which Kafka gets into this state.
+        action: The remedy.
+        harmless: The circumstances in which the finding is harmless.
         limits: The names of its limits.
         bugs: Kafka's own bugs that it shows.
     """

@@ -133,7 +133,7 @@ class PartitionHistory:
         """Count the changes.
 
         Args:
-            most: How many partitions to list.
+            most: The number of partitions to list.
 
         Returns:
             Totals: ``partitions``, ``partitions_moved`` and one number a kind: ``leader_changes``, ``leader_lost`` (of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["clock_offsets"]
 
 _LEAST_US: Final = 1_000_000
-"""A smaller difference is not told from the time that a controller takes to send to all brokers."""
+"""A smaller difference may be the time that a controller takes to send a request to all brokers."""
 
 _SPREAD_US: Final = 250_000
 _MOST: Final = 0.8

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kproto.tables.stored import Reader
 
 UPDATE_COLUMNS: Final = ("capture", "body_id", "controller_id", "controller_epoch")
-"""What names an update in a capture."""
+"""The key of an update in a capture."""
 
 CLUSTERS: Final = described(
     "Which capture belongs to which cluster.",

@@ -48,10 +48,10 @@ NO_LEADER: Final = -1
 """The leader of a partition that has none."""
 
 STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
-"""What orders a partition's states from its creation to its deletion; clocks only date them."""
+"""The order of a partition's states from its creation to its deletion; clocks only date them."""
 
 NOT_NEWER: Final = "not newer than the broker's (no zombie)"
-"""What STALE_CONTROLLER_EPOCH says of a single partition: of its leader epoch, not of the controller's epoch."""
+"""The meaning of STALE_CONTROLLER_EPOCH for a single partition: its leader epoch is stale, not the controller epoch."""
 
 _NO_EPOCH: Final = -1
 
@@ -62,7 +62,7 @@ class ControllerEpoch(NamedTuple):
     Attributes:
         epoch: The epoch.
         controller_id: The controller that has it.
-        since: When a broker was first sent a request with it that it accepted.
+        since: The time of the first request with it that a broker accepted.
     """
 
     epoch: int
@@ -96,7 +96,7 @@ class EpochWentBack(NamedTuple):
     Attributes:
         broker: The broker's address.
         higher, lower: The epochs.
-        at: When it last accepted the lower one.
+        at: The time at which it last accepted the lower one.
     """
 
     broker: Address
@@ -199,7 +199,7 @@ class Epochs:
         """Yield why a request is stale; nothing of most.
 
         Args:
-            ts: When it passed.
+            ts: The time at which it passed.
             broker: The receiver.
             controller_epoch, broker_epoch, is_kraft_controller, error_code: As of ``learn``.
         """
@@ -282,5 +282,5 @@ def broker_name(broker: object) -> str:
 
 
 def partition_error_meaning(error_code: int) -> str:
-    """What an error of a single partition says beyond its name, of every partition that has it; mostly empty."""
+    """An explanation of a single partition's error, for every partition that has it; mostly empty."""
     return f"the leader epoch is {NOT_NEWER}" if error_code == ErrorCode.STALE_CONTROLLER_EPOCH else ""

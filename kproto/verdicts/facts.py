@@ -98,7 +98,7 @@ class State(NamedTuple):
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """What orders states: leader epoch and partition epoch."""
+        """The order of states: leader epoch, then partition epoch."""
         return self.leader_epoch, self.partition_epoch
 
 
@@ -116,7 +116,7 @@ class Incarnation:
     Attributes:
         topic_id: Of the topic; None where no version has one.
         sightings: Its states in the order in which brokers were first told.
-        deleted: When an UpdateMetadata first said that the topic is being deleted; None: it is not.
+        deleted: The time of the first UpdateMetadata that marks the topic as being deleted; None: there is none.
     """
 
     def __init__(self, topic_id: bytes | None) -> None:
@@ -126,7 +126,7 @@ class Incarnation:
 
     @cached_property
     def steps(self) -> list[Sighting]:
-        """The distinct states in the order of their epochs, each when it was first told; the last is the newest."""
+        """The distinct states in the order of their epochs, with the time of their first request, the newest last."""
         first: dict[tuple[Any, ...], Sighting] = {}
         for sighting in self.sightings:
             state = sighting.state
@@ -177,12 +177,12 @@ class Life:
         broker: The broker's id; its address where no id is known.
         is_kraft: Whether it registered with a KRaft controller.
         epoch: Its broker epoch.
-        first, last: When the first and the last accepted request for it passed.
-        requests: How many passed.
+        first, last: The times of the first and the last accepted request for it.
+        requests: The number of requests.
         connections: The connections on which they passed.
         former: The registration before in the same mode; None: the captures show none.
-        until: When the next registration of the broker began; None: it is the last.
-        shown_by: What shows that it began, in a few words.
+        until: The time at which the broker's next registration began; None: this is the last.
+        shown_by: The evidence that it began, in a few words.
     """
 
     def __init__(self, request: Request) -> None:
@@ -216,7 +216,7 @@ class Spans:
 
     @property
     def last(self) -> int:
-        """When the last request passed."""
+        """The time of the last request."""
         return max(last for _first, last in self._spans.values())
 
     def covers(self, begin: int, end: int) -> bool:
@@ -285,7 +285,7 @@ class Facts:
         return cls(pieces, redact=redact)
 
     def _shown(self, kind: str, name: str) -> str:
-        """A name, or what stands for it."""
+        """A name, or its replacement."""
         if not self._redact:
             return name
         return self._numbers.setdefault((kind, name), f"{kind}-{sum(k == kind for k, _n in self._numbers) + 1}")
@@ -401,7 +401,7 @@ class Facts:
         return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
 
     def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
-        """When each broker was first told one of some bodies."""
+        """The time at which each broker was first sent one of some bodies."""
         some = list(bodies)
         key = tuple(map(id, some))
         known = self._told.get(key)
@@ -413,7 +413,7 @@ class Facts:
         return known
 
     def stopped(self, partition: Partition) -> dict[Any, int]:
-        """When each broker was last told to stop a replica."""
+        """The time at which each broker was last told to stop a replica."""
         return self._stops.get(partition, {})
 
     @cached_property
@@ -461,7 +461,7 @@ class Facts:
 
     @cached_property
     def present(self) -> dict[Partition, Incarnation]:
-        """The partitions that exist at the end, with the states that were told of them."""
+        """The partitions that exist at the end, with the states that requests gave them."""
         return {
             partition: lives[-1]
             for partition, lives in self.incarnations.items()
@@ -479,7 +479,7 @@ class Facts:
 
     @cached_property
     def _answered(self) -> dict[Any, list[int]]:
-        """When each broker's answers passed, ascending."""
+        """The times of each broker's answers, ascending."""
         found: dict[Any, list[int]] = defaultdict(list)
         for request in self.requests:
             if request.latency_us is not None:
@@ -494,7 +494,7 @@ class Facts:
 
     @cached_property
     def live_changes(self) -> list[tuple[int, frozenset[int]]]:
-        """When the live brokers that accepted updates list changed, with the brokers from then on."""
+        """The times at which the live brokers in accepted updates changed, with the brokers from then on."""
         changes: list[tuple[int, frozenset[int]]] = []
         for request in self.requests:
             live = self.live_in(request)
@@ -534,7 +534,7 @@ class Facts:
 
     @cached_property
     def life_events(self) -> dict[int, list[int]]:
-        """When each broker came or went: in lists of live brokers, and by its registrations."""
+        """The times at which each broker came or went, by lists of live brokers and by its registrations."""
         found: dict[int, list[int]] = defaultdict(list)
         before: frozenset[int] | None = None
         for ts, live in self.live_changes:
@@ -583,7 +583,7 @@ class Facts:
         return found
 
     def _shown_by(self, life: Life, before: Life | None) -> str:
-        """What shows that a registration began."""
+        """The evidence that a registration began."""
         if before is None:
             return "first request in the capture"
         if life.former is None:

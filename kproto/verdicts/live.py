@@ -53,9 +53,9 @@ class Flow:
 
     Attributes:
         name: The API's name, the broker's id, or its address where no id is known.
-        requests: How many were answered, or given up as unanswered.
+        requests: The number of requests that were answered, or given up as unanswered.
         per_second: The same a second.
-        errors: How many of them were refused, are unanswered or cannot be read.
+        errors: The number of them that were refused, are unanswered or cannot be read.
         in_flight: Requests that wait for their answer now.
         median_us, p99_us: From request to answer, None without answers.
         broker_epoch: The broker's epoch in the last request that it did not refuse; None where none has any.
@@ -86,11 +86,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What flowed in the last seconds, and what was learnt so far.
+    """The requests of the last seconds, and the state of the cluster so far.
 
     Attributes:
         time_ns: The time in the capture, ns since the epoch; 0 before the first request.
-        seconds: How many seconds the rates are about.
+        seconds: The number of seconds that the rates cover.
         total: Requests since the begin.
         controller: The sender of the accepted request with the highest controller epoch.
         all: The flow of all requests.
@@ -125,7 +125,7 @@ class LiveFold:
     """Takes the events of a ``CaptureReader``, or of several merged by time, and gives snapshots.
 
     Args:
-        window_s: How many seconds rates and latencies are about.
+        window_s: The number of seconds that rates and latencies cover.
         summaries: The readers' summaries by the name of the capture point; their losses make findings uncertain.
         thrifty: Whether to skip changes and postpone findings where they cost too much of a core.
     """
@@ -211,7 +211,7 @@ class LiveFold:
             self._epochs[exchange.server] = sender.broker_epoch
 
     def _compare(self, exchange: Exchange) -> None:
-        """Look for what a request changed, if the budget lasts."""
+        """Look for the changes that a request made, while the budget lasts."""
         if self._thrifty:
             if self._budget_s <= 0:
                 self._not_compared += 1
@@ -299,7 +299,7 @@ class LiveFold:
         )
 
     def _examine(self) -> None:
-        """Apply the rules of ``doctor`` to the newest requests; what was found before stays."""
+        """Apply the rules of ``doctor`` to the newest requests; earlier findings stay."""
         from kproto.tables.brokers import BrokerDirectory
         from kproto.tables.reading import TableReader
         from kproto.tables.scanning import ScanRows

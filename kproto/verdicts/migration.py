@@ -67,8 +67,8 @@ class Migration:
         """Add requests to one broker.
 
         Args:
-            requests: How many.
-            first, last: When the first and the last passed, us since 1970.
+            requests: The number of requests.
+            first, last: The times of the first and the last, us since 1970.
             api_key: Their API.
             controller_id, epoch: The sender.
             broker: The receiver.

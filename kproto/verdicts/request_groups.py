@@ -37,7 +37,7 @@ class RequestGroup(NamedTuple):
         requests: Their number.
         first, last: The times of the first and the last in us since 1970; equal for refused requests.
         partitions: Their partitions, None if no request has a number of them.
-        answered: How many have a response.
+        answered: The number of requests with a response.
     """
 
     api_key: int

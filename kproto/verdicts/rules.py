@@ -40,17 +40,17 @@ _FEW_ANSWERS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found.
+    """A finding of a rule.
 
     Attributes:
         rule: The rule's id.
-        severity: How bad it is.
+        severity: The severity.
         text: A sentence.
-        first, last: When it began, and when it was last seen, us since 1970.
-        count: How often.
+        first, last: The times at which it began and was last seen, us since 1970.
+        count: The number of times it was seen.
         broker: The broker that it is about; its address where no id is known; None: none.
         topic, partition: The partition, or the topic alone.
-        cannot_tell: What the captures lack, so that the finding is uncertain; empty: it is certain.
+        cannot_tell: The data that the captures lack, so that the finding is uncertain; empty: it is certain.
     """
 
     rule: str
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str | None, str | None, int | None]:
-        """What a baseline remembers: the rule, and what it is about."""
+        """The key of the finding in a baseline: its rule and its subject."""
         return self.rule, None if self.broker is None else str(self.broker), self.topic, self.partition
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Finding:
 
 
 class _Doctor:
-    """The facts, the limits, and what several rules ask."""
+    """The facts, the limits, and questions that several rules ask."""
 
     def __init__(self, facts: Facts, limits: Mapping[str, float]) -> None:
         self.facts = facts
@@ -112,9 +112,9 @@ class _Doctor:
         Args:
             rule: The rule.
             text: A sentence.
-            first, last: When it began, and was last seen; ``last`` None: it lasts.
+            first, last: The times at which it began and was last seen; ``last`` None: it lasts.
             about: The broker whose requests the finding misses, if that is not ``broker``.
-            lacks: What the captures lack, so that the finding is uncertain.
+            lacks: The data that the captures lack, so that the finding is uncertain.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
@@ -127,7 +127,7 @@ class _Doctor:
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
     def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
-        """Whether one of the brokers came or went shortly before, or is gone."""
+        """Whether one of the brokers joined or left shortly before, or is down."""
         events = self.facts.life_events
         return any(any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers)
 
@@ -232,7 +232,7 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _states(doctor: _Doctor) -> Iterator[Finding]:
-    """What the newest state of each partition says."""
+    """Findings about the newest state of each partition."""
     facts, end = doctor.facts, doctor.facts.end
     least = doctor.limit("min-isr")
     for (topic, number), life in facts.present.items():
@@ -374,7 +374,7 @@ def _two_leaders(
     before: Sighting,
     after: Sighting,
 ) -> Iterator[Finding]:
-    """The former leader, if it was told to lead and not told of the leader that took over."""
+    """The former leader, if a request made it leader and no request named the next leader to it."""
     facts, limit = doctor.facts, doctor.us("told")
     former, leader, epoch = before.state.leader, after.state.leader, after.state.leader_epoch
     took = when.get(leader)

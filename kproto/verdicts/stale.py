@@ -82,7 +82,7 @@ def _with_span(requests: pa.Table) -> pa.Table:
 
 
 def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
-    """Teach what ``epochs_in`` found."""
+    """Add the epochs that ``epochs_in`` found."""
     rows = rows_of(found, (*EPOCH_COLUMNS[1:], "first", "last"))
     for ip, port, controller_id, epoch, broker_epoch, error, api_key, kraft, kind, first, last in rows:
         epochs.learn(

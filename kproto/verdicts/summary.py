@@ -41,7 +41,7 @@ SUMMARY_COLUMNS: Final = {
 """The columns that a summary reads, by table."""
 
 MOST_CHANGED: Final = 10
-"""How many partitions are listed in ``most_changed``."""
+"""The number of partitions that ``most_changed`` lists."""
 
 _REFUSED_STATES: Final = 1_000_000
 _REFUSED_BODIES: Final = 20_000

@@ -57,7 +57,7 @@ class Entry:
         broker_id: The receiving broker's id, None where nothing tells it.
         sender: The request's first fields, None where they cannot be read or it is no control request.
         body: The request's body, None where it cannot be read or it is no control request.
-        verdict: How the broker answered; its partition errors are those of wanted partitions.
+        verdict: The broker's answer; its partition errors are those of wanted partitions.
         problem: Why a body cannot be read, None if both can.
         reason: Why the broker refused the request or a partition, in one clause; may be empty.
         brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
@@ -96,7 +96,7 @@ class Timeline:
 
     Attributes:
         seen: Exchanges of wanted APIs, before any other filter.
-        given: How many were given, by API key (None: a response whose request is not in the capture).
+        given: The number of rows given, by API key (None: a response whose request is not in the capture).
         outcomes: The same by outcome.
         unnamed: Left out by a filter on brokers only because the id at that address is not known.
         brokers: Ids of the brokers that requests were sent to.

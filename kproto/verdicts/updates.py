@@ -37,7 +37,7 @@ class Late(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A partition whose newest state a living broker was never told; ``told`` is the last that it was, if any."""
+    """A partition whose newest state a live broker was never sent; ``told`` is the last one that it was sent."""
 
     broker: int
     partition: Partition
@@ -128,7 +128,7 @@ def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
 
 
 def _covered(facts: Facts, body: Body, broker: Any, until: int) -> bool:
-    """Whether a broker was told, by then, all states of an update or newer ones by other updates."""
+    """Whether a broker had been sent all states of an update by then, or newer ones by other updates."""
     for topic, number, _topic_id, state in body.states:
         lives = facts.incarnations.get((topic, number))
         if not lives or state.leader < NO_LEADER:

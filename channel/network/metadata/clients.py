@@ -174,7 +174,7 @@ class MetadataSender(StoppableThread):
         clock: The source of time.
 
     Attributes:
-        metadata: What is known of the topics in use.
+        metadata: The metadata of the topics in use.
         client: The thread's client; other threads may only wake it.
     """
 
@@ -271,7 +271,7 @@ class MetadataSender(StoppableThread):
         return None if info is None or info.leader is None else self.metadata.snapshot.nodes.get(info.leader)
 
     def view(self) -> ClusterView | None:
-        """Return what is known of the cluster and the topics in use, and who answered last; None before an answer."""
+        """Return the metadata of the cluster and the topics in use, and the node that answered last; None before."""
         source, snapshot = self._updater.source, self.metadata.snapshot
         return None if source is None or snapshot.is_bootstrap else ClusterView(source, snapshot)
 
@@ -359,7 +359,7 @@ class ClusterClient(_Connected):
 
     Args:
         bootstrap: Addresses to begin with.
-        protocol: How the listener is secured.
+        protocol: The listener's security protocol.
         security: Certificates and credentials for that.
         client_id: Goes into every header.
         timeout_ms: How long one node may take to connect, and then to answer.

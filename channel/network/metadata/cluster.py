@@ -39,7 +39,7 @@ class RefreshSchedule:
         randomness: The jitter of the wait.
 
     Attributes:
-        last_success_ms: When a whole response was taken last, 0 for never.
+        last_success_ms: The time of the last whole response, 0 for none.
     """
 
     def __init__(

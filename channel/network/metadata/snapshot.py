@@ -133,7 +133,7 @@ class ClusterSnapshot:
         return None if self.controller_id is None else self.nodes.get(self.controller_id)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None for a topic that is not known."""
+        """The number of a topic's partitions; None for an unknown topic."""
         return self._counts.get(topic)
 
     def leader(self, partition: TopicPartition) -> Node | None:
