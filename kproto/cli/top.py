@@ -164,7 +164,7 @@ class _Screen:
             self._terminal = False
 
 
-class _Point:
+class _WatchedPoint:
     """A capture point that is followed: its files one after the other, or standard input.
 
     Args:
@@ -281,7 +281,7 @@ class _Followed:
         self._screen = screen
         self._ports = ports
         self._is_stdin = tuple(paths) == (_STANDARD_INPUT,)
-        self._points: dict[str, _Point] = {}
+        self._points: dict[str, _WatchedPoint] = {}
         self._summaries: dict[str, CaptureSummary] = {}
         self._fold = LiveFold(window, self._summaries, thrifty=not screen.once)
         self._words = PartitionWords()
@@ -349,7 +349,7 @@ class _Followed:
             return True
 
     def _follow(self, name: str, files: Sequence[str]) -> None:
-        point = self._points[name] = _Point(name, files, self._ports)
+        point = self._points[name] = _WatchedPoint(name, files, self._ports)
         self._summaries[name] = point.reader.summary
 
     def _look(self) -> None:
