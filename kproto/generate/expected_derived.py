@@ -19,8 +19,6 @@ _Partition = tuple[str, str, bytes | None, int]
 _PARTITION: Final = ("capture", "topic", "topic_id", "partition", "incarnation")
 _STATE: Final = ("controller_epoch", "leader_epoch", "partition_epoch", "leader")
 _BEING_DELETED: Final = -2
-_WINDOW_US: Final = 10 * 60 * 1_000_000
-_FLAPS: Final = 3
 
 
 def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
@@ -36,12 +34,10 @@ def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
     for state in stored["partition_states"]:
         states[state["body_id"]].append(state)
     changes = _changes(stored["requests"], states)
-    leadership = _leadership(changes)
     return {
         "changes": changes,
-        "leadership": leadership,
+        "leadership": _leadership(changes),
         "isr_events": _isr_events(changes),
-        "leader_flaps": _leader_flaps(leadership),
         "stale_requests": _stale_requests(stored["requests"]),
         "propagation": _propagation(stored["requests"], stored["responses"]),
         "errors": _errors(stored["requests"], stored["partition_errors"]),
@@ -152,28 +148,6 @@ def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
                         "under_replicated": not set(after["replicas"]) <= set(after["isr"]),
                     }
                 )
-    return rows
-
-
-def _leader_flaps(leadership: Iterable[_Row]) -> list[_Row]:
-    rows = []
-    for partition, reigns in _by_partition(leadership).items():
-        reigns.sort(key=lambda reign: reign["leader_epoch"])
-        windows: dict[int, list[int]] = defaultdict(list)
-        for before, after in pairwise(reigns):
-            if before["leader"] != after["leader"]:
-                windows[after["valid_from"] // _WINDOW_US].append(after["leader"])
-        rows += [
-            {
-                **dict(zip(_PARTITION, partition, strict=True)),
-                "window_start": number * _WINDOW_US,
-                "window_end": (number + 1) * _WINDOW_US,
-                "changes": len(leaders),
-                "leaders": sorted(set(leaders)),
-            }
-            for number, leaders in windows.items()
-            if len(leaders) >= _FLAPS
-        ]
     return rows
 
 

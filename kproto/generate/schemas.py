@@ -68,7 +68,6 @@ EXPECTED: Final = {
         "changes_seen",
         "isr_events": f"{_PARTITION} ts kind removed added isr_size under_replicated leader leader_epoch "
         "former_leader_epoch partition_epoch former_partition_epoch",
-        "leader_flaps": f"{_PARTITION} window_start window_end changes leaders",
         "stale_requests": "frame_id capture ts broker_id controller_id reason zombie seen_epoch known_epoch error_code",
         "propagation": "capture change_id first_ts broker_id delivered_ts acked_ts lag_us",
         "errors": "api_key api_version scope error_code n first_ts last_ts",

@@ -19,6 +19,7 @@ from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.stored import current_tables, reader_of
 from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of, declared_clusters
 from kproto.verdicts.derived import VIEWS
+from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["derived_table", "verdicts_of"]
 
 _OF_STATES: Final = (
-    "changes", "leadership", "isr_events", "leader_flaps", "stale_requests", "spans", "partition_states_by_broker",
+    "changes", "leadership", "isr_events", "stale_requests", "spans", "partition_states_by_broker",
 )  # fmt: skip
 """The derived tables that follow from requests and partition states alone."""
 
@@ -50,11 +51,10 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     """
     if name not in VIEWS:
         raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(VIEWS)}")
-    compute = VIEWS[name].compute
-    if compute is not None and name != "stale_requests":
-        return spark.createDataFrame(
-            compute(reader_of(current_tables(place_of(tables)))), spark_schema(VIEWS[name].schema)
-        )
+    judge = VIEWS[name].judge
+    if judge is not None:
+        clusters = facts_of_clusters(reader_of(current_tables(place_of(tables))))
+        return spark.createDataFrame(judge(clusters), spark_schema(VIEWS[name].schema))
     frames = {stored: read_table(spark, tables, stored) for stored in TABLES}
     return _derived(spark, frames, name, lambda: declared_clusters(reader_of(current_tables(place_of(tables)))))
 
@@ -66,7 +66,7 @@ def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
     ``stale_requests`` the epochs in all requests are computed at once.
 
     Args:
-        name: ``changes``, ``leadership``, ``isr_events``, ``leader_flaps``, ``stale_requests``, ``spans`` or
+        name: ``changes``, ``leadership``, ``isr_events``, ``stale_requests``, ``spans`` or
             ``partition_states_by_broker``.
         requests: From ``requests_of``, or rows of the table ``requests``.
         states: From ``states_of``, or rows of the table ``partition_states``.

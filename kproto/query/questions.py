@@ -181,9 +181,10 @@ QUESTIONS: Final = {
     ),
     "flaps": Question(
         "Which partitions changed their leader again and again?",
-        "SELECT capture, topic, partition, window_start, window_end, changes, leaders FROM leader_flaps",
-        "changes DESC, capture, topic, partition, window_start",
-        "window_start",
+        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM leader_flaps",
+        "changes DESC, capture, topic, partition",
+        "first_ts",
+        compares=True,
     ),
     "stale": Question(
         "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",

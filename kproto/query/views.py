@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from kproto.tables.schemas import BROKER_DAYS, TABLES
 from kproto.tables.stored import Reader, StoredTables, checked_run, reader_of, table_dataset
 from kproto.verdicts.clusters import CLUSTERS, cluster_rows
 from kproto.verdicts.derived import VIEWS
+from kproto.verdicts.found import Judged, facts_of_clusters
 
 if TYPE_CHECKING:
     from kproto.tables.places import Place
@@ -108,12 +109,19 @@ class _Lazy:
         yield from self._compute().to_batches()
 
 
+def _judged(judge: Callable[[Iterable[Judged]], pa.Table], facts: Callable[[], Iterable[Judged]]) -> pa.Table:
+    return judge(facts())
+
+
 def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
     """Give the connection the derived tables, over each capture and over all captures of a cluster."""
     names = {name: name for name in (*TABLES, *VIEWS)}
+    facts = cache(lambda: list(facts_of_clusters(read)))
     for name, derived in VIEWS.items():
         if derived.compute is not None:
             connection.register(name, _Lazy(derived.schema, partial(derived.compute, read)))
+        elif derived.judge is not None:
+            connection.register(name, _Lazy(derived.schema, partial(_judged, derived.judge, facts)))
         else:
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
     connection.register("clusters", _Lazy(CLUSTERS, lambda: cluster_rows(read)))

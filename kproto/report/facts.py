@@ -15,7 +15,6 @@ from kproto.query.views import explained_by_duckdb, open_tables
 from kproto.report.figures import (
     captures,
     controllers,
-    counts_in_all,
     errors,
     flaps,
     lag,
@@ -84,14 +83,13 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
             "errors": errors(sql, places, requests, limits.rows, cut),
             "brokers": responders(sql, places, requests),
             "lag": lag(sql, places, requests),
-            "flaps": flaps(sql, places, limits.rows, cut),
             "weeks": weeks(sql, limits.rows, cut),
             "rates": rates(sql, places),
             "losses": losses(sql, places, limits.rows, cut),
             "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
         }
-        facts["all_flaps"], facts["all_bad_inputs"] = counts_in_all(sql)
         found_by_rules = findings(sql)
+        facts["flaps"] = flaps(sql, limits.rows, cut)
         facts["requests"] = requests.rows(places, limits.body_bytes, cut)
     codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}
     return {

@@ -208,17 +208,16 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
     return {"percentiles": PERCENTILES, "brokers": _linked(rows, requests)}
 
 
-def flaps(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int, cut: list[str]) -> list[Row]:
+def flaps(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row]:
     """Return partitions whose leader changed again and again, the most frequent first."""
-    rows = _rows(
+    found = ask_sql(
         sql,
-        places,
         """
-        SELECT capture, topic, partition, epoch_us(window_start) AS first, epoch_us(window_end) AS last, changes,
-               leaders
-        FROM leader_flaps ORDER BY changes DESC, capture, topic, partition, window_start
+        SELECT topic, partition, epoch_us(first_ts) AS first, epoch_us(last_ts) AS last, changes, leaders
+        FROM leader_flaps ORDER BY changes DESC, cluster, topic, partition
         """,
     )
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     return _first(rows, most, "flapping partitions", "flaps", cut)
 
 
@@ -276,16 +275,6 @@ def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int,
     )
     bad = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     return {"counts": counts, "bad_inputs": _first(bad, most, "pieces that could not be used", "", cut)}
-
-
-def counts_in_all(sql: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    """Count the flapping partitions, and the pieces of captures that could not be used."""
-    (row,) = ask_sql(
-        sql,
-        "SELECT (SELECT count(DISTINCT row(capture, topic, topic_id, partition)) FROM leader_flaps), "
-        "(SELECT coalesce(sum(bad_inputs), 0)::bigint FROM captures)",
-    ).rows
-    return row[0], row[1]
 
 
 def _rows(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], query: str) -> list[Row]:

@@ -10,7 +10,7 @@ as a whole says nothing about partitions. Topics are distinguished by their ids 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -23,20 +23,19 @@ from kproto.verdicts.found import (
     BROKER_LIVES,
     BROKERS_DOWN,
     FINDINGS,
+    LEADER_FLAPS,
     MISSED_UPDATES,
+    Judged,
     behind_table,
     down_table,
     findings_table,
+    flaps_table,
     lives_table,
     missed_table,
 )
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 
-__all__ = ["DERIVED", "FLAPS", "FLAP_MINUTES", "VIEWS", "Derived"]
-
-FLAP_MINUTES: Final = 10
-FLAPS: Final = 3
-"""A partition flaps if its leader changes so often within ``FLAP_MINUTES``."""
+__all__ = ["DERIVED", "VIEWS", "Derived"]
 
 
 class Derived(NamedTuple):
@@ -44,13 +43,15 @@ class Derived(NamedTuple):
 
     Attributes:
         schema: Its columns, described.
-        sql: The query; a name in braces is a table. Empty where ``compute`` makes the table.
+        sql: The query; a name in braces is a table. Empty where a function makes the table.
         compute: Makes the table from stored ones.
+        judge: Makes the table from the facts of clusters, see ``facts_of_clusters``.
     """
 
     schema: pa.Schema
     sql: str = ""
     compute: Callable[[Reader], pa.Table] | None = None
+    judge: Callable[[Iterable[Judged]], pa.Table] | None = None
 
 
 _PARTITION: Final = (
@@ -201,32 +202,6 @@ _ISR_EVENTS: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
-_LEADER_FLAPS: Final = Derived(
-    described(
-        f"Partitions whose leader changed {FLAPS} times or more within {FLAP_MINUTES} minutes.",
-        *_PARTITION,
-        column("window_start", TIME, f"Begin of the window: full {FLAP_MINUTES} minutes (UTC)."),
-        column("window_end", TIME, "End of the window, which is left out."),
-        column("changes", pa.int64(), "Changes of the leader in the window."),
-        column("leaders", INTS, "The leaders that came, ascending; -1 none."),
-    ),
-    f"""
-    WITH ordered AS (
-        SELECT l.*, lag(leader) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, valid_from) AS before
-        FROM {{leadership}} l
-    ), windows AS (
-        SELECT o.*, unix_micros(valid_from) - unix_micros(valid_from) % {FLAP_MINUTES * 60_000_000} AS start
-        FROM ordered o WHERE before <> leader
-    )
-    SELECT {_LIFE}, timestamp_micros(start) AS window_start,
-           timestamp_micros(start + {FLAP_MINUTES * 60_000_000}) AS window_end, count(*) AS changes,
-           array_sort(collect_set(leader)) AS leaders
-    FROM windows
-    GROUP BY {_LIFE}, start
-    HAVING count(*) >= {FLAPS}
-    """,  # noqa: S608  # our own numbers
-)
-
 _STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
 
 _PROPAGATION: Final = Derived(
@@ -285,7 +260,6 @@ DERIVED: Final = {
     "changes": _CHANGES,
     "leadership": _LEADERSHIP,
     "isr_events": _ISR_EVENTS,
-    "leader_flaps": _LEADER_FLAPS,
     "stale_requests": _STALE_REQUESTS,
     "propagation": _PROPAGATION,
     "errors": _ERRORS,
@@ -327,11 +301,12 @@ _SPANS: Final = Derived(
 VIEWS: Final = DERIVED | {
     "spans": _SPANS,
     "partition_states_by_broker": _BY_BROKER,
-    "findings": Derived(FINDINGS, compute=findings_table),
-    "missed_updates": Derived(MISSED_UPDATES, compute=missed_table),
-    "behind": Derived(BEHIND, compute=behind_table),
-    "broker_lives": Derived(BROKER_LIVES, compute=lives_table),
-    "brokers_down": Derived(BROKERS_DOWN, compute=down_table),
+    "findings": Derived(FINDINGS, judge=findings_table),
+    "missed_updates": Derived(MISSED_UPDATES, judge=missed_table),
+    "leader_flaps": Derived(LEADER_FLAPS, judge=flaps_table),
+    "behind": Derived(BEHIND, judge=behind_table),
+    "broker_lives": Derived(BROKER_LIVES, judge=lives_table),
+    "brokers_down": Derived(BROKERS_DOWN, judge=down_table),
 }
 """The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
 two requests shared a body."""

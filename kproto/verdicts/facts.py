@@ -54,6 +54,10 @@ _NO_ID: Final = bytes(16)
 _QUEUED: Final = 200_000
 """A request that is sent within this time, in us, after an answer was waiting for it."""
 
+_SECOND: Final = 1_000_000
+_SETTLED: Final = 60 * _SECOND
+"""A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
+
 Partition = tuple[str, int]
 
 
@@ -545,6 +549,11 @@ class Facts:
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
         return found
+
+    def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
+        """Whether one of the brokers joined or left shortly before, or is down."""
+        events = self.life_events
+        return any(any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers)
 
     @cached_property
     def lives(self) -> list[Life]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.tables.schemas import TIME, column, described
+from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.clusters import cluster_names, declared_clusters, read_clusters
 from kproto.verdicts.facts import Facts
+from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
 from kproto.verdicts.updates import brokers_behind, missed_updates
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _CLUSTER: Final = column("cluster", pa.string(), "The cluster: its first capture by name, and how many more it has.")
 _TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
+_FLAPS: Final = int(LIMITS["flaps"].default)
+_FLAP_MINUTES: Final = int(LIMITS["flap-minutes"].default)
 
 FINDINGS: Final = described(
     "What the rules of kproto doctor find, the worst first; docs/verdicts.md has the rules.",
@@ -83,8 +86,24 @@ BEHIND: Final = described(
     column("last_request", TIME, "When it was last sent a request (UTC, us)."),
 )
 
+LEADER_FLAPS: Final = described(
+    f"Partitions whose leader changed {_FLAPS} times or more within {_FLAP_MINUTES} minutes, without the changes that "
+    "follow from a broker's coming or going.",
+    _CLUSTER,
+    column("topic", pa.string(), "Topic."),
+    column("partition", pa.int32(), "Partition."),
+    column("first_ts", TIME, "When the first such change passed (UTC, us)."),
+    column("last_ts", TIME, "When the last one passed (UTC, us)."),
+    column("changes", pa.int64(), f"The most changes within {_FLAP_MINUTES} minutes."),
+    column("leaders", INTS, "The leaders that came, ascending; -1 none."),
+)
 
-def facts_of_clusters(read: Reader) -> Iterator[tuple[str, Facts]]:
+
+Judged = tuple[str, Facts]
+"""A cluster's name and its facts."""
+
+
+def facts_of_clusters(read: Reader) -> Iterator[Judged]:
     """Yield the facts of each cluster in stored tables."""
     clusters = read_clusters(read)
     names = cluster_names(clusters, declared_clusters(read))
@@ -104,8 +123,8 @@ def _only(read: Reader, captures: Sequence[str]) -> Reader:
     return read_some
 
 
-def findings_table(read: Reader) -> pa.Table:
-    """Return the table ``FINDINGS`` of stored tables, with the default limits."""
+def findings_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``FINDINGS`` of clusters, with the default limits."""
     return _table(
         FINDINGS,
         (
@@ -113,14 +132,14 @@ def findings_table(read: Reader) -> pa.Table:
                 cluster, f.rule, f.severity, f.text, f.first, f.last, f.count,
                 None if f.broker is None else str(f.broker), f.topic, f.partition, f.cannot_tell or None,
             )
-            for cluster, facts in facts_of_clusters(read)
+            for cluster, facts in clusters
             for f in findings(facts)
         ),
     )  # fmt: skip
 
 
-def missed_table(read: Reader) -> pa.Table:
-    """Return the table ``MISSED_UPDATES`` of stored tables."""
+def missed_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``MISSED_UPDATES`` of clusters."""
     return _table(
         MISSED_UPDATES,
         (
@@ -128,14 +147,14 @@ def missed_table(read: Reader) -> pa.Table:
                 cluster, body.first, broker, body.request.body_id, body.request.controller_id,
                 body.request.controller_epoch, body.request.n_partitions, facts.dead_since(broker),
             )
-            for cluster, facts in facts_of_clusters(read)
+            for cluster, facts in clusters
             for broker, body in missed_updates(facts, _TOLD_US)
         ),
     )  # fmt: skip
 
 
-def lives_table(read: Reader) -> pa.Table:
-    """Return the table ``BROKER_LIVES`` of stored tables."""
+def lives_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``BROKER_LIVES`` of clusters."""
     return _table(
         BROKER_LIVES,
         (
@@ -144,27 +163,27 @@ def lives_table(read: Reader) -> pa.Table:
                 "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, life.last, life.requests,
                 life.shown_by,
             )
-            for cluster, facts in facts_of_clusters(read)
+            for cluster, facts in clusters
             for life in facts.lives
         ),
     )  # fmt: skip
 
 
-def down_table(read: Reader) -> pa.Table:
-    """Return the table ``BROKERS_DOWN`` of stored tables."""
+def down_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``BROKERS_DOWN`` of clusters."""
     return _table(
         BROKERS_DOWN,
         (
             (cluster, broker, since)
-            for cluster, facts in facts_of_clusters(read)
+            for cluster, facts in clusters
             for broker in sorted({broker for _ts, live in facts.live_changes for broker in live})
             if (since := facts.dead_since(broker)) is not None
         ),
     )
 
 
-def behind_table(read: Reader) -> pa.Table:
-    """Return the table ``BEHIND`` of stored tables."""
+def behind_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``BEHIND`` of clusters."""
     return _table(
         BEHIND,
         (
@@ -172,10 +191,23 @@ def behind_table(read: Reader) -> pa.Table:
                 cluster, broker, *partition, None if told is None else told.state.leader, newest.state.leader,
                 None if told is None else told.state.leader_epoch, newest.state.leader_epoch, facts.spans[broker].last,
             )
-            for cluster, facts in facts_of_clusters(read)
+            for cluster, facts in clusters
             for broker, partition, newest, told in brokers_behind(facts, _TOLD_US)
         ),
     )  # fmt: skip
+
+
+def flaps_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``LEADER_FLAPS`` of clusters."""
+    return _table(
+        LEADER_FLAPS,
+        (
+            (cluster, *partition, times[0], times[-1], most, sorted(leaders))
+            for cluster, facts in clusters
+            for what, partition, most, times, leaders in flapping(facts, _FLAP_MINUTES * 60_000_000, _FLAPS)
+            if what == "leader"
+        ),
+    )
 
 
 def _table(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> pa.Table:

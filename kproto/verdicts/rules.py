@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from kproto.error_codes import ErrorCode, error_name
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import NO_LEADER, broker_name
 from kproto.verdicts.facts import Body, Facts, Incarnation, Partition, Request, Sighting, State
+from kproto.verdicts.flaps import flapping
 from kproto.verdicts.request_figures import moment
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
@@ -28,9 +28,6 @@ __all__ = ["Finding", "findings"]
 
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
-_SETTLED: Final = 60 * _SECOND
-"""A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
-
 _TWO: Final = 2
 _INCREMENTAL: Final = 1
 _FULL: Final = 2
@@ -125,11 +122,6 @@ class _Doctor:
             return Finding(rule, RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
-
-    def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
-        """Whether one of the brokers joined or left shortly before, or is down."""
-        events = self.facts.life_events
-        return any(any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers)
 
 
 _BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP040", "KP041", "KP042", "KP051"}
@@ -387,7 +379,7 @@ def _two_leaders(
     since = min((ts for ts in heard if ts >= before.ts), default=None)
     if since is not None and since - took <= limit:
         return
-    if facts.spans[former].covers(after.ts, took + limit) and not doctor.is_settling([former], took + limit):
+    if facts.spans[former].covers(after.ts, took + limit) and not doctor.facts.is_settling([former], took + limit):
         name = f"{partition[0]}-{partition[1]}"
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
         yield doctor.finding("KP014", text, took, since, about=former, topic=partition[0], partition=partition[1])
@@ -404,7 +396,7 @@ def _named_not_told(
     heard = when.get(leader)
     if at is None or (heard is not None and heard - at <= limit) or leader not in doctor.facts.spans:
         return
-    if doctor.facts.spans[leader].covers(at, at + limit) and not doctor.is_settling([leader], at + limit):
+    if doctor.facts.spans[leader].covers(at, at + limit) and not doctor.facts.is_settling([leader], at + limit):
         name = f"{partition[0]}-{partition[1]}"
         text = f"Broker {leader} was named leader of {name} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
@@ -421,23 +413,11 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
 
 
 def _flaps(doctor: _Doctor) -> Iterator[Finding]:
-    window, most = int(doctor.limit("flap-minutes") * _MINUTE), int(doctor.limit("flaps"))
-    for (topic, number), life in doctor.facts.present.items():
-        led: list[int] = []
-        moved: list[int] = []
-        for before, after in pairwise(life.steps):
-            old, new, ts = before.state, after.state, after.ts
-            if old.leader != new.leader and not doctor.is_settling((old.leader, new.leader), ts):
-                led.append(ts)
-            changed = set(old.isr) ^ set(new.isr)
-            if changed and old.replicas == new.replicas and not doctor.is_settling(changed, ts):
-                moved.append(ts)
-        for rule, what, times in (("KP016", "leader", led), ("KP022", "ISR", moved)):
-            times.sort()
-            worst = max((sum(a <= ts < a + window for ts in times) for a in times), default=0)
-            if worst >= most:
-                text = f"The {what} of {topic}-{number} changed {worst} times within {window // _MINUTE} minutes"
-                yield doctor.finding(rule, text, times[0], times[-1], count=worst, topic=topic, partition=number)
+    window = int(doctor.limit("flap-minutes") * _MINUTE)
+    for what, (topic, number), most, times, _leaders in flapping(doctor.facts, window, doctor.limit("flaps")):
+        rule = "KP016" if what == "leader" else "KP022"
+        text = f"The {what} of {topic}-{number} changed {most} times within {window // _MINUTE} minutes"
+        yield doctor.finding(rule, text, times[0], times[-1], count=most, topic=topic, partition=number)
 
 
 # ---- brokers ----

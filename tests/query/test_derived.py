@@ -167,14 +167,22 @@ def test_changes_of_the_isr_have_a_kind_and_names() -> None:
     ]
 
 
-def test_a_partition_flaps_when_its_leader_changes_three_times_in_ten_minutes() -> None:
+@pytest.mark.parametrize(("apart", "found"), [(60, [(3, at(60), at(240), 4, [0, 1, 2])]), (201, [])])
+def test_a_partition_flaps_when_its_leader_changes_four_times_in_ten_minutes(apart: int, found: list[Any]) -> None:
     traffic = Traffic()
-    for number, leader in enumerate((0, 1, 0, 2)):
-        traffic.send(60 * number, 0, [(3, leader, number, number, [leader])])
-        traffic.send(60 * number, 0, [(4, leader % 2, number // 2, number, [leader])])
-    assert traffic.ask("flaps", "partition window_start window_end changes leaders") == [
-        (3, BEGIN, at(600), 3, [0, 1, 2])
-    ]
+    for number, leader in enumerate((0, 1, 0, 2, 1)):
+        traffic.send(apart * number, 0, [(3, leader, number, number, [leader])])
+        traffic.send(apart * number, 0, [(4, leader % 2, number // 2, number, [leader])])
+    assert traffic.ask("flaps", "partition first_ts last_ts changes leaders") == found
+    flaps = [row for row in traffic.ask("findings", "rule partition count") if row[0] == "KP016"]
+    assert flaps == [("KP016", partition, changes) for partition, _first, _last, changes, _leaders in found]
+
+
+def test_changes_that_follow_from_a_brokers_coming_or_going_are_no_flapping() -> None:
+    traffic = Traffic()
+    for number, leader in enumerate((0, 1, 0, 1, 0)):
+        traffic.send(60 * number, 2, [(3, leader, number, number, [leader])], live=range(1 - leader, 4))
+    assert traffic.ask("flaps", "partition") == []
 
 
 def test_a_controller_is_stale_after_a_newer_one_was_accepted() -> None:

@@ -101,7 +101,7 @@ function start(facts) {
     byId("brokers-table").replaceChildren(brokersTable(facts, mine(facts.brokers)));
     byId("errors-table").replaceChildren(errorsTable(facts, mine(facts.errors)));
     byId("weeks").replaceChildren(...[weeksTable(facts.weeks)].filter(Boolean));
-    byId("flaps").replaceChildren(...[flapsTable(facts, mine(facts.flaps))].filter(Boolean));
+    byId("flaps").replaceChildren(...[flapsTable(facts.flaps)].filter(Boolean));
     byId("captures-table").replaceChildren(capturesTable(facts, choice.capture));
     const named = choice.capture < 0 ? facts.captures : [facts.captures[choice.capture]];
     byId("span").textContent = `${named.map((row) => row.name).join(", ")} · ${day(range.first)} ${clock(range.first, 0)} UTC, ${duration(range.last - range.first)}`;

@@ -128,11 +128,10 @@ function errorsTable(facts, rows) {
   ], rows, { none: "No error: brokers accepted and answered every request." });
 }
 
-function flapsTable(facts, rows) {
+function flapsTable(rows) {
   if (!rows.length) return null;
   return element("div", {}, element("h3", {}, "Partitions whose leader changed again and again"), makeTable("Flapping partitions", [
     { name: "partition", value: (row) => `${row.topic}-${String(row.partition).padStart(9, "0")}`, long: true, cell: (row) => element("button", { type: "button", class: "plain", onclick: () => searchFor(`${row.topic}-${row.partition}`) }, `${row.topic}-${row.partition}`) },
-    ...captureColumn(facts),
     { name: "changes", number: true, cell: (row) => row.changes },
     { name: "leaders", cell: (row) => row.leaders.map((id) => (id === NO_LEADER ? "none" : id)).join(", "), long: true },
     { name: "between", value: (row) => row.first, cell: (row) => `${clock(row.first, 0).slice(0, 5)} and ${clock(row.last, 0).slice(0, 5)}` },

@@ -1,0 +1,65 @@
+"""Decides which partitions flap: leaders or ISRs that change again and again. See ``docs/verdicts.md``.
+
+Times are us since 1970.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproto.verdicts.facts import Facts, Incarnation, Partition
+
+__all__ = ["Flapping", "flapping"]
+
+
+class Flapping(NamedTuple):
+    """A partition whose leader or ISR flaps.
+
+    Attributes:
+        what: Which of the two.
+        partition: The partition.
+        most: The most changes within the window.
+        times: When it changed, ascending; without changes that follow from a broker's coming or going.
+        leaders: The leaders that came with these changes.
+    """
+
+    what: Literal["leader", "ISR"]
+    partition: Partition
+    most: int
+    times: list[int]
+    leaders: frozenset[int]
+
+
+def flapping(facts: Facts, window: int, least: float) -> Iterator[Flapping]:
+    """Yield the partitions that exist and flap.
+
+    Args:
+        facts: The facts.
+        window: The time, in us, within which changes are counted.
+        least: So many changes within it are flapping.
+    """
+    for partition, life in facts.present.items():
+        for what, changes in _changes(facts, life).items():
+            times = sorted(ts for ts, _leader in changes)
+            most = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+            if most >= least:
+                yield Flapping(what, partition, most, times, frozenset(leader for _ts, leader in changes))
+
+
+def _changes(facts: Facts, life: Incarnation) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
+    """When leader and ISR changed, and the leader from then on."""
+    led: list[tuple[int, int]] = []
+    moved: list[tuple[int, int]] = []
+    for before, after in pairwise(life.steps):
+        old, new, ts = before.state, after.state, after.ts
+        if old.leader != new.leader and not facts.is_settling((old.leader, new.leader), ts):
+            led.append((ts, new.leader))
+        changed = set(old.isr) ^ set(new.isr)
+        if changed and old.replicas == new.replicas and not facts.is_settling(changed, ts):
+            moved.append((ts, new.leader))
+    return {"leader": led, "ISR": moved}
