@@ -54,7 +54,7 @@ def test_spark_and_duckdb_derive_the_same_rows(analyzed: Analyzed, spark: SparkS
         answer = ask_sql(sql, f"SELECT {', '.join(VIEWS[name].schema.names)} FROM {name}")
     wanted = [dict(zip(answer.columns, map(plain, row), strict=True)) for row in answer.rows]
     assert len(found) == len(wanted)
-    assert wanted or name in ("missed_updates", "behind", "brokers_down")  # nobody missed anything in these captures
+    assert wanted or name in ("missed_updates", "behind", "brokers_down", "leader_flaps")  # of these captures no row
     assert sorted(map(_key, found)) == sorted(map(_key, wanted))
 
 

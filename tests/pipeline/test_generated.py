@@ -16,6 +16,7 @@ from kproto.generate.schedule import Schedule
 from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
 from kproto.pipeline.auditing import audit_table
+from kproto.query import ask_sql, open_tables
 from kproto.tables.auditing import AUDIT, audit
 from kproto.verdicts.derived import DERIVED
 
@@ -40,6 +41,12 @@ def test_all_tables_come_out_of_spark(spark: SparkSession, tmp_path: Path) -> No
     for name, frame in found.items():
         rows = frame.select(*wanted[name].column_names).toArrow().cast(wanted[name].schema)
         assert_rows(name, rows, wanted[name])
+    columns = "topic", "partition", "changes", "leaders"
+    with open_tables(out.path) as sql:
+        flaps = ask_sql(sql, f"SELECT {', '.join(columns)} FROM leader_flaps").rows
+    assert flaps
+    found_flaps = derived_table(spark, out.path, "leader_flaps").select(*columns).collect()
+    assert sorted(map(tuple, found_flaps)) == sorted(map(tuple, flaps))
 
 
 def test_any_partitioning_gives_the_same_frames(spark: SparkSession) -> None:
