@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
     "controller": "Lead a real cluster as its controller, by ZooKeeper.",
-    "brokers": "Run embedded brokers in the foreground, for a controller to rule.",
+    "brokers": "Run embedded brokers in the foreground, for a controller to lead.",
     "metadata": "Show a cluster's brokers, controller, leaders, ISR and epochs.",
     "check": "Verify captures and recordings, packet by packet.",
     "audit": "Read every frame with both codecs, and list the frames on which they differ.",

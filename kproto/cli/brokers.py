@@ -88,7 +88,7 @@ Examples:
   echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 \\
       --count 50 --first-id 100 --commands """
 )
-@click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+@click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="The number of brokers.")
 @click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where they listen.")
 @click.option("--advertised-host", metavar="HOST", help="Register this host, such as a tap's; needs --zookeeper.")
@@ -106,15 +106,15 @@ Examples:
 @click.option("--ibp", show_default="3.9", help="Their inter.broker.protocol.version.")
 @click.option(
     "--session-timeout", show_default="18", type=click.FloatRange(min=1), metavar="SECONDS",
-    help="Of their ZooKeeper sessions: how long a killed broker stays registered.",
+    help="The timeout of their ZooKeeper sessions: a killed broker stays registered for this time.",
 )  # fmt: skip
 @click.option(
     "--replica-lag", default=30.0, show_default=True, type=click.FloatRange(min=0.1), metavar="SECONDS",
-    help="How long a silent follower stays in the ISR.",
+    help="The time for which a silent follower stays in the ISR.",
 )  # fmt: skip
 @click.option(
     "--shutdown-timeout", default=10.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
-    help="How long the controlled shutdown may take.",
+    help="The time that the controlled shutdown may take.",
 )  # fmt: skip
 @click.option("--racks", metavar="RACK,...", help="Their racks, one broker after the other in turn; needs --zookeeper.")
 @click.option(

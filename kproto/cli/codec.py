@@ -38,7 +38,7 @@ class Respondent:
     Args:
         implementation: ``cython`` uses the reference for the APIs that the extension lacks, as ``kproto.codec`` does;
             ``construct`` is the reference alone.
-        strict: Refuse what the protocol forbids although Kafka accepts it.
+        strict: Refuse messages that the protocol forbids although Kafka accepts them.
     """
 
     def __init__(self, implementation: Implementation, *, strict: bool = False) -> None:
@@ -211,7 +211,7 @@ Examples:
     help="cython: the extension for the control APIs and headers, the reference for other APIs. "
     "construct: the reference alone.",
 )
-@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids although Kafka accepts it.")
+@click.option("--strict", is_flag=True, help="Refuse messages that the protocol forbids although Kafka accepts them.")
 def command(implementation: Implementation, *, strict: bool) -> None:
     """Answer decode and encode questions, one JSON object a line.
 

@@ -105,7 +105,7 @@ alone are served what goes to the controller: it reads no ACLs.
     help="The KRaft controllers of a migration; it ends once they lead.",
 )  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT", help="Serve http://HOST:PORT/metrics for Prometheus.")
-@click.option("--status", is_flag=True, help="Show who leads and what is under way, and end.")
+@click.option("--status", is_flag=True, help="Show the controller and the operations in progress, and end.")
 @click.option("--log-json", is_flag=True, help="Write log lines as JSON objects.")
 @click.option("--verbose", "-v", is_flag=True, help="Log state changes too, one line for each request.")
 def command(

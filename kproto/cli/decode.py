@@ -44,7 +44,7 @@ Examples:
 )
 @message_options
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--strict", is_flag=True, help="Refuse what the protocol forbids although Kafka accepts it.")
+@click.option("--strict", is_flag=True, help="Refuse messages that the protocol forbids although Kafka accepts them.")
 def command(
     source: str,
     data: str | None,

@@ -89,7 +89,9 @@ kproto summary answers for a whole capture in one page. """,
 @format_option("json")
 @click.option("--wide", is_flag=True, help="Cut nothing, however wide the terminal is; as in a pipe.")
 @click.option("--fail-on-loss", is_flag=True, help="Exit with 3 if bytes of a capture are missing or unusable.")
-@click.option("--strict", is_flag=True, help="Count as unreadable what the protocol forbids though Kafka lets it pass.")
+@click.option(
+    "--strict", is_flag=True, help="Count requests that the protocol forbids as unreadable, although Kafka reads them."
+)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.pass_context
 def command(

@@ -42,7 +42,7 @@ Examples:
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these topics.")
 @click.option("--all-brokers", is_flag=True, help="Ask every broker, and show where their answers differ.")
-@click.option("--watch", is_flag=True, help="Ask again and again, and print what changed.")
+@click.option("--watch", is_flag=True, help="Repeat the request, and print the changes.")
 @click.option("--wait", is_flag=True, help="Wait until the topics exist, no longer than --timeout for each.")
 @click.option(
     "--interval",
