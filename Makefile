@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test spark explore oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
+.PHONY: run analyze test spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -57,6 +57,12 @@ explore: ## the property tests with a fresh seed, which is printed; make explore
 	@tools/setup test java
 	@seed=$(or $(SEED),$$(date +%s)); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=dev \
 	  .venv/bin/pytest -q -m "hypothesis and not java and not kafka" -n auto --dist loadfile --hypothesis-seed=$$seed
+
+SINCE = HEAD~1
+TIMES = 20
+repeat:  ## the tests that have changed since the commit SINCE, TIMES times with every core busy and TIMES times on one core
+	@tools/setup test chromium tshark tmux
+	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES)
 
 MUTATIONS = --count 200 --commit
 mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes
