@@ -145,6 +145,7 @@ class Fleet:
         self._hooks = FleetHooks(hooks, lambda: self.on_answered)
         self._worker = Worker("fleet-worker-thread")
         self._is_closed = False
+        self._is_ending = False
         nobody = ControllerInformation(
             None, self._listener_name, protocol, sasl_mechanism=self._security.sasl_mechanism
         )
@@ -221,6 +222,7 @@ class Fleet:
         """
         if self._is_closed:
             return
+        self._is_ending = True
         ends: list[Callable[[], object]] = [lambda: self.cluster.close(timeout_s)] if hasattr(self, "cluster") else []
         for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
             ends += [partial(links.leave, timeout_s), partial(links.registration.close, timeout_s)]
@@ -304,7 +306,12 @@ class Fleet:
 
         Returns:
             The new broker epoch.
+
+        Raises:
+            IllegalState: The fleet is closed.
         """
+        if self._is_ending:
+            raise IllegalState(f"broker {broker_id} cannot be restarted: its fleet is closed")
         self._paused.discard(broker_id)
         links = self._links[broker_id]
         links.break_off()
@@ -391,6 +398,8 @@ class Fleet:
         links = self._links[member.id] = BrokerLinks(
             registration, channel, led, changes, candidacy, forwarding, self._kraft_registration(broker, described)
         )
+        if self._is_ending:  # what close has not seen may not begin
+            raise IllegalState(f"broker {member.id} cannot be registered: its fleet is closed")
         return links.register()
 
     def _kraft_registration(self, broker: EmbeddedBroker, described: Broker) -> KRaftRegistration | None:

@@ -15,9 +15,12 @@ from channel.types import ReplicaAssignment
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (
     ADMIN_DELETE_TOPICS,
+    BROKER_IDS,
+    CONTROLLER,
     PREFERRED_ELECTION,
     REASSIGN_PARTITIONS,
     TOPICS,
+    decode_controller,
     decode_partition_state,
     decode_topic,
     encode_partitions,
@@ -54,6 +57,7 @@ class _Candidate:
         self.address = f"10.0.1.{number + 1}"
         self.process: Process | None = None
         self.node: ControllerNode | None = None
+        self.pauses = 0
 
 
 class ElectionSimulation(Simulation):
@@ -78,6 +82,8 @@ class ElectionSimulation(Simulation):
             broker.address = broker.host = self.fleet_process.address
         self.fleet: Fleet
         self.controller_epochs: dict[int, int] = {}
+        self.is_closing = False
+        self.disturbances = 0  # of the way to ZooKeeper
         self.director_process = self.operator
 
     def substitutions(self) -> dict[int, Any]:
@@ -113,8 +119,46 @@ class ElectionSimulation(Simulation):
         self.network.kill(candidate.process, reset=reset)
         candidate.process.dead = True
 
+    def _close_candidate(self, candidate: _Candidate, pause_s: float) -> None:
+        """Close a candidate in an orderly way whatever it does, and start it again in a new process."""
+        node, process = candidate.node, candidate.process
+        if node is None or process is None:
+            return  # it is killed meanwhile
+        candidate.node = None
+        began, pauses = self.world.elapsed_s(), candidate.pauses
+        disturbances = -1 if self.ensemble.is_away else self.disturbances
+        node.close(CLOSE_S)
+        took = self.world.elapsed_s() - began
+        if took > CLOSE_S + 1 and pauses == candidate.pauses:
+            self.world.problem(f"close({CLOSE_S:g}) of candidate {candidate.id} took {took:.1f} s")
+        end = self.world.elapsed_s() + 30
+        while (left := self._left_by(candidate, disturbances)) and self.world.elapsed_s() < end:
+            self.world.sleep(0.1)
+        if left and pauses == candidate.pauses:
+            self.world.problem(f"candidate {candidate.id} is closed, and {left}")
+        process.dead = True
+        self.world.after(pause_s * 1e9, partial(self._revive_candidate, candidate))
+
+    def _left_by(self, candidate: _Candidate, disturbances: int) -> str | None:
+        """What a closed candidate has not given back; its znodes only if ZooKeeper could be reached all the time."""
+        process = candidate.process
+        assert process is not None
+        threads = [task for task in self.world.tasks if task.process is process and task is not self.world.current]
+        if threads:
+            return f"{threads} have not ended"
+        if process.sockets:
+            return f"{len(process.sockets)} sockets are open"
+        tree = self.ensemble.tree.nodes
+        controller = tree.get(CONTROLLER)
+        if disturbances == self.disturbances:
+            if controller is not None and decode_controller(controller.data or b"").broker_id == candidate.id:
+                return f"{CONTROLLER} names it"
+            if f"{BROKER_IDS}/{candidate.id}" in tree:
+                return "it is registered"
+        return None
+
     def _revive_candidate(self, candidate: _Candidate) -> None:
-        if candidate.process is not None and candidate.process.dead:
+        if candidate.process is not None and candidate.process.dead and not self.is_closing:
             self._start_candidate(candidate)
 
     def _answered(self, broker: Broker, context: Any, request: Any, answer: Any) -> None:
@@ -142,7 +186,11 @@ class ElectionSimulation(Simulation):
                 world.note(f"kill candidate {candidate.id}")
                 self._kill_candidate(candidate, reset=c < 0.5)
                 world.after((0.1 + b * 15) * 1e9, partial(self._revive_candidate, candidate))
+            case "close candidate" if candidate.node is not None and candidate.process is not None:
+                world.note(f"close candidate {candidate.id}")
+                world.spawn("closing", partial(self._close_candidate, candidate, b * 15), candidate.process)
             case "pause candidate" if candidate.process is not None:
+                candidate.pauses += 1
                 world.note(f"pause candidate {candidate.id} for {b * 15:.1f} s")
                 world.pause(candidate.process)
                 world.after(b * 15e9, partial(world.resume, candidate.process))
@@ -151,13 +199,16 @@ class ElectionSimulation(Simulation):
                     "operator", partial(self._disturb, action.kind, broker, b * b * 20 + 0.1), self.fleet_process
                 )
             case "expire" if sessions:
+                self.disturbances += 1
                 world.note("a ZooKeeper session is expired")
                 self.ensemble.expire(sessions[int(b * len(sessions))])
             case "lose ZooKeeper" if self.ensemble.connections:
+                self.disturbances += 1
                 connections = list(self.ensemble.connections)
                 world.note("a connection to ZooKeeper is lost")
                 connections[int(b * len(connections))].cut(arrives=c < 0.5)
             case "ZooKeeper away":
+                self.disturbances += 1
                 world.note(f"ZooKeeper is away for {b * b * 20:.1f} s")
                 self.ensemble.go_away()
                 world.after(b * b * 20e9, self.ensemble.come_back)
@@ -185,8 +236,13 @@ class ElectionSimulation(Simulation):
                         self.fleet.restart(broker.id)
                         break
                     except ChannelError as e:  # ZooKeeper is away
+                        if self.settling and isinstance(e, IllegalState):
+                            raise
                         self.world.note(f"broker {broker.id} does not start: {type(e).__name__}")
                         self.world.sleep(1)
+        except IllegalState:
+            if not self.settling:
+                raise  # else the fleet is closed meanwhile
         finally:
             self._disturbed.discard(broker.id)
 
@@ -212,7 +268,8 @@ class ElectionSimulation(Simulation):
         with ZooKeeperSession(ZOOKEEPER) as session:
             self._carry_out(session)
         self.calm()
-        self._settle()
+        if self.plan.seed % 4 != 1:  # else the fleet and the candidates are closed in the midst of their work
+            self._settle()
         self._close()
         self.done = True
 
@@ -330,9 +387,12 @@ class ElectionSimulation(Simulation):
 
     def _close(self) -> None:
         """End all processes in an orderly way; no thread of any may be left."""
+        self.is_closing = True
         ending = [self.world.spawn("closing", self.fleet.close, self.fleet_process)]
         for candidate in self.candidates:
-            if candidate.node is not None and candidate.process is not None:
+            if candidate.node is None and candidate.process is not None:
+                candidate.process.dead = True  # it starts, or is closed already
+            elif candidate.node is not None and candidate.process is not None:
                 close = partial(candidate.node.close, CLOSE_S)
                 ending.append(self.world.spawn("closing", close, candidate.process))
         self._wait_for(*ending)

@@ -13,9 +13,9 @@ FAULTS = (
     "answer before request", "unsolicited answer", "close fails", "intercept", "intercept", "product kill", "jump",
 )  # fmt: skip
 ELECTION_FAULTS = (
-    "kill candidate", "kill candidate", "pause candidate", "pause candidate", "kill broker", "kill broker",
-    "pause broker", "expire", "expire", "lose ZooKeeper", "ZooKeeper away", "reset", "stall", "cut off",
-    "slow network", "intercept", "jump",
+    "kill candidate", "kill candidate", "close candidate", "close candidate", "pause candidate", "pause candidate",
+    "kill broker", "kill broker", "pause broker", "expire", "expire", "lose ZooKeeper", "ZooKeeper away", "reset",
+    "stall", "cut off", "slow network", "intercept", "jump",
 )  # fmt: skip
 WORK = {
     "scripted": ("create", "create", "elect", "elect", "elect", "elect", "reassign", "delete", "announce", "burst"),

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from channel.broker.fleet import Fleet
+from channel.errors import IllegalState
 
 
 class _Links:
@@ -61,3 +62,10 @@ def test_a_part_that_cannot_be_closed_keeps_no_session_open_and_is_tried_again()
     fleet.close()
     assert all(each.closed.is_set() for each in links)
     fleet.close()
+
+
+def test_no_broker_is_restarted_once_the_fleet_is_closed() -> None:
+    fleet = Fleet("127.0.0.1:1", [1])
+    fleet.close()
+    with pytest.raises(IllegalState, match="broker 1 cannot be restarted: its fleet is closed"):
+        fleet.restart(1)
