@@ -30,16 +30,22 @@ NOTEBOOK = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from kproto.pipeline import OutputDirectory, analyze, derived_table, read_frames, read_table
+from kproto.pipeline import (
+    OutputDirectory, analyze, derived_table, read_frames, read_table, requests_of, states_of, verdicts_of
+)
 remote, capture, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 spark = SparkSession.builder.remote(remote).getOrCreate()
 run = analyze(spark, [capture], OutputDirectory(out))
+frames = read_frames(spark, [capture])
+requests = requests_of(frames)
 print(json.dumps({
     "format": spark.read.format("kafka_control").load(capture).count(),
     "frames": read_frames(spark, [capture], columns="api_key").count(),
     "tables": run.rows,
     "requests": read_table(spark, out, "requests").count(),
     "leadership": derived_table(spark, out, "leadership").count(),
+    "joined": requests.count(),
+    "judged": verdicts_of("leadership", requests, states_of(frames)).count(),
 }))
 spark.stop()
 """
@@ -63,7 +69,8 @@ def test_a_session_of_spark_connect_reads_captures_makes_tables_and_asks_them(tm
     expected = {name: table.num_rows for name, table in read(CAPTURE).items()}
     assert said["tables"] == expected
     assert said["format"] == said["frames"] == expected["frames"]
-    assert said["requests"] == expected["requests"]
+    assert said["requests"] == said["joined"] == expected["requests"]
+    assert said["leadership"] == said["judged"]
     with open_tables(out) as sql:
         assert sql.execute("SELECT count(*) FROM leadership").fetchone() == (said["leadership"],)
 
