@@ -240,6 +240,35 @@ def _read(
     """Read a capture point to its end."""
     summary = reader.summary
     summary.file = summary.file or (file_name(point.files[0]) if len(point.files) == 1 else point.name)
+    yield from _read_files(point, reader, progress, opener)
+    for time, data, link, *rest in point.packets:
+        events = reader.packet(_nanoseconds(time), bytes(data), int(link), *rest)
+        if events:
+            yield events, reader.time_ns, False
+    if not summary.format:
+        summary.format = "packets"
+    yield reader.end(), reader.time_ns, False
+
+
+def read_on(
+    point: CapturePoint, reader: CaptureReader, opener: Callable[[str], IO[bytes]] | None = None
+) -> Iterator[list[Event]]:
+    """Read the files of a capture point, behind which others may follow.
+
+    Raises:
+        CaptureError: A file cannot be read, or is no capture.
+    """
+    reader.summary.file = point.name
+    for events, _, _ in _read_files(_Point(point.name, point.files), reader, None, opener):
+        yield events
+
+
+def _read_files(
+    point: _Point,
+    reader: CaptureReader,
+    progress: Callable[[int, int | None], object] | None,
+    opener: Callable[[str], IO[bytes]] | None,
+) -> Iterator[_Read]:
     done, read, total = 0, 0, _total_size(point.files)
 
     def advanced(now: int, size: int | None) -> None:
@@ -263,13 +292,6 @@ def _read(
             done += read
             if events:
                 yield events, reader.time_ns, source.follows
-    for time, data, link, *rest in point.packets:
-        events = reader.packet(_nanoseconds(time), bytes(data), int(link), *rest)
-        if events:
-            yield events, reader.time_ns, False
-    if not summary.format:
-        summary.format = "packets"
-    yield reader.end(), reader.time_ns, False
 
 
 def _total_size(files: Sequence[File]) -> int | None:

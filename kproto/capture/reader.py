@@ -9,6 +9,7 @@ from kproto.errors import CaptureError
 from kproto.framing import DEFAULT_LIMIT
 
 from .collector import Collector
+from .frozen import freeze, thaw
 from .pcap import PcapReader
 from .pcapng import PcapngReader
 from .request_log import RequestLogReader
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from .collector import Event
+    from .model import Frame
     from .payloads import PayloadStore
 
 
@@ -72,6 +74,31 @@ class CaptureReader:
         self._log = RequestLogReader(self.summary, capture=capture, apis=apis)
         self._reader: PcapReader | PcapngReader | RequestLogReader | None = None
         self._head = b""
+
+    @classmethod
+    def resumed(cls, state: bytes) -> tuple[CaptureReader, list[Frame]]:
+        """Return a reader that goes on behind the last file of another, and the requests that were waiting there.
+
+        Args:
+            state: From ``freeze``.
+
+        Raises:
+            ValueError: It is no such state, or of another version of kproto.
+        """
+        packets, summary, waiting = thaw(state)
+        reader = cls(summary=summary)
+        reader._packets = packets
+        return reader, waiting
+
+    def freeze(self, waiting: list[Frame]) -> bytes | None:
+        """Return the state between two files, for ``resumed``; None where it cannot be kept.
+
+        Args:
+            waiting: Requests that were given and are not answered yet.
+        """
+        if self.summary.format == "request log":
+            return None
+        return freeze((self._packets, self.summary, waiting))
 
     @property
     def time_ns(self) -> int:

@@ -1,8 +1,8 @@
 """Captures -> tables on disk: each capture is read once, the states of each distinct body are written once.
 
 A later run into the same directory adds the captures that are new to the tables: it writes their files, and a manifest
-that lists the former files too. Only where a capture has changed, or where new ones tell other broker ids for former
-addresses, all are read again.
+that lists the former files too. A rotated capture goes on from the state behind its former files. Only where a capture
+has changed, or where new ones tell other broker ids for former addresses, all are read again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,26 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput, CapturePoint
 from kproto.errors import CaptureError
-from kproto.pipeline.captures import gather_captures
+from kproto.pipeline.captures import gather_captures, scan_options
 from kproto.pipeline.output import move_files
-from kproto.pipeline.previous_run import PreviousRun, fingerprint, store_facts
+from kproto.pipeline.previous_run import ChangedInputs, PreviousRun, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
-from kproto.pipeline.stages import SMALL_TABLES, learn, small_table
-from kproto.pipeline.tasks import count_changes, make_tables
+from kproto.pipeline.stages import SMALL_TABLES, learn, merged_rows, small_table
+from kproto.pipeline.tasks import OPEN, GrowingPoint, count_changes, gather_carried, make_tables
+from kproto.tables.files import file_size
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
 from kproto.tables.points import DEFAULT_CLUSTER, continued_captures, points_of
 from kproto.tables.reading import why_nothing
-from kproto.tables.stored import SCHEMA, SUMMARY, StoredTables, current_tables, stored_pieces, table_dataset
+from kproto.tables.stored import (
+    SCHEMA,
+    SUMMARY,
+    StoredTables,
+    current_tables,
+    read_parquet,
+    stored_pieces,
+    table_dataset,
+)
 from kproto.tables.writing import write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
 
@@ -40,7 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kproto.pipeline.output import OutputDirectory
-    from kproto.pipeline.stages import StagedPart, TaskOutput
+    from kproto.pipeline.stages import TaskOutput
+    from kproto.pipeline.tasks import CarriedPart
     from kproto.tables.places import Place
 
 __all__ = ["BadInput", "Run", "analyze", "unchanged"]
@@ -120,7 +130,7 @@ def analyze(
             inputs["points"] = changes.points
             clusters = former.stored.facts["clusters"] | clusters
             job = _Job(spark, out, former.stored, filters, split_bytes, on_step, run)
-            if changes.new and job.add(changes.new, cluster, former):
+            if changes.new and job.add(changes.new, cluster, former, changes):
                 run.gone = changes.gone
                 is_all = whole_summary and len(changes.new) < len(points)
                 job.commit(inputs, clusters, started, whole_summary=is_all)
@@ -206,6 +216,8 @@ class _Job:
         facts = stored.facts if stored else {}
         self._stored = stored or StoredTables(out.run, {}, {})
         self._generations: list[dict[str, str]] = list(facts.get("generations", []))
+        self._open: dict[str, dict[str, Any]] = dict(facts.get("open", {}))
+        self._replaced: list[str] = []
         self._moves: dict[str, Place] = {}
         self._figures: dict[str, Any] | None = None
         run.rows = dict(facts.get("tables", dict.fromkeys(tables.TABLES, 0)))
@@ -225,14 +237,34 @@ class _Job:
             if not self._stored.paths(name):  # readers find its columns
                 self._write(name, schema.empty_table(), "empty")
 
-    def add(self, points: Sequence[CapturePoint], cluster: str, former: PreviousRun | None = None) -> bool:
+    def add(
+        self,
+        points: Sequence[CapturePoint],
+        cluster: str,
+        former: PreviousRun | None = None,
+        changes: ChangedInputs | None = None,
+    ) -> bool:
         """Make the files of some more captures of one cluster; False if the former ones must be read again.
 
-        They must if the new captures tell other ids for their brokers.
+        They must if the new captures tell other ids for their brokers, or if a capture cannot be continued.
         """
         self._on_step("reading captures")
         self.run.captures_read += len(points)
-        pieces = gather_captures(self._spark, points, self._work, self._filters, self._split_bytes, cluster)
+        growing = self._growing(points, changes)
+        parts = self._gather_growing(growing, cluster) if growing else []
+        if parts is None and changes and changes.continued:
+            remove_tree(self._work)
+            self.run.captures_read -= len(points)
+            return False
+        carried = {part.name for part in parts or ()}
+        others = [point for point in points if point.name not in carried]
+        pieces = (
+            gather_captures(self._spark, others, self._work, self._filters, self._split_bytes, cluster)
+            if others
+            else []
+        )
+        plain = [piece.path for piece in pieces]
+        pieces += [piece for part in parts or () for piece in (part.settled, part.open)]
         facts = [piece.facts for piece in pieces]
         if former and not former.holds_beside(facts, self._filters):
             remove_tree(self._work)
@@ -245,13 +277,25 @@ class _Job:
         known = self._stored if self._stored.rows else None
         made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, known)
         self.run.bodies_decoded += made.bodies
+        of_open: dict[str, list[str]] = {}
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
-        small = self._small(pieces)
-        self._note_continued(small["captures"].to_pylist(), cluster)
+            of_open.setdefault(place_of(folder).parent.name, []).extend(files)
+        small = self._small(plain, [piece.path for piece in pieces])
+        of_parts = [self._small_of(part) for part in parts or ()]
+        every = {
+            name: pa.concat_tables([table, *(own[name] for own in of_parts if name in own)])
+            for name, table in small.items()
+        }
+        self._note_bad(every["bad_inputs"])
+        self._note_continued(every["captures"].to_pylist(), cluster)
+        generation = f"{self._id}-{len(self._generations)}"
         for name, table in small.items():
-            self._write(name, table, f"{self._id}-{len(self._generations)}")
-        self._figures = _summary(self._spark, made, small)
+            self._write(name, table, generation)
+        for number, (part, own) in enumerate(zip(parts or (), of_parts, strict=True)):
+            written = [self._write(name, table, f"{generation}-{number}") for name, table in own.items()]
+            self._carry(part, [*of_open.get(f"{OPEN}-{number}", ()), *written], f"{OPEN}-{generation}-{number}")
+        self._figures = _summary(self._spark, made, every)
         self._on_step("summing up")
         file = f"brokers-{self._id}-{len(self._generations)}.json"
         store_facts(self._stored.run / file, facts, made.addresses)
@@ -262,16 +306,63 @@ class _Job:
             remove_tree(self._work)
         return True
 
-    def _small(self, pieces: Sequence[StagedPart]) -> dict[str, pa.Table]:
-        """The small tables of pieces, without the sets of live brokers that are stored."""
-        small = {name: small_table([piece.path for piece in pieces], name) for name in SMALL_TABLES}
+    def _growing(self, points: Sequence[CapturePoint], changes: ChangedInputs | None) -> list[GrowingPoint]:
+        """The capture points whose state is kept for their next files: rotated ones of a task's size."""
+        growing = []
+        for point in points:
+            if changes and point.name in changes.continued:
+                known = self._open[point.name]
+                files = tuple(file for file, *_ in changes.points[point.name])
+                state = str(self._stored.run / known["state"])
+                growing.append(GrowingPoint(CapturePoint(point.name, files), point.files, state))
+            elif len(point.files) > 1 and self._is_small(point):
+                growing.append(GrowingPoint(point, point.files, None))
+        return growing
+
+    def _is_small(self, point: CapturePoint) -> bool:
+        return not self._split_bytes or sum(map(file_size, point.files)) < 2 * self._split_bytes
+
+    def _gather_growing(self, growing: list[GrowingPoint], cluster: str) -> list[CarriedPart] | None:
+        options = scan_options(self._filters)
+        return gather_carried(self._spark, growing, self._work, self._filters, options, cluster)
+
+    def _small_of(self, part: CarriedPart) -> dict[str, pa.Table]:
+        """The rows about a capture point that its next files change."""
+        small = {name: small_table([part.open.path], name) for name in ("captures", "bad_inputs")}
+        known = self._open.get(part.name, {"files": []})["files"]
+        stored = [read_parquet(self._stored.run / file) for file in known if file.startswith("brokers/")]
+        brokers = small_table([part.settled.path, part.open.path], "brokers")
+        return small | {"brokers": merged_rows("brokers", pa.concat_tables([brokers, *stored]))}
+
+    def _carry(self, part: CarriedPart, files: list[str], state: str) -> None:
+        """Put what is open of a capture point in the place of what was."""
+        if known := self._open.pop(part.name, None):
+            for file in known["files"]:
+                rows = self._stored.rows.pop(file, 0)
+                self.run.rows[file.partition("/")[0]] -= rows
+                self._replaced.append(file)
+            self._replaced.append(known["state"])
+        if part.state is not None:
+            (self._stored.run / state).write_bytes(part.state)
+            self._open[part.name] = {"state": state, "files": files, "last_ns": part.last_ns}
+
+    def _small(self, plain: list[str], every: list[str]) -> dict[str, pa.Table]:
+        """The small tables of pieces, without the sets of live brokers that are stored.
+
+        Args:
+            plain: The pieces of capture points that are read once.
+            every: All pieces, which may have sets of live brokers.
+        """
+        small = {name: small_table(every if name == "live_brokers" else plain, name) for name in SMALL_TABLES}
         known = table_dataset(self._stored, "live_brokers").to_table(columns=["live_brokers_id"])["live_brokers_id"]
         sets = small["live_brokers"]
         small["live_brokers"] = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
-        self.run.bad_inputs = sorted(
-            [*self.run.bad_inputs, *_bad_inputs(small["bad_inputs"])], key=lambda row: (row.file, row.offset or -1)
-        )
         return small
+
+    def _note_bad(self, rows: pa.Table) -> None:
+        self.run.bad_inputs = sorted(
+            [*self.run.bad_inputs, *_bad_inputs(rows)], key=lambda row: (row.file, row.offset or -1)
+        )
 
     def _note_continued(self, read: list[dict[str, Any]], cluster: str) -> None:
         """Note which of the captures that were read may go on where another one of their cluster ends."""
@@ -281,12 +372,13 @@ class _Job:
             found = continued_captures([*stored.to_pylist(), *read])
             self.run.continued |= {name: before for name, before in found.items() if name in names}
 
-    def _write(self, name: str, table: pa.Table, part: str) -> None:
+    def _write(self, name: str, table: pa.Table, part: str) -> str:
         """Write a table's file: where a run adds files, aside until its commit."""
         path = f"{name}/part-{part}.zstd.parquet"
         folder = self._out.run / "small" if self._adds else self._stored.run
         write_table(folder / path, name, table)
         self._keep(folder, {path: table.num_rows})
+        return path
 
     def _keep(self, folder: Place, files: Mapping[str, int]) -> None:
         """Note files below a directory for the manifest, and that they are to be moved."""
@@ -323,6 +415,7 @@ class _Job:
             **inputs,
             "clusters": dict(clusters),
             "generations": self._generations,
+            "open": self._open,
             "files": self._stored.rows,
         }
         if not self._adds:
@@ -330,6 +423,8 @@ class _Job:
             return
         summary.unlink(missing_ok=True)
         self._out.append(self._stored.run, self._moves, manifest)
+        for file in self._replaced:
+            (self._stored.run / file).unlink(missing_ok=True)
         if whole_summary:
             self._on_step("summing up")
             run.summary = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))

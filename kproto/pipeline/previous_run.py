@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kproto.capture.capture_points import unpacked
+from kproto.capture.capture_points import CapturePoint, unpacked
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.files import file_state
@@ -18,7 +18,6 @@ from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from kproto.capture import CapturePoint
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
@@ -42,6 +41,15 @@ def _gone(before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> list
     """The files of a capture point that no longer exist, neither as they were nor compressed."""
     there = {unpacked(file) for file, *_ in now}
     return [file for file, *_ in before if unpacked(file) not in there and not place_of(file).exists()]
+
+
+def _files_behind(before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> list[Any]:
+    """The files of a capture point that are new, if all of them come after a file that is there as it was."""
+    known = {unpacked(file[0]): file for file in before}
+    old = [file for file in now if unpacked(file[0]) in known]
+    new = [file for file in now if unpacked(file[0]) not in known]
+    same = all(file == (was := known[unpacked(file[0])]) or file[0] != was[0] for file in old)
+    return new if old and same and [*now] == [*old, *new] else []
 
 
 def _plain(value: Any) -> Any:
@@ -72,11 +80,13 @@ class ChangedInputs(NamedTuple):
         new: The capture points to add; None: all are read again.
         points: All capture points that the tables hold then, and the state of their files.
         gone: Files that no longer exist, and whose rows stay.
+        continued: Of the capture points to add, those that go on behind stored ones: they have the new files alone.
     """
 
     new: list[CapturePoint] | None
     points: dict[str, Any]
     gone: list[str]
+    continued: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -152,8 +162,18 @@ class PreviousRun:
                 together[name] = files
                 missing += gone
         same = self.stored.facts["filters"] == wanted["filters"]
-        if same and all(together.get(name) == files for name, files in before.items()):
-            return ChangedInputs([point for point in points if point.name not in before], together, missing)
+        continued: dict[str, list[Any]] = {}
+        for name in self.stored.facts.get("open", {}) if same and not alone else ():
+            new = _files_behind(before[name], wanted["points"].get(name, []))
+            if new:
+                continued[name] = new
+                now = {unpacked(file[0]): file for file in wanted["points"][name]}
+                together[name] = [*(now.get(unpacked(file[0]), file) for file in before[name]), *new]
+                missing += _gone(before[name], wanted["points"][name])
+        if same and all(together.get(name) == files for name, files in before.items() if name not in continued):
+            added = [point for point in points if point.name not in before]
+            grown = [CapturePoint(name, tuple(file for file, *_ in files)) for name, files in continued.items()]
+            return ChangedInputs([*added, *grown], together, missing, continued)
         return ChangedInputs(None, dict(wanted["points"]) if alone else together, missing)
 
     def check_not_lost(self, out: OutputDirectory, changes: ChangedInputs) -> None:

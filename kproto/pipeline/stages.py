@@ -370,6 +370,12 @@ def small_table(pieces: Iterable[str], name: str) -> pa.Table:
     """Return one of ``SMALL_TABLES``, of all pieces."""
     schema = TABLES[name]
     table = pa.Table.from_batches([batch for piece in pieces for batch in read_staged(place_of(piece), name)], schema)
+    return merged_rows(name, table)
+
+
+def merged_rows(name: str, table: pa.Table) -> pa.Table:
+    """Return rows of one of ``SMALL_TABLES`` from several places, each once."""
+    schema = TABLES[name]
     if name == "brokers":
         keys = [column for column in schema.names if column != "first_ts"]
         first = table.group_by(keys, use_threads=False).aggregate([("first_ts", "min")])

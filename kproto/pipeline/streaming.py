@@ -1,8 +1,8 @@
 """A directory where recordings arrive -> the tables of one run over all of them, kept up to date.
 
 Structured Streaming notices new files, and remembers over restarts which it has noticed. For each batch of them
-``analyze`` runs over the directory: it reads the captures that the tables do not hold yet, or all of them where a
-capture has grown by a further file, and commits once. A batch that was killed is done again; where it had been
+``analyze`` runs over the directory: it reads the files that the tables do not hold yet, or all of them where a capture
+cannot go on behind its former files, and commits once. A batch that was killed is done again; where it had been
 committed before, that changes nothing. So the tables are at each moment those of one run, and after the last file
 those of the whole directory, in whatever order the files came.
 """

@@ -5,38 +5,45 @@ from __future__ import annotations
 import pickle
 import struct
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+from kproto.errors import CaptureError
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.pipeline.stages import CLAIMS, TaskOutput, chosen_of, gather, relate, write_bodies
+from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, gather, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.scanning import ScanToGoOn, Selection
 from kproto.tables.stored import read_parquet, table_dataset
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.pipeline.stages import BrokersAndEpochs, StagedPart
+    from kproto.capture import CapturePoint
+    from kproto.pipeline.stages import BrokersAndEpochs
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
     from kproto.verdicts.changes import Changes
 
 __all__ = [
+    "OPEN",
     "RECEIPT",
+    "CarriedPart",
+    "GrowingPoint",
     "Packed",
     "body_bytes_a_task",
     "count_changes",
+    "gather_carried",
     "gather_pieces",
     "make_tables",
     "merge_receipts",
@@ -67,6 +74,12 @@ _MOST_TASKS: Final = 10_000
 
 _RECEIPTS_TOGETHER: Final = 512
 """The most receipts that the driver takes as they are; of more tasks, tasks merge about this number each."""
+
+_STATE_BYTES: Final = 64 << 20
+"""The largest state of a capture point that is kept for its next files."""
+
+OPEN: Final = "open"
+"""How the directories begin in which is staged what the next files of a capture point change."""
 
 _BLOCK: Final = 256
 
@@ -106,6 +119,75 @@ def gather_pieces(
     return results(_for_each(spark, len(reads), run))
 
 
+class GrowingPoint(NamedTuple):
+    """A capture point to be read for a run after which more of its files may come.
+
+    Attributes:
+        point: With all its files so far.
+        files: The files to read.
+        state: The file with the state behind the others; None: all are read.
+    """
+
+    point: CapturePoint
+    files: tuple[str, ...]
+    state: str | None
+
+
+class CarriedPart(NamedTuple):
+    """A capture point whose next files may come later, staged.
+
+    Attributes:
+        name: The capture point.
+        settled: Requests whose outcome is known.
+        open: What a run with the next files makes anew.
+        state: From which that run goes on; None where it cannot.
+        last_ns: Time of the last packet.
+    """
+
+    name: str
+    settled: StagedPart
+    open: StagedPart
+    state: bytes | None
+    last_ns: int
+
+
+def gather_carried(
+    spark: SparkSession,
+    growing: Sequence[GrowingPoint],
+    directory: Place,
+    filters: Filters,
+    options: Mapping[str, Any],
+    cluster: str = DEFAULT_CLUSTER,
+) -> list[CarriedPart] | None:
+    """Stage capture points whose next files may come later, a task for each; None if one of them cannot be read.
+
+    Args:
+        spark: The session.
+        growing: The capture points.
+        directory: As of ``gather_pieces``; what is open is staged in directories of its own.
+        filters: Which requests to keep.
+        options: The arguments of ``Selection``.
+        cluster: As of ``gather_pieces``.
+    """
+
+    def run(numbers: Iterator[int]) -> Iterator[object]:
+        for number in numbers:
+            point, files, place = growing[number]
+            try:
+                state = None if place is None else place_of(place).read_bytes()
+                scan = ScanToGoOn(point, files, Selection(**options), state)
+                settled = gather(scan.settled(), directory, filters, cluster)
+                opened = gather(scan.open(), directory / f"{OPEN}-{number}", filters, cluster)
+            except (CaptureError, OSError, ValueError):
+                yield None  # the caller reads its files in another way, which tells the reason
+            else:
+                kept = scan.state if scan.state is not None and len(scan.state) <= _STATE_BYTES else None
+                yield CarriedPart(point.name, settled, opened, kept, scan.last_ns)
+
+    found = results(_for_each(spark, len(growing), run))
+    return None if None in found else found
+
+
 def make_tables(
     spark: SparkSession,
     pieces: Sequence[StagedPart],
@@ -131,7 +213,7 @@ def make_tables(
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
-            made, claims = relate(paths[number], directory, knowledge, filters)
+            made, claims = relate(paths[number], place_of(paths[number]).parent, knowledge, filters)
             yield made
             if alone:
                 yield _bodies_written(chosen_of(claims), directory, filters)

@@ -85,7 +85,8 @@ class _NewRun:
         facts = self._from.facts
         generations = (changes or {}).get("generations", facts.get("generations", []))
         others = {each["facts"]: each["facts"] for each in generations if (self._from.run / each["facts"]).exists()}
-        links = self._links | others
+        opened = (changes or {}).get("open", facts.get("open", {}))
+        links = self._links | others | {each["state"]: each["state"] for each in opened.values()}
         run = self._out.run
         for folder in {(run / file).parent for file in links}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,9 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
             of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
             _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
         new.keep(stored.paths("brokers"))
-        after = new.publish()
+        first_ns = midnight.value * 1000
+        opened = {name: each for name, each in stored.facts.get("open", {}).items() if each["last_ns"] >= first_ns}
+        after = new.publish({"open": opened})
     return {name: stored.count(name) - after.count(name) for name in TABLES}
 
 
@@ -196,7 +199,9 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
         stored = current_tables(out.path)
         new = _NewRun(out, stored)
         number = 0
-        for group in _groups(stored):
+        opened = {file for each in stored.facts.get("open", {}).values() for file in each["files"]}
+        new.keep(opened & stored.rows.keys())  # the next run replaces them
+        for group in _groups(stored, opened):
             if len(group) == 1:
                 new.keep(group)
                 continue
@@ -207,11 +212,16 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
     return len(stored.rows), len(after.rows)
 
 
-def _groups(stored: StoredTables) -> list[list[str]]:
-    """The files to join: of one table, day and cluster, together of about ``_COMPACT_BYTES``; a file alone stays."""
+def _groups(stored: StoredTables, opened: Collection[str]) -> list[list[str]]:
+    """The files to join: of one table, day and cluster, together of about ``_COMPACT_BYTES``; a file alone stays.
+
+    Args:
+        stored: The tables.
+        opened: Files that are left out.
+    """
     groups: list[list[str]] = []
     sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
-    for file in stored.rows:
+    for file in (file for file in stored.rows if file not in opened):
         key = file.rpartition("/")[0], *_clusters(stored.run / file)
         size = _size(stored.run / file)
         of_group, group = sizes.get(key, (_COMPACT_BYTES, []))

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kproto.api import CONTROL_APIS
-from kproto.capture import WHOLE, CapturePoint, CaptureSummary
+from kproto.capture import WHOLE, CapturePoint, CaptureSummary, Frame
 from kproto.capture.capture_points import point_name
 from kproto.capture.payloads import PayloadStore
-from kproto.capture.read import problem_of, read_frames
+from kproto.capture.read import problem_of, read_frames, read_on
+from kproto.capture.reader import CaptureReader
 from kproto.capture.summary import LOSSES
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kproto.capture import Connection, Frame
+    from kproto.capture import Connection
+    from kproto.capture.collector import Event
     from kproto.capture.model import Direction
 
-__all__ = ["MOST_WAITING", "REMEMBERED", "ScanRows", "Selection", "scan"]
+__all__ = ["MOST_WAITING", "REMEMBERED", "ScanRows", "ScanToGoOn", "Selection", "scan"]
 
 _STANDARD_INPUT: Final = "-"
 
@@ -61,6 +63,7 @@ class Selection:
     Attributes:
         ports: As given.
         scanned: The APIs whose frames must be read.
+        apis: Their keys.
     """
 
     def __init__(
@@ -73,7 +76,8 @@ class Selection:
         always: Collection[int] = (),
     ) -> None:
         self.ports = ports
-        self.scanned = WantedApis({*apis, *always})
+        self.apis = frozenset({*apis, *always})
+        self.scanned = WantedApis(self.apis)
         self._apis = frozenset(apis)
         self._always = frozenset(always)
         self._since_ns = since_ns
@@ -159,6 +163,84 @@ def scan(
             rows.add_summary(summary, point, problem)
         waiting.give_up()
     yield from rows.take()
+
+
+class ScanToGoOn:
+    """A scan of a capture point whose next files may come later.
+
+    Args:
+        point: The capture point with all its files so far.
+        files: The files to read: all, or those that are new.
+        selection: Which frames to give.
+        state: Of an earlier scan, of the files before these; None: these are the first.
+        opener: Opens a file by its path or URI.
+
+    Attributes:
+        state: The state behind the files, once ``settled`` is read to its end; None where it cannot be kept.
+        last_ns: Time of the last packet, ns since the epoch.
+    """
+
+    def __init__(
+        self,
+        point: CapturePoint,
+        files: tuple[str, ...],
+        selection: Selection,
+        state: bytes | None,
+        opener: Callable[[str], IO[bytes]] = open_file,
+    ) -> None:
+        self.state = state
+        self.last_ns = 0
+        self._point = point
+        self._files = files
+        self._selection = selection
+        self._opener = opener
+        self._waiting: dict[Frame, None] = {}
+        self._rows = ScanRows()
+
+    def settled(self) -> Iterator[pa.RecordBatch]:
+        """Yield the frames of requests whose outcome is known, whatever follows.
+
+        Raises:
+            CaptureError: A file cannot be read, or is no capture.
+            ValueError: The state cannot be read.
+        """
+        if self.state is None:
+            reader = CaptureReader(ports=self._selection.ports, apis=self._selection.apis, capture=self._point.name)
+        else:
+            reader, waiting = CaptureReader.resumed(self.state)
+            self._waiting = dict.fromkeys(waiting)
+        self._reader = reader
+        for events in read_on(CapturePoint(self._point.name, self._files), reader, self._opener):
+            self._add(events)
+            if self._rows.full:
+                yield from self._rows.take()
+        yield from self._rows.take()
+        self.state = reader.freeze([*self._waiting])
+        self.last_ns = reader.summary.last_ns
+
+    def open(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is to be read again with the next files: the other requests, and the counts, as they are now."""
+        self._rows.forget_bodies()
+        reader, summary = self._reader, self._reader.summary
+        self._add(reader.end())
+        for request in self._waiting:
+            self._rows.add_frame(request)
+            self._rows.add_unanswered(request)
+        self._rows.add_summary(summary, self._point, summary.problem())
+        yield from self._rows.take()
+
+    def _add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Frame):
+                if self._selection.takes(event):
+                    self._waiting[event] = None
+            elif event.request in self._waiting:
+                del self._waiting[event.request]
+                self._rows.add_frame(event.request)
+                if event.response is not None:
+                    self._rows.add_frame(event.response)
+                else:
+                    self._rows.add_unanswered(event.request)
 
 
 class _Way:

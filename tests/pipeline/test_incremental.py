@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from table_truth import CAPTURES
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
 from kproto.pipeline.previous_run import PreviousRun
-from kproto.tables import TABLES, Filters
+from kproto.pipeline.upkeep import compact, expire
+from kproto.tables import TABLES, Filters, read
 from kproto.tables.brokers import BrokerFacts
-from kproto.tables.stored import StoredTables, current_run
+from kproto.tables.stored import StoredTables, current_run, current_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,3 +237,66 @@ def test_the_same_captures_of_two_clusters_stand_beside_each_other_and_compressi
         assert not {row[name] for row in east} & {row[name] for row in west}
     with pytest.raises(ConfigurationError, match="without a slash"):
         analyze(spark, captures[:1], out, cluster="a/b")
+
+
+def cut_within_requests(name: str, folder: Path) -> list[Path]:
+    """A sample capture as rotated files, each of which ends between a request's first packet and its response."""
+    capture = next(path for path in CAPTURES if path.name.startswith(name))
+    link, packets = read_pcap(capture)
+    asked = [row["ts_ns"] for row in read(capture)["frames"].to_pylist() if row["direction"] == "request"]
+    asked = sorted(asked)[len(asked) // 5 :: len(asked) // 5]
+    ends = [next(n for n, packet in enumerate(packets) if packet.time_ns > ts) for ts in asked]
+    files = []
+    folder.mkdir()
+    for number, (begin, end) in enumerate(zip([0, *ends], [*ends, None], strict=True)):
+        files.append(folder / f"control.pcap{number or ''}")
+        files[-1].write_bytes(pcap(packets[begin:end], link))
+    return files
+
+
+def test_a_rotated_capture_goes_on_with_its_new_files_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Added file by file, of which the first are gone soon, it gives the tables of one run over all."""
+    files = cut_within_requests("ibp-3.9-migration-a.", tmp_path / "recorded")
+    folder, out, whole = tmp_path / "captures", OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    folder.mkdir()
+    for number, file in enumerate(files):
+        if number > 1:
+            (folder / files[number - 2].name).unlink()  # reading it again would fail
+        shutil.copy2(file, folder)
+        run = analyze(spark, [str(folder)], out)
+        assert run.captures_read == 1
+        assert len(run.gone) == max(0, number - 1)
+        assert unchanged([str(folder)], out) is not None
+    analyze(spark, [str(file) for file in files], whole, split_bytes=60_000)
+    assert rows(out.path) == rows(whole.path)
+    stored, once = current_tables(out.path), current_tables(whole.path)
+    assert {name: stored.count(name) for name in TABLES} == {name: once.count(name) for name in TABLES}
+    assert once.facts["open"] == {}
+    assert len(rows(out.path)["requests"]) > 100
+
+
+def test_other_captures_and_upkeep_leave_a_rotated_capture_where_it_was(
+    spark: SparkSession, captures: list[str], tmp_path: Path
+) -> None:
+    files = cut_within_requests("ibp-2.8-a.", tmp_path / "recorded")
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    three, four, every = ([str(file) for file in files[:count]] for count in (3, 4, None))
+    analyze(spark, three, out)
+    assert analyze(spark, captures[:1], out).captures_read == 1
+    compact(out)
+    assert analyze(spark, [*four, captures[1]], out).captures_read == 2
+    expire(out, datetime(2020, 1, 1, tzinfo=UTC))
+    assert analyze(spark, every, out).captures_read == 1
+    analyze(spark, [*every, *captures[:2]], whole, split_bytes=60_000)
+    assert rows(out.path) == rows(whole.path)
+
+
+def test_a_state_that_is_damaged_has_the_files_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    files = cut_within_requests("ibp-2.8-a.", tmp_path / "recorded")
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    analyze(spark, [str(file) for file in files[:2]], out)
+    (state,) = current_run(out.path).glob("open-*")
+    state.write_bytes(state.read_bytes()[:-100])
+    analyze(spark, [str(file) for file in files], out)
+    analyze(spark, [str(file) for file in files], whole)
+    assert rows(out.path) == rows(whole.path)
