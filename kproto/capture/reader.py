@@ -85,9 +85,8 @@ class CaptureReader:
         Raises:
             ValueError: It is no such state, or of another version of kproto.
         """
-        packets, summary, waiting = thaw(state)
-        reader = cls(summary=summary)
-        reader._packets = packets
+        reader = cls()
+        reader._packets, reader.summary, waiting = thaw(state)
         return reader, waiting
 
     def freeze(self, waiting: list[Frame]) -> bytes | None:
