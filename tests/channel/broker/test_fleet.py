@@ -53,13 +53,15 @@ def test_a_part_that_cannot_be_closed_keeps_no_session_open_and_is_tried_again()
 
     fleet, links = Fleet("127.0.0.1:1", [1, 2, 3]), [Stubborn(), _Links(), _Links()]
     fleet._links.update(enumerate(cast("Any", links), 1))
-    with pytest.raises(OSError, match="not now"):
+    try:
+        with pytest.raises(OSError, match="not now"):
+            fleet.close()
+        assert all(each.closed.is_set() for each in links)
+    finally:
+        for each in links:
+            each.closed.clear()
+        Stubborn.fails = False
         fleet.close()
-    assert all(each.closed.is_set() for each in links)
-    for each in links:
-        each.closed.clear()
-    Stubborn.fails = False
-    fleet.close()
     assert all(each.closed.is_set() for each in links)
     fleet.close()
 

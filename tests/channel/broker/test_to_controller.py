@@ -145,6 +145,26 @@ def test_a_round_finds_the_controller_and_the_following_send(channels):
     assert ([r.body for r in made.completed], made.channel.queue_size) == ([GOOD], 0)
 
 
+def test_an_answer_before_its_request_is_whole_does_not_end_the_thread(channels):
+    made = channels(FIRST)
+    made.ask()
+    made.ask()
+    made.work()
+    made.network.takes = 1
+    made.until_sent(1)
+    made.network.takes = 0  # the controller never reads the rest
+    (connection,) = [channel.connection for channel in made.network.channels.values()]
+    assert connection.outgoing is not None
+    made.answer(GOOD)
+    made.work(3)
+    assert [r.body for r in made.completed] == [GOOD]
+    made.network.takes = 2**31
+    made.until_sent(2)
+    made.answer(GOOD)
+    assert [r.body for r in made.completed] == [GOOD, GOOD]
+    assert len(made.network.attempts) == 2
+
+
 @pytest.mark.conformance("NTC-03")
 def test_a_request_goes_to_the_next_controller_if_the_first_cannot_be_reached(channels):
     made = channels(FIRST)
