@@ -274,6 +274,10 @@ class ChannelExpiry:
         if self.stalled is not None:
             self.stalled.forget(channel)
 
+    def oldest(self) -> str | None:
+        """The id of the least recently used channel, None without an idle limit."""
+        return self.idle.oldest() if self.idle is not None else None
+
     def expired(self, channels: Mapping[str, Channel], now_ns: int) -> Iterator[tuple[Channel, Closing]]:
         """Yield the open channels to be closed now, and the way to close them; answers failed authentications first."""
         for channel in self.failed_authentications.due(now_ns) if self.failed_authentications else ():
@@ -863,6 +867,15 @@ class ChannelRegistry:
         """Return every channel, open or closing; from any thread."""
         return [*self.open.values(), *self.closing.values()]
 
+    def lowest_priority(self) -> Channel | None:
+        """Choose a channel to close to make room: one that is closing, else the least recently used, else any."""
+        if self.closing:
+            return next(iter(self.closing.values()))
+        oldest = self._expiry.oldest()
+        if oldest is not None:
+            return self.open.get(oldest)
+        return next(iter(self.open.values()), None)
+
     # ---- taking ------------------------------------------------------------------------------------------------------
 
     def add(self, channel: Channel, now: int) -> None:
@@ -1238,6 +1251,10 @@ class Selector:
         """Whether requests may pass over the connection."""
         channel = self.channels.get(channel_id)
         return channel is not None and channel.connection.usable
+
+    def lowest_priority_channel(self) -> Channel | None:
+        """Choose a connection to close to make room: one that is closing, else the least recently used, else any."""
+        return self._registry.lowest_priority()
 
     def client_information(self, channel_id: str, name: str, version: str) -> None:
         """Note the client software of a connection."""

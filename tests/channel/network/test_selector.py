@@ -504,6 +504,22 @@ def test_a_client_that_calls_itself_ever_something_else_does_not_fill_the_metric
         assert len([name for name in metrics.names() if name.name == "connections"]) <= 100
 
 
+@pytest.mark.conformance("SEL-30")
+def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ago(selector, server, clock):
+    connect(selector, server, *"01234")
+    for channel_id in "4310":  # all but 2, newest to oldest
+        clock.sleep(1)
+        echo(selector, channel_id, b"use")
+    assert selector.lowest_priority_channel().id == "2"
+    channel = selector.channel("3")
+    selector._registry.closing["3"] = channel
+    assert selector.lowest_priority_channel().id == "3"
+    del selector._registry.closing["3"]
+    for channel_id in "01234":
+        selector.close_channel(channel_id)
+    assert selector.lowest_priority_channel() is None
+
+
 @pytest.mark.conformance("SEL-31")
 def test_closing_removes_all_metrics_but_the_count_also_when_it_fails(clock, server, metrics):
     selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test", per_connection=True))
