@@ -99,7 +99,7 @@ docs:    ## the documentation site -> out/docs; warnings are errors
 	.venv/bin/sphinx-build -q -W --keep-going -b html docs out/docs
 	@echo "out/docs/index.html"
 
-dist:    ## sdist -> wheel -> an empty environment -> smoke test
+dist:    ## the wheel of the present Python, as make wheels makes it -> an empty environment -> smoke test
 	@tools/setup dev
 	tools/check-dist
 
