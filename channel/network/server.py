@@ -337,7 +337,7 @@ class SocketServer:
     Attributes:
         selector: Moves the bytes.
         listeners: The open listeners.
-        refused: The number of connections refused by a limit.
+        over_limit: The number of connections that were closed at once because a limit was reached.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class SocketServer:
             recorder=recorder,
         )
         self.listeners: list[Listener] = []
-        self.refused = 0
+        self.over_limit = 0
         self._connections: dict[str, AcceptedConnection] = {}
         self._per_ip: Counter[str] = Counter()
         self._numbers = itertools.count()
@@ -534,8 +534,8 @@ class SocketServer:
         """Take an accepted socket, or close it if there are too many connections."""
         full = len(self._connections) >= self._config.max_connections
         if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:
-            self.refused += 1
-            _log.debug("refused %s at %s: too many connections", remote, listener)
+            self.over_limit += 1
+            _log.debug("closed %s at %s: too many connections", remote, listener)
             sock.close()
             return
         local = (listener.host, listener.port)

@@ -147,7 +147,7 @@ class TlsTransport(SocketTransport):
             if not self._connected:
                 return EVENT_WRITE
             self.state = TlsState.HANDSHAKE
-            # Read before writing: if the peer refused us, its alert gives the reason, while writing would only fail.
+            # Read before writing: if the peer rejected us, its alert gives the reason, while writing would only fail.
             received = self._receive_ciphertext()
             ended = received < 0
             if self._context is not None:
@@ -200,7 +200,7 @@ class TlsTransport(SocketTransport):
             The number of plaintext bytes written to the buffer; 0 if none has arrived yet.
 
         Raises:
-            AuthenticationFailed: The peer refused our certificate (in TLS 1.3 it does so after the handshake).
+            AuthenticationFailed: The peer rejected our certificate (in TLS 1.3 it does so after the handshake).
             EOFError: The peer will send no more.
             OSError: The connection broke, or the peer broke the protocol.
         """

@@ -63,7 +63,7 @@ class Transaction(NamedTuple):
 
     Attributes:
         results: Each operation's result if all were applied: the path of a ``Create``, the ``Stat`` of a ``SetData``.
-        failed: The index of the operation that was refused, None if all were applied.
+        failed: The index of the operation that failed, None if all were applied.
         error: The reason of the refusal.
     """
 

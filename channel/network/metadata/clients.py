@@ -242,7 +242,7 @@ class MetadataSender(StoppableThread):
             The topic's number of partitions, and the metadata of the partition.
 
         Raises:
-            InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
+            InvalidTopic, TopicAuthorizationFailed: The cluster answered with an error of the topic.
             TopicNotKnown: The topic or partition did not become known in time.
             AuthenticationFailed: One side does not accept the other.
             IllegalState: The sender is closed.

@@ -432,7 +432,7 @@ class Metadata:
                 self._changed.wait(min(left, FOREVER) / 1000)
 
     def close(self) -> None:
-        """End all waits; later updates are refused."""
+        """End all waits; a later update is an error."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -510,7 +510,7 @@ class ProducerMetadata(Metadata):
             The topic's number of partitions, and the metadata of the partition.
 
         Raises:
-            InvalidTopic, TopicAuthorizationFailed: The cluster refused the topic.
+            InvalidTopic, TopicAuthorizationFailed: The cluster answered with an error of the topic.
             TopicNotKnown: The topic or partition did not become known in time.
             IllegalState: The metadata was closed.
         """

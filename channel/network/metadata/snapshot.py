@@ -116,7 +116,7 @@ class ClusterSnapshot:
 
     @property
     def invalid_topics(self) -> list[str]:
-        """Topics whose names the cluster refused."""
+        """Topics whose names the cluster calls invalid."""
         return self._with_error(ErrorCode.INVALID_TOPIC_EXCEPTION)
 
     @property
