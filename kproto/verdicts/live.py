@@ -22,7 +22,7 @@ from kproto.verdicts.timeline import EntryFilters, Timeline
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from kproto.capture import CaptureSummary, Endpoint, Frame
+    from kproto.capture import CaptureSummary, Connection, Endpoint, Frame
     from kproto.tables.bodies import RequestPrefix
     from kproto.types import BrokerId
     from kproto.verdicts.rules import Finding
@@ -39,8 +39,9 @@ _MOST_EXAMINED: Final = 5_000
 _MOST_EXAMINED_BYTES: Final = 32 << 20
 """The most requests, and bytes of their bodies, that the rules are applied to at a time: the newest."""
 
+_MOST_ACCEPTED: Final = 256
 _MOST_FINDINGS: Final = 1_000
-_SHARE: Final = 0.0075
+_SHARE: Final = 0.004
 """The share of a core that changes may cost while a capture is followed, and that findings may cost."""
 
 _BURST_S: Final = 0.25
@@ -139,6 +140,7 @@ class LiveFold:
         self._in_flight: dict[Frame, None] = {}
         self._ids: dict[Endpoint, BrokerId] = {}
         self._epochs: dict[Endpoint, int] = {}
+        self._accepted: dict[Connection, Frame] = {}
         self._controller: RequestPrefix | None = None
         self._changes: OrderedDict[tuple[int | None, bytes, str], Change] = OrderedDict()
         self._examined: deque[Exchange] = deque()
@@ -177,8 +179,11 @@ class LiveFold:
                 second.errors[key] += 1
             if response is not None:
                 second.latencies.setdefault(key, []).append((response.time_ns - request.time_ns) // 1000)
-        if code == 0:
-            self._learn(exchange, request)
+        if code == 0 and api in CONTROL_APIS:
+            self._accepted.pop(request.connection, None)  # the newest comes last
+            self._accepted[request.connection] = request
+            if len(self._accepted) > _MOST_ACCEPTED:
+                self._learn()
         self._compare(exchange)
         self._examined.append(exchange)
         self._examined_bytes += request.length
@@ -200,15 +205,17 @@ class LiveFold:
                 del self._seconds[other]
         return found
 
-    def _learn(self, exchange: Exchange, request: Frame) -> None:
-        """Note the epochs of an accepted control request."""
-        sender = prefix_fields(request) if exchange.api_key in CONTROL_APIS else None
-        if sender is None:
-            return
-        if self._controller is None or sender.controller_epoch >= self._controller.controller_epoch:
-            self._controller = sender
-        if sender.broker_epoch is not None and sender.broker_epoch >= 0:
-            self._epochs[exchange.server] = sender.broker_epoch
+    def _learn(self) -> None:
+        """Note the epochs of the newest accepted request of each connection: those of a controller only grow."""
+        for connection, request in self._accepted.items():
+            sender = prefix_fields(request)
+            if sender is None:
+                continue
+            if self._controller is None or sender.controller_epoch >= self._controller.controller_epoch:
+                self._controller = sender
+            if sender.broker_epoch is not None and sender.broker_epoch >= 0:
+                self._epochs[connection.server] = sender.broker_epoch
+        self._accepted.clear()
 
     def _compare(self, exchange: Exchange) -> None:
         """Look for the changes that a request made, while the budget lasts."""
@@ -237,6 +244,7 @@ class LiveFold:
         Args:
             time_ns: The time in the capture; at least that of the newest answer.
         """
+        self._learn()
         now = time.monotonic()
         self._budget_s = min(self._budget_s + (now - self._budget_at) * _SHARE, _BURST_S)
         self._budget_at = now
