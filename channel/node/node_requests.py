@@ -50,7 +50,7 @@ _BY_RIGHTS: Final = _OF_RESOURCES | {ApiKey.METADATA, ApiKey.FIND_COORDINATOR, A
 
 
 class SuperUsers:
-    """Who may do everything in a cluster with an authorizer; the node reads no ACLs, and grants nobody else anything.
+    """The users who may do everything where there is an authorizer; the node reads no ACLs and grants others nothing.
 
     Args:
         config: Kafka's ``authorizer.class.name``; without it everybody may do everything. Kafka's ``super.users``.

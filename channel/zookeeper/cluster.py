@@ -296,7 +296,7 @@ def fenced_all(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Op
 def fenced_together(session: ZooKeeperSession, fence: int, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
     """Apply many groups of operations as ``fenced_all`` does, but several in one transaction first: they seldom fail.
 
-    The groups of a transaction that is refused are applied each by itself. Results are without those of operations.
+    The groups of a transaction that fails are applied each by itself. The outcomes may lack the operations' results.
 
     Raises:
         ControllerMoved: Another controller was elected; operations after its election change nothing.

@@ -252,11 +252,13 @@ class _Job:
         self.run.captures_read += len(points)
         growing = self._growing(points, changes)
         parts = self._gather_growing(growing, cluster) if growing else []
-        if parts is None and changes and changes.continued:
-            remove_tree(self._work)
-            self.run.captures_read -= len(points)
-            return False
-        carried = {part.name for part in parts or ()}
+        if parts is None:
+            if changes and changes.continued:
+                remove_tree(self._work)
+                self.run.captures_read -= len(points)
+                return False
+            parts = []  # none has an earlier state: all are read in the ordinary way
+        carried = {part.name for part in parts}
         others = [point for point in points if point.name not in carried]
         pieces = (
             gather_captures(self._spark, others, self._work, self._filters, self._split_bytes, cluster)
@@ -264,7 +266,7 @@ class _Job:
             else []
         )
         plain = [piece.path for piece in pieces]
-        pieces += [piece for part in parts or () for piece in (part.settled, part.open)]
+        pieces += [piece for part in parts for piece in (part.settled, part.open)]
         facts = [piece.facts for piece in pieces]
         if former and not former.holds_beside(facts, self._filters):
             remove_tree(self._work)
@@ -282,7 +284,7 @@ class _Job:
             self._keep(place_of(folder), files)
             of_open.setdefault(place_of(folder).parent.name, []).extend(files)
         small = self._small(plain, [piece.path for piece in pieces])
-        of_parts = [self._small_of(part) for part in parts or ()]
+        of_parts = [self._small_of(part) for part in parts]
         every = {
             name: pa.concat_tables([table, *(own[name] for own in of_parts if name in own)])
             for name, table in small.items()
@@ -292,7 +294,7 @@ class _Job:
         generation = f"{self._id}-{len(self._generations)}"
         for name, table in small.items():
             self._write(name, table, generation)
-        for number, (part, own) in enumerate(zip(parts or (), of_parts, strict=True)):
+        for number, (part, own) in enumerate(zip(parts, of_parts, strict=True)):
             written = [self._write(name, table, f"{generation}-{number}") for name, table in own.items()]
             self._carry(part, [*of_open.get(f"{OPEN}-{number}", ()), *written], f"{OPEN}-{generation}-{number}")
         self._figures = _summary(self._spark, made, every)

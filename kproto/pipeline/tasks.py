@@ -79,7 +79,7 @@ _STATE_BYTES: Final = 64 << 20
 """The largest state of a capture point that is kept for its next files."""
 
 OPEN: Final = "open"
-"""How the directories begin in which is staged what the next files of a capture point change."""
+"""The first part of the names of directories whose rows the next files of a capture point replace."""
 
 _BLOCK: Final = 256
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -64,11 +65,13 @@ def continued_captures(captures: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         captures: Rows of the table ``captures`` of one cluster.
     """
     rows = sorted((row for row in captures if row["packets"]), key=lambda row: row["last_ts"])
+    ends = [row["last_ts"] for row in rows]
     found = {}
     for row in rows:
         if row["partial_starts"] or row["unmatched_responses"]:
-            begins = row["first_ts"]
-            before = [each for each in rows if begins - _PAUSE <= each["last_ts"] <= begins and each is not row]
-            if before:
-                found[row["capture"]] = before[-1]["capture"]
+            at = bisect_right(ends, row["first_ts"]) - 1
+            if at >= 0 and rows[at] is row:  # all of its packets have one time
+                at -= 1
+            if at >= 0 and ends[at] >= row["first_ts"] - _PAUSE:
+                found[row["capture"]] = rows[at]["capture"]
     return found

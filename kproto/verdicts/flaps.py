@@ -24,7 +24,7 @@ class Flapping(NamedTuple):
         what: Which of the two.
         partition: The partition.
         most: The most changes within the window.
-        times: When it changed, ascending; without changes that follow from a broker's coming or going.
+        times: The times of its changes, ascending, without changes that follow from a broker's coming or going.
         leaders: The leaders that came with these changes.
     """
 
@@ -41,7 +41,7 @@ def flapping(facts: Facts, window: int, least: float) -> Iterator[Flapping]:
     Args:
         facts: The facts.
         window: The time, in us, within which changes are counted.
-        least: So many changes within it are flapping.
+        least: The number of changes within it that makes a partition flap.
     """
     for partition, life in facts.present.items():
         for what, changes in _changes(facts, life).items():
@@ -52,7 +52,7 @@ def flapping(facts: Facts, window: int, least: float) -> Iterator[Flapping]:
 
 
 def _changes(facts: Facts, life: Incarnation) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
-    """When leader and ISR changed, and the leader from then on."""
+    """The times at which leader and ISR changed, with the leader from then on."""
     led: list[tuple[int, int]] = []
     moved: list[tuple[int, int]] = []
     for before, after in pairwise(life.steps):
