@@ -60,9 +60,11 @@ explore: ## the property tests with a fresh seed, which is printed; make explore
 
 SINCE = HEAD~1
 TIMES = 20
-repeat:  ## the tests that have changed since the commit SINCE, TIMES times with every core busy and TIMES times on one core
+UNDER = tests
+repeat:  ## the tests that have changed since the commit SINCE, TIMES times with every core busy and TIMES times on one core;
+         ## SINCE=all for every test (UNDER="tests/cli ..." for some); BUDGET=4 ends after four minutes
 	@tools/setup test chromium tshark tmux
-	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES)
+	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES) --under $(UNDER) $(if $(BUDGET),--budget $(BUDGET))
 
 MUTATIONS = --count 200 --commit
 mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -48,7 +49,32 @@ def test_a_new_file_counts_before_it_is_committed(tool, tmp_path):
 
 def test_a_failure_is_told_with_its_test(tool, tmp_path, capsys):
     (tmp_path / "tests" / "test_b.py").write_text("def test_red(): assert 0\ndef test_green(): pass\n")
-    failed, last = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0))
+    failed, last, is_whole = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0))
     assert failed == {"tests/test_b.py::test_red"}
+    assert is_whole
     assert "1 failed, 1 passed" in last
     assert "assert 0" in capsys.readouterr().out
+
+
+def test_a_round_that_lasts_too_long_tells_what_it_has_run(tool, tmp_path):
+    (tmp_path / "tests" / "test_b.py").write_text(
+        "import pathlib, time\ndef test_red(): assert 0\n"
+        "def test_slow():\n    pathlib.Path('begun').touch()\n    time.sleep(600)\n"
+    )
+    failed, last, is_whole = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0), 10.0)
+    assert (tmp_path / "begun").exists()
+    assert failed == {"tests/test_b.py::test_red"}
+    assert "1 failed" in last
+    assert not is_whole
+
+
+def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["repeat", "--since", "all", "--under", "tests", "--times", "2", "--budget", "9"])
+    (tmp_path / "tests" / "test_a.py").write_text("def test_one(): pass\n")
+    (tmp_path / "tests" / "test_b.py").write_text("def test_red(): assert 0\n")
+    assert tool.main() == 1
+    result = json.loads((tmp_path / "tests" / "repeated.json").read_text())
+    assert [len(rounds) for rounds in result["rounds"].values()] == [2, 2]
+    assert result["rounds"]["one core"][1].startswith("1 failed, 1 passed in ")
+    assert list(result["failures"]) == ["tests/test_b.py::test_red"]
+    assert "FAILED 4 of 4" in capsys.readouterr().out
