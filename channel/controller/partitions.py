@@ -94,12 +94,17 @@ class PartitionStateMachine:
     def elect_for_waiting_partitions(self, topic: str | None = None) -> set[TopicPartition]:
         """Elect leaders for all New and Offline partitions, or those of one topic, that are not to be deleted.
 
+        A partition that is being reassigned needs a leader even if its topic is to be deleted, as the deletion waits
+        for the reassignment; in Kafka both wait until a broker of the topic is started again.
+
         Returns:
             The partitions that have a leader now.
         """
-        deleted = self._cluster.context.topics_to_be_deleted
+        deleted, moving = self._cluster.context.topics_to_be_deleted, self._cluster.context.partitions_being_reassigned
         waiting = [
-            tp for tp in self._without_leader if tp.topic not in deleted and (topic is None or tp.topic == topic)
+            tp
+            for tp in self._without_leader
+            if (topic is None or tp.topic == topic) and (tp.topic not in deleted or tp in moving)
         ]
         failed = self.change(waiting, PartitionState.ONLINE, Election.OFFLINE)
         return {tp for tp in waiting if tp not in failed}

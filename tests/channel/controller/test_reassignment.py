@@ -313,3 +313,16 @@ def test_another_controller_goes_on_with_a_reassignment_for_which_a_deletion_wai
     join(cluster, 0, 1)
     cluster.answer([0, 1])
     assert not cluster.store.read_topics()
+
+
+def test_a_partition_for_whose_reassignment_a_deletion_waits_gets_a_leader() -> None:
+    cluster = elected(1)
+    cluster.store.register_broker(broker(0))
+    cluster.create([0])  # no replica is online: the partition has no leader, and no state
+    reassign(cluster, 1)
+    cluster.store.mark_for_deletion("t")
+    assert under_way(cluster) == {T0: ReplicaAssignment((1, 0), (1,), (0,))}
+    cluster.elect()  # the next controller finds broker 0 registered, the reassignment and the deletion
+    assert under_way(cluster) == {}
+    cluster.answer([0, 1])
+    assert not cluster.store.read_topics()
