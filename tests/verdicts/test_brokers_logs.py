@@ -18,7 +18,6 @@ from table_truth import WITH_TRUTH, expected_errors, expected_states, name_of
 from kproto.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 Row = dict[str, Any]
@@ -28,6 +27,7 @@ REAL = [path for path in WITH_TRUTH if "external" not in path.name]
 """Captures of a real controller: another program's requests contradict each other on purpose."""
 
 
+@cache
 def answer(path: Path, question: str) -> list[Row]:
     result = CliRunner().invoke(main, ["query", str(path), question, "--format", "json"], prog_name="kproto")
     assert result.exit_code == 0, result.output
@@ -42,6 +42,7 @@ def summary(path: Path) -> Row:
     return found
 
 
+@cache
 def logged(path: Path) -> list[Row]:
     """The control requests of a capture that brokers logged, in order of time.
 
@@ -59,14 +60,14 @@ def logged(path: Path) -> list[Row]:
     return sorted(found, key=lambda row: row["time"])
 
 
-def accepted(path: Path) -> Iterator[tuple[Row, Row]]:
+@cache
+def accepted(path: Path) -> list[tuple[Row, Row]]:
     """Each accepted request with each of its partition states; topics that were deleted are another one after that."""
-    for row in logged(path):
-        if not row["response"]["errorCode"] and row["api_key"] != 5:
-            for state in expected_states(row):
-                yield row, state
+    rows = [row for row in logged(path) if not row["response"]["errorCode"] and row["api_key"] != 5]
+    return [(row, state) for row in rows for state in expected_states(row)]
 
 
+@cache
 def incarnations(path: Path) -> dict[tuple[str, int, int], list[tuple[float, Row]]]:
     """The states of each partition by (topic, partition, incarnation), with the time of the log."""
     number: Counter[tuple[str, int]] = Counter()
@@ -190,7 +191,10 @@ def test_the_leader_at_a_time_is_the_one_told_last_before(path: Path) -> None:
             quiet.append((heard + begin) / 2)
         heard = max(heard, end)
     assert len(quiet) > 3
-    rows = answer(path, "leader")
+    rows = [
+        (seconds(row["valid_from"]), seconds(row["valid_to"]) if row["valid_to"] else math.inf, row)
+        for row in answer(path, "leader")
+    ]
     for moment in quiet:
         wanted: dict[tuple[str, int], tuple[int, int]] = {}
         leaving: set[tuple[str, int]] = set()  # deleted, or waiting for the deletion at a broker that is down
@@ -204,8 +208,8 @@ def test_the_leader_at_a_time_is_the_one_told_last_before(path: Path) -> None:
                 wanted[key] = max(wanted.get(key, (-1, -1)), (state["leader_epoch"], state["leader"]))
         found = {
             (row["topic"], row["partition"]): (row["leader_epoch"], row["leader"])
-            for row in rows
-            if seconds(row["valid_from"]) <= moment and (row["valid_to"] is None or seconds(row["valid_to"]) > moment)
+            for begin, end, row in rows
+            if begin <= moment < end
         }
         assert found.keys() <= wanted.keys()
         assert {key: found.get(key) for key in wanted.keys() - leaving} == {
