@@ -82,8 +82,9 @@ simulate: ## the channel in virtual time, with faults drawn by seed; SEED=n repe
 	.venv/bin/python tests/simulation/run.py $(SIMULATE)
 
 MINUTES = 60
-SOAK = --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
-soak:    ## the real thing for MINUTES, with faults drawn by a seed that is printed; SEED=n draws those of an earlier run
+SOAK = --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(REAL),--real) $(if $(CONTROL),--control)
+soak:    ## the real thing for MINUTES, with faults drawn by a seed that is printed; SEED=n draws those of an earlier run;
+         ## REAL=1 with three brokers of Kafka and their clients, CONTROL=1 the same led by Kafka's own controller
 	@tools/setup test java maven nftables
 	.venv/bin/python tests/soak/run.py $(SOAK)
 

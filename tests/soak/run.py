@@ -27,7 +27,7 @@ from network_namespace import NetworkNamespace
 
 import kproto.tables
 from kproto.tables.filters import Filters
-from soak import checks, faults
+from soak import checks, faults, real
 from soak.processes import Soak
 from soak.work import Administrator
 
@@ -82,6 +82,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="that of an earlier run; fresh by default")
     parser.add_argument("--brokers", type=int, default=50, help="how many (default: %(default)s)")
     parser.add_argument("--faults", help="only these kinds, with commas between them")
+    parser.add_argument("--real", action="store_true", help="three brokers of Kafka 3.9.1, without taps and tables")
+    parser.add_argument("--control", action="store_true", help="the same, led by Kafka's own controller")
     parser.add_argument("--out", type=Path, default=Path("out/soak"), help="where everything goes")
     return parser.parse_args()
 
@@ -222,7 +224,11 @@ def main() -> int:
     """Run a soak; 1 if anything is wrong."""
     options = parsed()
     seed = options.seed if options.seed is not None else time.time_ns() // 1_000_000 % 10**9
-    print(f"soak: repeat with make soak MINUTES={options.minutes:g} SEED={seed}", flush=True)
+    form = " CONTROL=1" if options.control else " REAL=1" if options.real else ""
+    again = f"make soak{form} MINUTES={options.minutes:g} SEED={seed}"
+    print(f"soak: repeat with {again}", flush=True)
+    if form:
+        return finished(*real_brokers(options, seed), options.out / f"real-{seed}", again)
     if missing := NetworkNamespace.missing():
         print(f"soak: {missing}", file=sys.stderr)
         return 2
@@ -243,12 +249,27 @@ def main() -> int:
             except Exception as e:
                 traceback.print_exc()
                 run.wrong.append(repr(e))
-    if run.wrong:
-        print(f"soak: {len(run.wrong)} WRONG; see {folder}; repeat with make soak "
-              f"MINUTES={options.minutes:g} SEED={seed}")  # fmt: skip
+    return finished(len(run.made), run.wrong, folder, again)
+
+
+def real_brokers(options: argparse.Namespace, seed: int) -> tuple[int, list[str]]:
+    """Soak real brokers; gives the number of faults, and what is wrong."""
+    folder = (options.out / f"real-{seed}").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        return real.run(folder, seed, options.minutes * 60, led=not options.control, explained=EXPLAINED)
+    except Exception as e:
+        traceback.print_exc()
+        return 0, [repr(e)]
+
+
+def finished(made: int, wrong: list[str], folder: Path, again: str) -> int:
+    """Tell the result, and give the exit code; the files of a run in which something is wrong are kept."""
+    if wrong:
+        print(f"soak: {len(wrong)} WRONG; see {folder}; repeat with {again}")
         return 1
     shutil.rmtree(folder)
-    print(f"soak: {len(run.made)} faults, nothing wrong")
+    print(f"soak: {made} faults, nothing wrong")
     return 0
 
 
