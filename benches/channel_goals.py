@@ -20,7 +20,7 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Workload:
-    """What programs do in a round, each against a sink of its own.
+    """The work of the programs in a round, each against a sink of its own.
 
     Attributes:
         what: As programs call it.

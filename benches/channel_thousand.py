@@ -72,7 +72,7 @@ def fill(context: ControllerContext, partitions: int) -> None:
 
 
 def once(brokers: int, partitions: int) -> dict[str, float]:
-    """What one process gives."""
+    """The result of one process."""
     with EmbeddedCluster(brokers) as cluster:
         context = ControllerContext()
         context.epoch = 1

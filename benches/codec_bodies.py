@@ -24,7 +24,7 @@ LARGEST = "updatemetadata-8-2000x100"
 
 @dataclass(frozen=True)
 class Body:
-    """A request's body of ``topics`` times so many partitions."""
+    """A request's body, with the number of its topics and of all its partitions."""
 
     name: str
     api_key: int
@@ -95,7 +95,7 @@ def live_broker(number: int, host: str, version: int) -> Any:
 
 
 def columns(api_key: int, partitions: int, each: int) -> dict[str, list[Any]]:
-    """So many partitions, ``each`` of a topic, as columns."""
+    """``partitions`` partitions, ``each`` in a topic, as columns."""
     where = [(k // each, k % each) for k in range(partitions)]
     rows: dict[str, list[Any]] = {
         "topic": [f"orders.region-{t:04d}.events" for t, _ in where],

@@ -61,7 +61,7 @@ def codec(folder: Path, seconds: float) -> None:
 
 
 def update_of(n: int) -> bytes:
-    """An UpdateMetadata of so many partitions, a hundred of a topic."""
+    """An UpdateMetadata of ``n`` partitions, a hundred in each topic."""
     ids = [[1, 2, 3]] * n
     rows: dict[str, list[Any]] = {
         "topic": [f"topic-{i // 100}" for i in range(n)],

@@ -16,5 +16,5 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 @pytest.fixture(autouse=True)
 def _load(benchmark: Any) -> None:
-    """How busy the machine was when this one ran."""
+    """The load of the machine while this benchmark ran."""
     benchmark.extra_info["load"] = os.getloadavg()[0]

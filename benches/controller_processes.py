@@ -87,7 +87,7 @@ class Shape(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return self.topics * self.partitions
 
     def replicas(self, topic: int, partition: int) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ class Goal:
     at_least: bool = False
 
     def without_limit(self) -> Goal:
-        """The same row, judged by nobody."""
+        """The same row without a limit."""
         return replace(self, limit=None)
 
 
@@ -68,7 +68,7 @@ class Line:
         ours, theirs: Medians of the figures; None where nothing was measured, or where there is no peer.
         value: Median of what the limit speaks of: the paired ratios, or the figures that stand alone.
         low, high: Least and largest of the same.
-        rounds: How many rounds gave the figures.
+        rounds: The number of rounds that gave the figures.
     """
 
     group: str

@@ -22,7 +22,7 @@ def free_ports(count: int) -> int:
     before the server is up. No other call gives them again, in this process or in another that runs at the same time.
 
     Args:
-        count: How many ports, 20 at most.
+        count: The number of ports, 20 at most.
 
     Raises:
         RuntimeError: All ports are taken.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MEMORY: Final = 8 << 30
-"""What a process may take."""
+"""The resources that a process may take."""
 
 ENOUGH_S: Final = 150
 """After so long a size counts as a hang."""

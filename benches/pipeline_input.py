@@ -32,12 +32,12 @@ _VERSIONS = {ApiKey.LEADER_AND_ISR: 7, ApiKey.UPDATE_METADATA: 8}
 def write_capture(
     path: Path, size: int, *, copies: int = 1, seed: int = 1, first_epoch: int = 0, first_share: float = 0.0
 ) -> int:
-    """Write a pcap of about ``size`` bytes, each change of which goes to so many brokers.
+    """Write a pcap of about ``size`` bytes, each change of which goes to ``copies`` brokers.
 
     Args:
         path: The file.
-        size: When to stop, in bytes.
-        copies: To how many brokers each change is sent.
+        size: The size at which to stop, in bytes.
+        copies: The number of brokers to which each change is sent.
         seed: Of the random states.
         first_epoch: The epoch of the first change: other epochs make other bodies.
         first_share: The share of the changes that go to the first broker; the others go to each in turn.

@@ -23,7 +23,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
-    """What a program took.
+    """The resources that a program took.
 
     Attributes:
         cpu_s: CPU time of all processes, in s.
@@ -67,7 +67,7 @@ class Process(NamedTuple):
         pid: Its number.
         name: Its program.
         parent: Its parent's number.
-        began: When it began, in ticks: numbers are given again.
+        began: The time at which it began, in ticks; the system gives the number of an ended process to a new one.
         cpu_s: CPU time of itself alone, in s.
     """
 

@@ -27,7 +27,7 @@ def standalone(
 
     Args:
         directory: For logs; the workers work below ``directory / "work"``.
-        workers: How many, each of one core.
+        workers: The number of workers, each of one core.
         memory: Of each worker, for its executors' JVMs.
         cores: A processor for each worker, on which all its processes stay; None leaves that to the system.
 

@@ -139,7 +139,7 @@ def read_response(payload: Buffer, request: RequestHeader, *, strict: bool = Fal
     Args:
         payload: A frame's bytes behind the length.
         request: The request's header, which tells the API and version that the response does not name.
-        strict: As in ``read_request``.
+        strict: See ``read_request``.
 
     Raises:
         DecodeError: The bytes are no response to this request; ``Malformed`` for another correlation id.

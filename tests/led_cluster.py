@@ -190,7 +190,7 @@ class LedCluster:
         assert failures == []
 
     def consume(self, topic: str, count: int) -> set[int]:
-        """Read so many numbers of a topic, as a member of a group of its own."""
+        """Read this number of values from a topic, as a member of a group of its own."""
         settings = {"group.id": f"g{time.time_ns()}", "auto.offset.reset": "earliest"}
         consumer = Consumer({**self.client(), **settings})
         consumer.subscribe([topic])

@@ -1,7 +1,7 @@
 """Partition rows as Arrow columns: many frames into one batch, with the GIL released for the large ones."""
 
 cdef enum:
-    LARGE = 16384  # bytes of a frame from which on letting other threads run costs less than it gives
+    LARGE = 16384  # bytes of a frame from which on releasing the interpreter's lock is worth its time
 
 
 cdef inline void fill_frame(kp_batch *b, int64_t first, int32_t frame) noexcept nogil:

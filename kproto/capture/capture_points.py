@@ -98,7 +98,7 @@ class _Chain:
 
     @property
     def open_ns(self) -> int:
-        """From which time on the first packet of a file may follow the chain."""
+        """The earliest time of the first packet of a file that may follow the chain."""
         return self.last_ns - min(_OVERLAP_NS, (self.last_ns - self.first_ns) // _OVERLAP)
 
 
@@ -285,7 +285,7 @@ def in_order(
         one: Whether all are known to be of one capture point, and are only ordered.
         rotated: Whether their names are those that rotation gives. The ends of large packed files, which are found by
             unpacking the whole files, are then not compared with the beginnings of the next.
-        opener: As of ``capture_points``.
+        opener: See ``capture_points``.
     """
     facts: list[tuple[_Facts, str]] = []
     apart: list[list[str]] = []
@@ -333,7 +333,7 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
 
     Args:
         file: The file.
-        opener: As of ``capture_points``.
+        opener: See ``capture_points``.
         short: Whether to read no more than the first megabytes of a packed file.
     """
     last_ns = done = 0

@@ -74,8 +74,8 @@ class Conversation:
         limit: The largest frame in bytes.
         capture: The capture point.
         summary: Counts go there.
-        keeps_payloads: As of ``Collector``.
-        payloads: As of ``RequestCutter``.
+        keeps_payloads: See ``Collector``.
+        payloads: See ``RequestCutter``.
 
     Attributes:
         connection: Client and server, once it is known which is which.
@@ -163,7 +163,7 @@ class Conversation:
         """Take the next bytes that one side sent.
 
         Args:
-            side: Who sent them.
+            side: The side that sent them.
             offset: Their stream offset.
             buffer: The buffer that holds them.
             begin, end: The bytes' place in the buffer.
@@ -226,7 +226,7 @@ class Conversation:
 
     @property
     def last_ns(self) -> tuple[int, int]:
-        """When the last byte of the client and of the server passed, ns since the epoch."""
+        """The times of the last bytes of the client and of the server, ns since the epoch."""
         return (self._second_ns, self._first_ns) if self.client else (self._first_ns, self._second_ns)
 
     def go_to(self, requests: int, responses: int, last_ns: tuple[int, int], *, has_wanted: bool) -> None:
@@ -235,7 +235,7 @@ class Conversation:
         Args:
             requests: Stream offset of the client's next frame.
             responses: Stream offset of the server's.
-            last_ns: As of ``last_ns``, at that place.
+            last_ns: The value of ``last_ns`` at that place.
             has_wanted: Whether there is a wanted request among those exchanges.
         """
         assert self.client is not None
@@ -451,7 +451,7 @@ class Conversation:
         return self._request_hole or self._cutters[self.client].searching
 
     def _spare_bytes(self) -> int:
-        """How many more bytes of unmatched responses may be kept."""
+        """The number of further bytes of unmatched responses that may be kept."""
         if self._has_wanted:
             return _UNLIMITED
         if not self._request_may_come:
@@ -502,8 +502,8 @@ class IdlePoint(NamedTuple):
         requests_at: Its stream offset.
         responses: Sequence number of the server's next byte.
         responses_at: Its stream offset.
-        requests_ns: When the client's last byte before it passed, ns since the epoch.
-        responses_ns: When the server's did.
+        requests_ns: The time of the client's last byte before it, ns since the epoch.
+        responses_ns: The time of the server's last byte before it.
         faults: The number of gaps, bad frames and responses without request before.
     """
 
@@ -529,7 +529,7 @@ class Collector:
         most_held: The most bytes kept in all conversations together.
         keeps_payloads: Whether requests keep their payloads until they are answered. Else the caller takes a request's
             payload from its frame when it gets the frame, and then empties it.
-        payloads: As of ``CaptureReader``.
+        payloads: See ``CaptureReader``.
 
     Attributes:
         time_ns: Time of the packet read last, ns since the epoch.

@@ -236,7 +236,7 @@ class ResponseInStream:
         request: The pending request that it answers, None if there is none.
         correlation_id: Its correlation id.
         size: Bytes of header and body.
-        offset, first_ns, last_ns, status, payload: As of ``RequestInStream``.
+        offset, first_ns, last_ns, status, payload: See ``RequestInStream``.
     """
 
     __slots__ = ("correlation_id", "first_ns", "last_ns", "offset", "payload", "request", "size", "status")
@@ -685,7 +685,7 @@ class RequestCutter(FrameCutter):
 
     @property
     def boundary(self) -> int | None:
-        """As of ``FrameCutter``; none while authentication tokens may come."""
+        """See ``FrameCutter``; none while authentication tokens may come."""
         return None if self._fresh or self._tokens else super().boundary
 
     def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:

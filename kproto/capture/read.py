@@ -86,7 +86,7 @@ def read_frames(
         opener: Opens a path; None: the file system does.
         keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
             reach 256 MiB. Otherwise the caller sets each frame's ``content`` to ``b""`` before taking the next frame.
-        payloads: As of ``CaptureReader``.
+        payloads: See ``CaptureReader``.
     """
     summary = CaptureSummary() if summary is None else summary
     for point in _points(captures, capture, summary):
@@ -148,7 +148,7 @@ def problem_of(
     Args:
         captures: The files that were read, as in ``frames``.
         summary: As reading them left it.
-        opener: As of ``frames``.
+        opener: See ``frames``.
     """
     problem = summary.problem()
     if problem is None or summary.ports is None or summary.kafka_connections:

@@ -42,7 +42,7 @@ class CaptureReader:
         capture: Name of the capture point, part of the connections' ids.
         limit: The largest frame in bytes; a larger one is passed over.
         summary: A fresh summary to be filled.
-        keeps_payloads: As of ``read_frames``.
+        keeps_payloads: See ``read_frames``.
         payloads: The payloads of large requests, which captures that are read one after the other may share; None: a
             store of its own.
 

@@ -350,7 +350,7 @@ class ResponseSearch(Search):
     """The search for the next response that answers a pending request.
 
     Args:
-        wanted, limit: As of ``Search``.
+        wanted, limit: See ``Search``.
         pending: The requests that wait for responses; only read here.
     """
 

@@ -57,7 +57,7 @@ _USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
 
 
 StreamCounts: TypeAlias = "tuple[dict[tuple[int, int], int], list[BadInput], list[StreamLoss], tuple[int, ...]]"
-"""As of ``CaptureSummary.stream_counts``."""
+"""See ``CaptureSummary.stream_counts``."""
 
 
 @dataclass(frozen=True, slots=True)

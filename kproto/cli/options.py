@@ -218,10 +218,10 @@ def timed(filters: Filters, since: str | None, until: str | None, span: Callable
     Args:
         filters: The other filters.
         since, until: The times; None or empty where none is given.
-        span: As of ``moment_ns``.
+        span: See ``moment_ns``.
 
     Raises:
-        ConfigurationError: As of ``moment_ns``; or nothing could be between the two.
+        ConfigurationError: See ``moment_ns``; or nothing could be between the two.
     """
     if not since and not until:
         return filters

@@ -27,7 +27,7 @@ def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
 
     Raises:
         ConfigurationError: There are no tables in a directory; or a directory of tables is among others.
-        CaptureError: As of ``kproto.tables.read``.
+        CaptureError: See ``kproto.tables.read``.
     """
     from kproto.tables import read
 

@@ -42,7 +42,7 @@ def moment_ns(text: str, span: Callable[[], Span]) -> int:
     """Convert a time that a user typed to ns since 1970 UTC.
 
     Args:
-        text: As of ``parse_time``; ``19:37:10``, a time of the day of the captures or tables, in UTC or in the zone
+        text: See ``parse_time``; ``19:37:10``, a time of the day of the captures or tables, in UTC or in the zone
             that it names; or ``-5m``: five minutes before they end.
         span: Tells when the captures or tables begin and end; called only for the latter two.
 

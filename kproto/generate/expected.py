@@ -115,7 +115,7 @@ def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_
 
     Args:
         fleet: The fleet.
-        per_host, mss: As of ``write_captures``.
+        per_host, mss: See ``write_captures``.
 
     Returns:
         The tables of ``kproto.generate.schemas.EXPECTED`` by name.

@@ -58,23 +58,23 @@ class Fleet:
 
     Attributes:
         seed: The seed of every random choice.
-        brokers, topics, partitions: How many; partitions of all topics together.
+        brokers, topics, partitions: The number of each; partitions of all topics together.
         replication: Replicas of each partition.
         hours: Between the first event and the last.
-        failovers: How often another broker becomes the controller.
-        restarts: How often a broker stops and comes back.
-        elections: How often the leaders of a batch of partitions move.
-        isr_changes: How often the in-sync replicas of a batch of partitions change.
+        failovers: The number of times that another broker becomes the controller.
+        restarts: The number of times that a broker stops and comes back.
+        elections: The number of times that the leaders of a batch of partitions move.
+        isr_changes: The number of times that the in-sync replicas of a batch of partitions change.
         batch: Partitions in an election or ISR change.
-        zombies: How often a former controller sends an update that brokers refuse.
-        deletions: How many topics are deleted.
+        zombies: The number of times that a former controller sends an update that brokers refuse.
+        deletions: The number of topics that are deleted.
         loss: Share of requests whose connection breaks before the response; they are sent again.
         capture_loss: Share of requests, and of responses, whose packets reach the other side but not the capture.
-        bodies: To which brokers a change is sent, see ``Bodies``.
+        bodies: The brokers to which a change is sent, see ``Bodies``.
         protocol: The inter-broker protocol, see ``Protocol``.
         migration: Whether a KRaft controller takes over in the middle.
         plants: Faults that are planted, see ``kproto.generate.plants``. Events are then at least two minutes apart.
-        start_ns: When the first event happens, ns since 1970.
+        start_ns: The time of the first event, ns since 1970.
 
     Raises:
         ConfigurationError: The numbers make no valid cluster.

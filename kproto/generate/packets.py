@@ -43,7 +43,7 @@ class Burst(NamedTuple):
     """Packets that follow each other on one connection.
 
     Attributes:
-        time_ns: When they pass, ns since 1970.
+        time_ns: The time at which they pass, ns since 1970.
         connection: The connection.
         packets: The number of packets.
         data: The packets, each behind its pcap record header.
@@ -155,8 +155,8 @@ def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
 
     Args:
         size: Bytes of the frame, without its size field.
-        first_ns, last_ns: When the first and the last burst pass.
-        mss: As of ``bursts``.
+        first_ns, last_ns: The times of the first and the last burst.
+        mss: See ``bursts``.
     """
     last = -(-(size + 4) // (mss * _BURST_SEGMENTS)) - 1
     if not last:

@@ -51,7 +51,7 @@ class Planted:
 
     Attributes:
         name: Of the plant.
-        time_ns: When it begins, ns since 1970.
+        time_ns: The time at which it begins, ns since 1970.
         required: The findings that must come, one for each.
         allowed: Findings that may come with them: other sides of the same fault.
     """

@@ -40,7 +40,7 @@ class PlannedConnection:
         broker: The receiving broker.
         client: The controller's address and port.
         server: The broker's listener.
-        opened_ns: When its first packet passed, ns since 1970.
+        opened_ns: The time of its first packet, ns since 1970.
     """
 
     broker: int
@@ -59,7 +59,7 @@ class PlannedExchange:
         connection: The connection that carries it.
         opens: Whether it is the connection's first request.
         correlation_id: Of request and response.
-        time_ns, last_ns: When the request's first and last bytes pass, ns since 1970.
+        time_ns, last_ns: The times of the request's first and last bytes, ns since 1970.
         answer_ns, answer_last_ns: The same of the response; where it is lost, when the broker resets the connection.
         lost: Whether the connection breaks before the response.
         missed, answer_missed: Whether the capture misses the packets of the request, of the response.

@@ -121,7 +121,7 @@ class _History:
         self._swept: dict[int, int] = {}
 
     def swept(self, broker: int | None) -> int:
-        """When a broker last got a full LeaderAndIsr of a KRaft controller, by which it removes strays; else 0."""
+        """The time of a KRaft controller's last full LeaderAndIsr to a broker, by which it removes strays; else 0."""
         return self._swept.get(broker or 0, 0)
 
     def add(self, content: Content, broker: int, broker_epoch: int, time_ns: int) -> None:

@@ -28,7 +28,7 @@ class PlannedFrame:
         frame_id: The frame's id.
         body_id: The id of its body.
         length: Bytes of header and body.
-        time_ns, last_ns: When its first and last byte pass, ns since 1970.
+        time_ns, last_ns: The times of its first and last bytes, ns since 1970.
     """
 
     exchange: PlannedExchange

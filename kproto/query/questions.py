@@ -284,7 +284,7 @@ def ask(
     """Answer a question.
 
     Args:
-        tables: As ``open_tables`` gives it.
+        tables: The result of ``open_tables``.
         question: One of ``QUESTIONS``.
         filters: Topics, partitions, brokers, controllers, APIs and times to which the answer is restricted.
         at_ns: Only rows that were valid at this time, in ns since 1970, of questions with periods (``leader``).

@@ -266,7 +266,7 @@ def roll_up(directory: Place) -> tuple[int, int]:
         directory: The directory that ``kproto analyze`` wrote.
 
     Returns:
-        How many days were computed, and how many there are.
+        The number of days that were computed, and of all days.
 
     Raises:
         ConfigurationError: There are no tables.

@@ -212,7 +212,7 @@ class BrokerFacts:
         self._known: dict[Listeners, Listeners] = {}  # equal lists are one object, also where facts are pickled
 
     def learn_listeners(self, time_ns: int, capture: str, listeners: Iterable[tuple[BrokerId, str, int]]) -> None:
-        """As ``BrokerDirectory.learn_listeners``."""
+        """See ``BrokerDirectory.learn_listeners``."""
         listed = tuple(listeners)
         listed = self._known.setdefault(listed, listed)
         if self._listed.get(capture) is not listed:
@@ -220,7 +220,7 @@ class BrokerFacts:
             self.listeners.append((time_ns, capture, listed))
 
     def learn_replicas(self, capture: str, address: tuple[str, int], common: Collection[BrokerId]) -> None:
-        """As ``BrokerDirectory.learn_replicas``."""
+        """See ``BrokerDirectory.learn_replicas``."""
         known = self.replicas.get((capture, address))
         self.replicas[capture, address] = frozenset(common) if known is None else known & frozenset(common)
 

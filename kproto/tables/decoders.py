@@ -46,7 +46,7 @@ class Reading(NamedTuple):
         json: Its fields in Kafka's JSON form; None if it was refused.
         used: The length of the message in bytes.
         written: The same message, encoded again.
-        error: Why it was refused, or cannot be written again.
+        error: The reason why it was refused, or cannot be written again.
     """
 
     json: Json | None
@@ -101,7 +101,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         outcome: In one word.
-        field_path: Where the first difference is: a field, e.g. ``topic_states[0].topic_name``, or a byte of the body.
+        field_path: The first difference: a field, e.g. ``topic_states[0].topic_name``, or a byte of the body.
         values: Each decoder's value there, as JSON, or as hexadecimal bytes; empty without a difference.
         differences: The number of fields that differ.
     """

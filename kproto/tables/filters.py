@@ -10,7 +10,7 @@ from typing import Literal
 from kproto.types import BrokerId, TopicPartition
 
 ErrorScope = Literal["", "any", "request", "partition"]
-"""Which errors ``Filters.errors`` asks for; empty asks for none."""
+"""The errors that ``Filters.errors`` asks for; empty asks for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes
     """Return the id of the frame that begins at a byte of one direction of a connection.
 
     Args:
-        capture, conn_id, direction: As of ``FrameIds``.
+        capture, conn_id, direction: See ``FrameIds``.
         offset: The place of its first byte in that direction's stream.
     """
     return FrameIds(capture, conn_id, direction).of(offset)

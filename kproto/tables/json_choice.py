@@ -27,7 +27,7 @@ def names_partition(form: Any, filters: Filters, ids: Mapping[str, str]) -> bool
     Args:
         form: A request or response of any API, as ``to_json`` gives it.
         filters: Topics and partitions.
-        ids: As of ``wanted_partitions``.
+        ids: See ``wanted_partitions``.
     """
     for topic in _topics(form):
         name = _name(topic)

@@ -37,7 +37,7 @@ def points_of(
             by names and times which were.
         cluster: The cluster whose brokers they show; the names of its capture points begin with it, and so all ids of
             frames and connections depend on it.
-        unfinished: As of ``capture_points``.
+        unfinished: See ``capture_points``.
 
     Raises:
         CaptureError: A directory or pattern holds no capture; or one of several files of a named place is none.

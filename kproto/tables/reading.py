@@ -32,7 +32,7 @@ _PIECE_BYTES: Final = 16 << 20
 """About how much ``chunks`` makes a piece of."""
 
 _MOST_BODIES: Final = REMEMBERED + MOST_WAITING
-"""How many decoded bodies are remembered: more than a scan remembers, which gives a body that it forgot again."""
+"""The number of decoded bodies kept: more than those of a scan, which gives a body again that it forgot."""
 
 
 def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict[str, pa.Table]:
@@ -44,7 +44,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     Args:
         paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories, patterns or URIs of them.
             Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``.
-        filters: Which requests to keep; None keeps all control requests.
+        filters: The requests to keep; None keeps all control requests.
 
     Returns:
         The tables of ``kproto.tables.TABLES`` by name: ``requests``, ``responses``, ``partition_errors``,
@@ -82,8 +82,8 @@ def chunks(
     ``broker_id`` uses the addresses that were known by then.
 
     Args:
-        paths: As of ``read``.
-        filters: As of ``read``.
+        paths: See ``read``.
+        filters: See ``read``.
         chunk_bytes: About how much a piece may be made of; None makes one piece.
     """
     filters = filters or Filters()
@@ -120,12 +120,12 @@ class TableReader:
     """Turns parts of a scan into tables; keeps unanswered requests and the heads of known bodies.
 
     Args:
-        filters: Which requests to keep.
+        filters: The requests to keep.
         directory: Learns the brokers' addresses and tells their ids.
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
         cluster: The declared cluster of the captures.
         payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
-        most_bodies: How many of the bodies that were used last are remembered, at least as many as the scan remembers;
+        most_bodies: The number of bodies used last that are remembered, at least as many as the scan remembers;
             None: all.
 
     Attributes:

@@ -66,7 +66,7 @@ class Decoded:
 
         Args:
             body_ids: The bodies that were used since the call before, in the order of their use.
-            most: How many of the bodies that were used last are kept; up to as many more may be.
+            most: The number of bodies used last that are kept; up to as many more may be.
 
         Returns:
             The bodies that are kept; None: all are.
@@ -112,7 +112,7 @@ class Relations:
         scan: Of the schema ``SCAN``.
         decoded: Its decoded bodies.
         directory: Tells the brokers' ids; has learnt from this scan.
-        filters: Which requests to keep.
+        filters: The requests to keep.
         earlier: Facts from earlier pieces; this piece adds its own.
         cluster: The declared cluster of the captures.
     """

@@ -50,11 +50,11 @@ _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
 
 class Selection:
-    """Which frames a scan gives.
+    """The frames that a scan gives.
 
     Args:
         ports: The brokers' listeners; None finds them from the traffic.
-        apis: Which requests to give.
+        apis: The requests to give.
         since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
         until_ns: Only requests before this time.
         always: APIs whose requests are given whatever the other arguments say, e.g. UpdateMetadata, which names the
@@ -118,7 +118,7 @@ def scan(
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
             point of its own, named by ``point_name``.
-        ports, apis, since_ns, until_ns, always: As of ``Selection``.
+        ports, apis, since_ns, until_ns, always: See ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.
         opener: Opens a file by its path or URI.
@@ -171,7 +171,7 @@ class ScanToGoOn:
     Args:
         point: The capture point with all its files so far.
         files: The files to read: all, or those that are new.
-        selection: Which frames to give.
+        selection: The frames to give.
         state: Of an earlier scan, of the files before these; None: these are the first.
         opener: Opens a file by its path or URI.
 
@@ -263,7 +263,7 @@ class ScanRows(RowBuffer):
     Args:
         limit: About how many bytes a batch shall have.
         schema: Of the batches.
-        every_payload: As of ``scan``.
+        every_payload: See ``scan``.
     """
 
     def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN, *, every_payload: bool = False) -> None:

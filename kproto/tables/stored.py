@@ -142,7 +142,7 @@ def checked_run(tables: Place) -> StoredTables:
     The footers of the Parquet files are read. Tables in an object store are not checked: each footer costs a request.
 
     Raises:
-        ConfigurationError: As of ``current_tables``; or a file is missing, damaged, or of another format.
+        ConfigurationError: See ``current_tables``; or a file is missing, damaged, or of another format.
     """
     stored = current_tables(tables)
     if isinstance(stored.run, RemotePath):

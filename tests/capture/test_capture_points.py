@@ -39,7 +39,7 @@ def told(captures: object) -> list[tuple[object, ...]]:
 
 
 def cut(packets: list[make.Packet], parts: int, seed: int = 1) -> list[list[make.Packet]]:
-    """Packets in so many files, cut anywhere: within requests, between a request and its response."""
+    """Packets in a number of files, cut anywhere: within requests, between a request and its response."""
     borders = sorted(random.Random(seed).sample(range(1, len(packets)), parts - 1))
     return [packets[start:stop] for start, stop in zip([0, *borders], [*borders, None], strict=True)]
 

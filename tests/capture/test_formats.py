@@ -472,7 +472,7 @@ def test_a_packet_beyond_all_times_is_a_bad_input(expected: dict[Path, Told]) ->
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
 def test_a_reader_is_fed_in_any_pieces(size: int) -> None:
-    """Frames and exchanges are the same as of the whole file, of every format."""
+    """Frames and exchanges equal those of the whole file, in every format."""
     link, packets = make.read_pcap(SIX)
     for data in (make.pcap(packets[:400], link), make.pcapng(packets[:400], link)):
         reader, found = CaptureReader(capture="x"), []

@@ -20,7 +20,7 @@ SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"
 
 
 def fragments(ip: bytes, number: int, size: int) -> list[bytes]:
-    """An IP packet without options, in fragments of so many bytes, a multiple of eight."""
+    """An IP packet without options, in fragments of ``size`` bytes, a multiple of eight."""
     six = ip[0] >> 4 == 6
     head, payload = (ip[:40], ip[40:]) if six else (ip[:20], ip[20:])
     found = []
@@ -146,6 +146,6 @@ def test_what_waits_is_bounded_whatever_comes(size: int) -> None:
     for number in range(count):
         head[12:20] = number.to_bytes(8)
         assert waiting.ipv4(1, bytes(head), 0, len(head)) is None
-    assert 0 < count - summary.ip_fragments <= room // (size + 200) + 1  # so many wait; the others were dropped
+    assert 0 < count - summary.ip_fragments <= room // (size + 200) + 1  # those still wait; the others were dropped
     waiting.end()
     assert summary.ip_fragments == count

@@ -222,7 +222,7 @@ def peak(run: Callable[[], object]) -> int:
 
 
 def answered(n: int, size: int) -> Iterator[tuple[int, bytes, int]]:
-    """A connection with so many answered requests, packet by packet."""
+    """A connection with this number of answered requests, packet by packet."""
     talk = make.Talk().open()
     body = UPDATE + bytes(size)
     for number in range(n):

@@ -380,7 +380,7 @@ def test_a_peer_that_stalls_in_the_handshake_ends_in_bounded_time(protocol: Secu
 @pytest.mark.parametrize("protocol", SECURED, ids=lambda p: p.name)
 @pytest.mark.parametrize("allowed", [0, 1, 5, 100, 600, 1500])
 def test_a_connection_that_is_cut_in_the_handshake_is_tried_again(protocol: SecurityProtocol, allowed: int) -> None:
-    """A relay that cuts its first connections after so many bytes of the broker's."""
+    """A relay that cuts its first connections after this number of the broker's bytes."""
     config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller_security())
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(EmbeddedCluster(1, protocol=protocol, security=broker_security()))

@@ -19,7 +19,7 @@ def colliding_ids(count: int) -> list[bytes]:
 
 
 def collisions(count: int) -> int:
-    """Slots of other topics that were looked at while a request of so many topics was read."""
+    """Slots of other topics that were looked at while a request of this number of topics was read."""
     row = bytes(16) + b"\1" + i32(0) + b"\1\1\0"
     topics = [string("", flexible=True) + topic_id + varint(2) + row + b"\0" for topic_id in colliding_ids(count)]
     builder = ColumnsBuilder(6)

@@ -57,7 +57,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 
 
 def ask(program: Path, mode: str, api: str, count: int, folder: Path, seed: int = live.SEED) -> list[str]:
-    """Lines of messages with Java's verdicts, so many for each version and kind."""
+    """Lines of messages with Java's verdicts, the same number for each version and kind."""
     out = folder / f"{mode}-{api}.jsonl"
     command = [program, mode, "--apis", api, "--seed", str(seed), "--count", str(count), "--out", out]
     subprocess.run(command, check=True, capture_output=True, timeout=600)

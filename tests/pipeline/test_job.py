@@ -202,7 +202,7 @@ def test_the_slowest_brokers_come_first(analyzed: Analyzed) -> None:
 def test_tables_read_without_spark_are_those_that_spark_writes(
     analyzed: Analyzed, in_process: dict[str, pa.Table], name: str
 ) -> None:
-    """Equal in names, types and rows; in which order rows lie is nobody's promise."""
+    """Equal in names, types and rows; the order of rows is not promised."""
     written = pq.read_table(analyzed.path / name).select(TABLES[name].names)
     read = in_process[name]
     assert read.schema == TABLES[name]

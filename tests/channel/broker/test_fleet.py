@@ -21,7 +21,7 @@ class _Links:
         self.closed = threading.Event()
 
     def leave(self, timeout_s: float) -> None:
-        """There is nobody to tell."""
+        """No observer is called."""
 
     def close(self, timeout_s: float) -> None:
         self.closed.set()

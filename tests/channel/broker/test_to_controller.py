@@ -100,7 +100,7 @@ class Channels:
         self.work()
 
     def until_sent(self, count):
-        """Work until so many requests are on the wire; the back-off passes meanwhile."""
+        """Work until this number of requests is on the wire; the back-off passes meanwhile."""
         for _ in range(10):
             if len(self.network.sends) >= count:
                 return

@@ -31,7 +31,7 @@ def feed(reader, data):
 
 
 class Taking:
-    """A transport that takes so many bytes a call."""
+    """A transport that takes a limited number of bytes in each call."""
 
     def __init__(self, *room: int) -> None:
         self.room = list(room)

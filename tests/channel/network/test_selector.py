@@ -99,7 +99,7 @@ def receive(selector, channel_id):
 
 
 def pending_answers(selector, channel_id, count):
-    """Send so many requests that their answers wait unread; gives the channel."""
+    """Send ``count`` requests on a muted channel, so that their answers stay unread; return the channel."""
     selector.mute(channel_id)
     for number in range(count):
         send(selector, channel_id, b"%d" % number)
