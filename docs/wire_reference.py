@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kproto.api import CONTROL_APIS, api_name, check_version
@@ -72,14 +73,21 @@ def _page(api: int) -> str:
     newest = check_version(api, 0).max_version
     flexible = next((v for v in range(newest + 1) if check_version(api, v).is_flexible(v)), None)
     history = inspect.getdoc(inspect.getmodule(request)) or ""
-    summary, _, rest = history.partition("\n")
+    purpose = re.match(r"\w+ \(\d+\): (.*) Versions ", history)
+    if purpose is None:
+        raise ValueError(f"the docstring of {request.__module__} does not begin with its purpose and versions")
     lines = [
         f"# {api_name(api)}",
         "",
+        f"{purpose[1][0].upper()}{purpose[1][1:]}",
         f"API key {api}, versions 0 to {newest}; flexible from version {flexible} on.",
         "",
+        "| version | what it brought |",
+        "|---|---|",
     ]
-    lines += [summary, "", "```text", *[line[4:] for line in rest.splitlines() if line.startswith("    ")], "```", ""]
+    for version, change in re.findall(r"^    (\d+)  (.*(?:\n     .*)*)", history, re.MULTILINE):
+        lines.append(f"| {version} | {' '.join(change.split()).replace('``', '`')} |")
+    lines.append("")
     for kind in _KINDS:
         lines += [f"## {kind.capitalize()}", "", *_table(message_class(api, kind), newest)]
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +42,25 @@ def test_every_field_of_every_version_is_in_the_wire_reference(site: Path) -> No
         assert words in page
 
 
+def test_every_version_is_in_the_wire_reference_with_what_it_brought(site: Path) -> None:
+    page = (site / "generated" / "leaderandisr.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<td><p>(\d)</p></td>\s*<td><p>(.*?)</p></td>", page)
+    assert [version for version, _ in rows] == list("01234567")
+    assert all(change for _, change in rows)
+    assert "``" not in page
+
+
+def test_the_page_of_figures_says_how_many_commits_ago_each_was_measured(site: Path) -> None:
+    shown = (site / "figures.html").read_text(encoding="utf-8")
+    ages = re.findall(r"\bcommit [0-9a-f]{10} \(\d+ commits ago\)", shown)
+    command = ["git", "-c", "safe.directory=*", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"]
+    whole = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() == "false"
+    assert len(ages) == (len(re.findall(r"\bcommit [0-9a-f]{10}\b", shown)) if whole else 0)
+    assert ages or not whole
+
+
 @pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("page", ["index", "quickstart", "generated/leaderandisr", "api/kproto"])
+@pytest.mark.parametrize("page", ["index", "quickstart", "generated/leaderandisr", "api/kproto", "genindex"])
 def test_a_page_needs_no_sideways_scrolling(site: Path, driver: webdriver.Chrome, page: str, width: int) -> None:
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
