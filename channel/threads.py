@@ -98,7 +98,7 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     """Call a function that may block, and wait at most this long for its end.
 
     Args:
-        timeout_s: How long to wait.
+        timeout_s: The longest time to wait.
         name: Names the thread on which the function goes on after that time.
         function: The function to call.
 

@@ -194,7 +194,7 @@ class EmbeddedCluster:
         """Close every socket and end the threads. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
+            timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
         left_s = time_left(timeout_s)
         try:

@@ -39,7 +39,7 @@ _REQUEST_S: Final = 10.0
 """The time in which a client must send its whole request."""
 _CLOSE_S: Final = 10.0
 _POLL_S: Final = 0.1
-"""How often the time limits are checked."""
+"""The interval at which the time limits are checked."""
 _ANSWER_S: Final = 10.0
 """The time in which a client must take its whole answer."""
 

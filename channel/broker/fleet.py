@@ -215,7 +215,7 @@ class Fleet:
         """End all brokers and their registrations at once, without a controlled shutdown. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait for each part; a line in the log names a thread that has not ended then.
+            timeout_s: The longest time to wait for each part; a line in the log names a thread that has not ended then.
 
         Raises:
             Exception: The first failure of a part, once all were closed; a second call tries the failed parts again.

@@ -40,7 +40,7 @@ _NO_RECORDS: Final = "this simulated broker stores no records; EmbeddedCluster(.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordConfig:
-    """How an embedded cluster keeps records.
+    """The settings by which an embedded cluster keeps records.
 
     Attributes:
         min_insync_replicas: The size of the ISR below which acks=all is refused; the hook ``settings`` may set

@@ -206,7 +206,7 @@ class Controller:
         """Resign if active, and end the session: another broker can be elected at once. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait for the present event; what has not ended then is named in the log, and the
+            timeout_s: The longest time to wait for the present event; the log names what has not ended then, and the
                 session is ended all the same.
         """
         self._close(Resign(), timeout_s)

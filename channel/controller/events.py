@@ -211,7 +211,7 @@ class ControllerEventManager:
         """Preempt the queued events, end the thread after its present event, and remove the metrics.
 
         Args:
-            timeout_s: How long to wait for the thread's end.
+            timeout_s: The longest time to wait for the thread's end.
 
         Returns:
             Whether the thread has ended; a line in the log says if not.

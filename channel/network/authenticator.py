@@ -106,7 +106,7 @@ class SaslAuthenticator:
         renewing: Whether the session is being renewed.
         renews_ns: The time from which a client renews its session before it sends a request; 0 for never.
         expires_ns: The time from which a server takes no request before the session is renewed; 0 for never.
-        renewal_took_ns: How long the last renewal took; None before the first.
+        renewal_took_ns: The duration of the last renewal; None before the first.
         notify: Called from another thread when ``authenticate`` may go on after a computation. While it is None, tokens
             are computed within ``authenticate``.
     """

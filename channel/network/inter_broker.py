@@ -30,7 +30,7 @@ class NodeRequest(NamedTuple):
         node: The node that it goes to.
         builder: Makes the body.
         handler: Takes the response, on the send thread; also a disconnected one.
-        created_ms: When the request was made, in ms of the clock.
+        created_ms: The time at which the request was made, in ms of the clock.
     """
 
     node: Node
@@ -48,7 +48,7 @@ class InterBrokerSendThread(StoppableThread):
     Args:
         name: The thread's name.
         client: The client; the thread closes it at its end.
-        request_timeout_ms: How long a request may wait for its node, and then for its answer.
+        request_timeout_ms: The longest time that a request may wait for its node, and then for its answer.
         log_prefix: Stands before every line logged.
         exit_procedure: Called with the exit status after an internal error, not one that a node caused.
 

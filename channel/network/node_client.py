@@ -20,8 +20,8 @@ class NodeClient:
     Args:
         address: The node's listener.
         client_id: The name by which the node knows this program.
-        protocol, security: How to speak with the listener.
-        timeout_ms: How long to wait for the connection, and for each response.
+        protocol, security: The security protocol of the listener and its settings.
+        timeout_ms: The longest time to wait for the connection, and for each response.
         discover_versions: Whether to ask for the node's API versions first, and refuse a request that it does not know.
     """
 

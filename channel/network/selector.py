@@ -1147,7 +1147,7 @@ class Selector:
         prepared: The connections that completed handshake and authentication in the last ``poll``.
         disconnected: The connections that have ended, and the way they ended.
         channels: The open connections.
-        polled_ns: When the wait of the last ``poll`` ended, in ns of the clock.
+        polled_ns: The time at which the wait of the last ``poll`` ended, in ns of the clock.
         writer: Writes frames to the channels, from any thread.
     """
 

@@ -139,7 +139,7 @@ class Authenticator(Protocol):
     Attributes:
         renewing: Whether the session is being renewed.
         renews_ns: The time from which the session must be renewed before a request is sent; 0 for never.
-        renewal_took_ns: How long the last renewal took; None before the first.
+        renewal_took_ns: The duration of the last renewal; None before the first.
         notify: Called from another thread when ``authenticate`` may go on after a computation.
     """
 

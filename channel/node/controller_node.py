@@ -174,7 +174,7 @@ class ControllerNode:
         """Resign if active, leave the cluster, and close every socket. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
+            timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
         quorum, left_s = self._to_quorum, time_left(timeout_s)
         close_all(

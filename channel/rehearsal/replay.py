@@ -81,8 +81,8 @@ class Replay:
         broker_id: The id of the captured broker; the other broker must have the same.
         endpoints: The address that stands for each address in the requests; by default the same port on loopback.
         broker_epoch: The broker epoch to put into requests; -1, which Kafka accepts from any controller.
-        protocol, security: How to speak with the listener.
-        timeout_ms: How long to wait for the connection, and for each response.
+        protocol, security: The security protocol of the listener and its settings.
+        timeout_ms: The longest time to wait for the connection, and for each response.
     """
 
     def __init__(

@@ -148,7 +148,7 @@ class ScriptedController:
         """End the event thread and all channels; queued requests are dropped. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait; a line in the log names a thread that has not ended then.
+            timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
         self._decisions.close(timeout_s)
 
@@ -263,8 +263,8 @@ class ScriptedController:
 
         Args:
             name: The topic's name.
-            partitions: How many partitions; their replicas go round the live brokers.
-            replication_factor: How many replicas each partition has.
+            partitions: The number of partitions; their replicas go round the live brokers.
+            replication_factor: The number of replicas of each partition.
             assignment: The broker ids of each partition's replicas, in place of the two numbers.
             topic_id: 16 bytes; a random id by default.
 

@@ -281,7 +281,7 @@ class ZooKeeperSession:
         """End the session, and with it its ephemeral nodes. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait for each of its threads; a line in the log names one that has not ended then.
+            timeout_s: The longest time to wait for each of its threads; the log names one that has not ended then.
         """
         with self._lock:
             if self._is_closed:

@@ -101,7 +101,7 @@ The same options give the same bytes, on any machine. """,
 @_count("failovers", "How often another broker becomes the controller.")
 @_count("restarts", "How often a broker stops and comes back.")
 @_count("elections", "How often the leaders of a batch of partitions move.")
-@_count("isr_changes", "The number of times that the in-sync replicas of a batch of partitions change.")
+@_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
 @_count("batch", "Partitions in an election or ISR change.", 1)
 @click.option(
     "--zombies",

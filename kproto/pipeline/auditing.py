@@ -31,7 +31,7 @@ def audit_table(
     Args:
         spark: The session.
         captures: Files, directories, patterns or URIs that the executors see by the same names.
-        ports, sample: As of ``kproto.tables.auditing.audit``.
+        ports, sample: See ``kproto.tables.auditing.audit``.
 
     Returns:
         The table ``audit``, with the columns of ``kproto.tables.auditing.AUDIT``.

@@ -73,7 +73,7 @@ def gather_captures(
         spark: The session. Its executors open the captures by the names given here.
         points: The captures.
         directory: Where the pieces go; every worker sees it.
-        filters: Which requests to keep.
+        filters: The requests to keep.
         split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task.
         cluster: The declared cluster of the captures.
     """
@@ -169,7 +169,7 @@ def shares_of(points: Sequence[CapturePoint], workers: int, most: int | None = N
 
     Args:
         points: The captures.
-        workers: How many tasks run at once.
+        workers: The number of tasks that run at once.
         most: The most tasks.
     """
     sizes = {point: sum(map(file_size, point.files)) for point in points}

@@ -58,20 +58,20 @@ __all__ = ["BadInput", "Run", "analyze", "unchanged"]
 
 @dataclass(slots=True)
 class Run:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         inputs: The captures.
         rows: Table -> rows written.
-        captures_read: How many capture points were read.
+        captures_read: The number of capture points that were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
         bad_inputs: Pieces of captures that could not be read, of those that this run read, or of all if it read none;
             without an offset: captures without any request.
-        summary: As ``kproto.verdicts.summarize`` gives it: of all tables, or of what the run added, where it was given
+        summary: The result of ``kproto.verdicts.summarize`` of all tables, or of what the run added, where it was given
             new captures alone.
         seconds: Wall time.
         gone: Files that no longer exist, and whose rows the tables keep.
-        continued: As ``continued_captures`` gives it, of the captures that were read.
+        continued: The result of ``continued_captures``, of the captures that were read.
     """
 
     inputs: list[str]
@@ -103,7 +103,7 @@ def analyze(
         spark: The session. Its executors must see the captures and ``out`` under the same paths.
         captures: Files, directories, patterns, URIs.
         out: The directory for the tables.
-        filters: Which requests to keep; None keeps all control requests.
+        filters: The requests to keep; None keeps all control requests.
         split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
         capture_point: The place where all captures were recorded, one after the other; None finds it by their names.
         cluster: The cluster whose brokers the captures show.
@@ -188,8 +188,8 @@ class _Job:
         spark: The session.
         out: The output directory, in ``writing``.
         stored: The tables to which the run adds; None: it makes tables anew.
-        filters: Which requests to keep.
-        split_bytes: As of ``analyze``.
+        filters: The requests to keep.
+        split_bytes: See ``analyze``.
         on_step: Called with a short description of each step.
         run: Is filled.
     """
@@ -398,7 +398,7 @@ class _Job:
         Args:
             inputs: The state of all captures that they hold.
             clusters: The cluster of each capture point.
-            started: When the run began, by the monotonic clock.
+            started: The time at which the run began, by the monotonic clock.
             whole_summary: Whether the run's summary is that of all tables.
         """
         run, summary = self.run, self._stored.run / SUMMARY

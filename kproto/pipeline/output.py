@@ -160,7 +160,7 @@ class OutputDirectory:
 
         Args:
             run: The directory of the current run.
-            moves: As of ``move_files``.
+            moves: See ``move_files``.
             facts: The content of the manifest, which lists the files of both.
         """
         move_files(moves, run)

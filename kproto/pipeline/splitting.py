@@ -64,7 +64,7 @@ SPLIT_BYTES: Final = 128 << 20
 """Bytes of a part of a file. A capture point of fewer than twice these bytes is read by one task."""
 
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-"""How gzip and zstd files begin."""
+"""The first bytes of gzip and zstd files."""
 
 PLACE: Final = Struct(">?q")
 """A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""

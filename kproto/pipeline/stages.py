@@ -98,8 +98,8 @@ class TaskOutput:
     Attributes:
         figures: The summary's figures of the rows.
         files: Rows by file, below the directory of each task.
-        bodies: How many distinct bodies were settled.
-        claims: How many distinct bodies the pieces have that were related.
+        bodies: The number of distinct bodies that were settled.
+        claims: The number of distinct bodies in the pieces that were related.
         histories: The directories of the tasks whose partition history stands on disk, and is not in ``figures``.
         history_parts: In how many parts each of them is.
         addresses: Capture point, IP and port that the requests were sent to.
@@ -133,7 +133,7 @@ def gather(
         batches: Of the schema ``SCAN``. A body's first frame here has its payload, or names the place where that is
             staged, and a response's request comes before the response.
         directory: Where pieces go; the piece makes a directory of its own in it.
-        filters: Which requests to keep. Brokers are filtered later, when their ids are known.
+        filters: The requests to keep. Brokers are filtered later, when their ids are known.
         cluster: The declared cluster of the captures.
     """
     path = directory / f"piece-{uuid.uuid4().hex}"
@@ -225,7 +225,7 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
 
     Args:
         pieces: All of them.
-        filters: Which brokers are wanted.
+        filters: The brokers that are wanted.
         earlier: The facts of captures that are not read again.
 
     Raises:
@@ -251,7 +251,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         piece: A piece's directory.
         directory: Where tasks put their files; the task makes a directory of its own in it.
         knowledge: Of all pieces.
-        filters: Which requests to keep.
+        filters: The requests to keep.
 
     Returns:
         The task's files and figures; and the piece's ``CLAIMS``.
@@ -331,7 +331,7 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
     Args:
         chosen: Rows with the columns ``CHOSEN``; each body once among all tasks.
         directory: Where tasks put their files; the task makes a directory of its own in it.
-        filters: Which partitions to keep.
+        filters: The partitions to keep.
     """
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)

@@ -61,11 +61,11 @@ def follow(
     Args:
         spark: The session.
         directory: A directory, or its URI.
-        out: Where the tables go, and what was noticed.
-        filters: As of ``analyze``.
-        split_bytes, capture_point, cluster: As of ``analyze``.
+        out: The directory of the tables, and of what was noticed.
+        filters: See ``analyze``.
+        split_bytes, capture_point, cluster: See ``analyze``.
         once: Whether to end when all files that are there now are in the tables.
-        seconds: How often to look for new files.
+        seconds: The interval at which to look for new files.
         on_run: Told each run.
         on_nothing: Told why there are no tables yet, where the captures so far hold no wanted request.
 
@@ -111,7 +111,7 @@ def stream_frames(spark: SparkSession, directory: str, **options: str) -> DataFr
     Args:
         spark: The session.
         directory: A directory, or its URI, into which complete files are renamed.
-        options: As of ``read_frames``.
+        options: See ``read_frames``.
 
     Raises:
         ConfigurationError: An option is unknown, or says nothing that it may.

@@ -108,7 +108,7 @@ def gather_pieces(
         spark: The session.
         reads: Functions, one for each task, that yield batches of the schema ``kproto.tables.SCAN``.
         directory: The directory for the pieces; every worker must see it.
-        filters: Which requests to keep.
+        filters: The requests to keep.
         cluster: The declared cluster of the captures.
     """
 
@@ -164,10 +164,10 @@ def gather_carried(
     Args:
         spark: The session.
         growing: The capture points.
-        directory: As of ``gather_pieces``; what is open is staged in directories of its own.
-        filters: Which requests to keep.
+        directory: See ``gather_pieces``; what is open is staged in directories of its own.
+        filters: The requests to keep.
         options: The arguments of ``Selection``.
-        cluster: As of ``gather_pieces``.
+        cluster: See ``gather_pieces``.
     """
 
     def run(numbers: Iterator[int]) -> Iterator[object]:
@@ -203,7 +203,7 @@ def make_tables(
         pieces: All of them.
         directory: The directory for the tasks' files.
         knowledge: Of all pieces.
-        filters: Which requests to keep.
+        filters: The requests to keep.
         stored: Tables whose bodies are settled already.
     """
     paths = [piece.path for piece in pieces]

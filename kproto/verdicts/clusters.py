@@ -58,8 +58,8 @@ def clusters_of(
 
     Args:
         captures: The names of all captures.
-        updates: As ``updates_in`` gives it.
-        declared: As ``declared_clusters`` gives it.
+        updates: The result of ``updates_in``.
+        declared: The result of ``declared_clusters``.
     """
     declared = declared or {}
     first = {name: name for name in captures}
@@ -108,8 +108,8 @@ def cluster_names(clusters: Mapping[str, str], declared: Mapping[str, str]) -> d
     """Return the name of each capture's cluster: as declared, or its first capture, and how many more it has.
 
     Args:
-        clusters: As ``clusters_of`` gives it.
-        declared: As ``declared_clusters`` gives it.
+        clusters: The result of ``clusters_of``.
+        declared: The result of ``declared_clusters``.
     """
     sizes = Counter(clusters.values())
     return {

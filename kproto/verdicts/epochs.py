@@ -71,7 +71,7 @@ class ControllerEpoch(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """Why a request is stale.
+    """The reason why a request is stale.
 
     Attributes:
         reason: ``controller_epoch_regressed``: a newer controller epoch was known; ``broker_epoch_regressed``: the
@@ -201,7 +201,7 @@ class Epochs:
         Args:
             ts: The time at which it passed.
             broker: The receiver.
-            controller_epoch, broker_epoch, is_kraft_controller, error_code: As of ``learn``.
+            controller_epoch, broker_epoch, is_kraft_controller, error_code: See ``learn``.
         """
         newer = self.superseded_by(controller_epoch, ts)
         if newer is not None:
@@ -224,10 +224,10 @@ class Epochs:
         *,
         is_kraft_controller: bool,
     ) -> str:
-        """Why a broker refused a whole request, in one clause; empty where the error's name says all there is.
+        """The reason why a broker refused a whole request, in one clause; empty where the error's name says it all.
 
         Args:
-            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller: As of ``stale``.
+            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller: See ``stale``.
             name: The broker's name.
         """
         if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:

@@ -143,7 +143,7 @@ class Incarnation:
         return self.steps[-1]
 
     def since(self, holds: Any) -> int:
-        """Since when the newest states without a break hold something."""
+        """The time since which the newest states without a break hold something."""
         since = self.newest.ts
         for sighting in reversed(self.steps):
             if not holds(sighting.state):
@@ -228,7 +228,7 @@ class Spans:
         return any(first <= begin and end <= last for first, last in self._spans.values())
 
     def last_before(self, ts: int) -> int | None:
-        """When a request last passed at or before this time, as far as the ends of connections tell; None: never."""
+        """The time of the last request at or before this time, as far as the ends of connections tell; None: never."""
         return max((min(last, ts) for first, last in self._spans.values() if first <= ts), default=None)
 
     def began_before(self, ts: int) -> bool:
@@ -507,7 +507,7 @@ class Facts:
         return changes
 
     def dead_since(self, broker: int) -> int | None:
-        """Since when no update lists a broker as alive; None: the last one lists it, or there is none."""
+        """The time since which no update lists a broker as alive; None: the last one lists it, or there is none."""
         since = None
         for ts, live in self.live_changes:
             if broker in live:
@@ -617,7 +617,7 @@ class Facts:
 
     @cached_property
     def incomplete_since(self) -> dict[Any, int]:
-        """Since when bytes of the connections to a broker are missing; brokers without loss are not in it.
+        """The time since which bytes of the connections to a broker are missing; brokers without loss are not in it.
 
         A connection that the capture shows from the middle of a request on is complete from the next request on.
         """

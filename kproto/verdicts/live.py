@@ -45,7 +45,7 @@ _SHARE: Final = 0.004
 """The share of a core that changes may cost while a capture is followed, and that findings may cost."""
 
 _BURST_S: Final = 0.25
-"""How many seconds of a core changes may cost at once after a quiet time."""
+"""The time of a core, in s, that changes may take at once after a quiet time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,8 +138,8 @@ def epochs_by_capture(found: pa.Table, clusters: Mapping[str, str]) -> dict[str,
     """Return the epochs that count for each capture: those in all captures of its cluster.
 
     Args:
-        found: As ``epochs_in`` gives it, with the column ``capture``.
-        clusters: As ``clusters_of`` gives it.
+        found: The result of ``epochs_in``, with the column ``capture``.
+        clusters: The result of ``clusters_of``.
     """
     by_cluster = {cluster: Epochs() for cluster in clusters.values()}
     for capture, cluster in clusters.items():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "EntryFilters", "Timeline"]
 
 _HELD: Final = 1000
-"""How many exchanges may wait until the traffic shows the broker id of the first exchange's address."""
+"""The number of exchanges that may wait until the traffic shows the broker id of the first exchange's address."""
 
 _REMEMBERED: Final = 64
 """The number of changes whose wanted partitions are cached, since the same update goes to every broker."""
@@ -58,8 +58,8 @@ class Entry:
         sender: The request's first fields, None where they cannot be read or it is no control request.
         body: The request's body, None where it cannot be read or it is no control request.
         verdict: The broker's answer; its partition errors are those of wanted partitions.
-        problem: Why a body cannot be read, None if both can.
-        reason: Why the broker refused the request or a partition, in one clause; may be empty.
+        problem: The reason why a body cannot be read, None if both can.
+        reason: The reason why the broker refused the request or a partition, in one clause; may be empty.
         brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
         partitions: The wanted partitions and their changes.
     """
@@ -88,7 +88,7 @@ class Timeline:
     """Reads exchanges in the order of time and yields the wanted ones.
 
     Args:
-        filters: Which requests are wanted.
+        filters: The requests that are wanted.
         more: Filters on the outcome.
         apis: API keys that are wanted, None for all.
         strict: Whether bodies count as unreadable that the protocol forbids though Kafka lets them pass.

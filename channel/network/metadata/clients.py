@@ -236,7 +236,7 @@ class MetadataSender(StoppableThread):
         Args:
             topic: The topic's name.
             partition: The partition that is needed; None for any.
-            max_block_ms: How long to wait; None for ``max.block.ms``.
+            max_block_ms: The longest time to wait; None for ``max.block.ms``.
 
         Returns:
             The topic's number of partitions, and the metadata of the partition.
@@ -279,7 +279,7 @@ class MetadataSender(StoppableThread):
         """End the thread, the waits of callers and the connections. Harmless if closed.
 
         Args:
-            timeout_s: How long to wait for the thread's end; None for no limit.
+            timeout_s: The longest time to wait for the thread's end; None for no limit.
         """
         self.initiate_shutdown()
         self.metadata.close()
@@ -362,7 +362,7 @@ class ClusterClient(_Connected):
         protocol: The listener's security protocol.
         security: Certificates and credentials for that.
         client_id: Goes into every header.
-        timeout_ms: How long one node may take to connect, and then to answer.
+        timeout_ms: The longest time that one node may take to connect, and then to answer.
     """
 
     def __init__(
@@ -427,9 +427,9 @@ class ClusterWatch(_Connected):
     Args:
         bootstrap: Addresses to begin with.
         topics: The topics to watch; None for all.
-        interval_ms: How often to ask.
-        protocol, security, client_id: As ``ClusterClient`` has them.
-        timeout_ms: How long one node may take to connect, and then to answer.
+        interval_ms: The interval at which to ask.
+        protocol, security, client_id: See ``ClusterClient``.
+        timeout_ms: The longest time that one node may take to connect, and then to answer.
     """
 
     def __init__(

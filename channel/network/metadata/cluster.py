@@ -502,7 +502,7 @@ class ProducerMetadata(Metadata):
 
         Args:
             topic: The topic's name.
-            max_wait_ms: How long to wait (``max.block.ms``).
+            max_wait_ms: The longest time to wait (``max.block.ms``).
             wake: Wakes the thread that polls the client, so that the request goes out at once.
             partition: The partition that is needed; None for any.
 
