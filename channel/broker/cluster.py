@@ -287,6 +287,8 @@ class EmbeddedCluster:
     def _enter(self, member: ClusterMember) -> None:
         assert self._register is not None
         member.broker.broker_epoch = self._register(member)
+        if self._kraft:
+            member.broker.kraft_epoch = member.broker.broker_epoch
 
     def _listener(self, broker_id: int) -> Listener:
         listener = self[broker_id].listener

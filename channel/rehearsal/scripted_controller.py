@@ -114,14 +114,8 @@ class ScriptedController:
         self._decisions = DecisionRunner(controller_id, controller_epoch, config, self.metrics, self.journal, recorder)
         self.context = self._decisions.context
         self.manager = self._decisions.manager
-        self._listeners = dict.fromkeys(
-            name
-            for name in (
-                config.inter_broker_listener,
-                config.control_plane_listener_name,
-            )
-            if name is not None
-        )
+        names = (config.inter_broker_listener, config.control_plane_listener_name)
+        self._listeners = {name: config.protocol_of(name) for name in names if name is not None}
         self._brokers = brokers
 
     def start(self) -> Self:
@@ -445,7 +439,9 @@ class ScriptedController:
         return tuple(replicas)
 
     def _as_broker(self, member: BrokerAddress) -> Broker:
-        return Broker(member.id, tuple(EndPoint(member.host, member.port, name) for name in self._listeners))
+        return Broker(
+            member.id, tuple(EndPoint(member.host, member.port, *listener) for listener in self._listeners.items())
+        )
 
 
 def spread(live: Sequence[int], partitions: int, replication_factor: int) -> list[list[int]]:

@@ -14,7 +14,8 @@ from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import STATE_CHANGE
 from channel.rehearsal.scripted_controller import ScriptedController
-from channel.types import LeaderAndIsr, LeaderRecoveryState
+from channel.security import Password, SecurityConfig
+from channel.types import LeaderAndIsr, LeaderRecoveryState, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
 
@@ -269,6 +270,23 @@ def test_a_closed_controller_takes_no_decision(cluster: EmbeddedCluster) -> None
         pass
     with pytest.raises(IllegalState, match="closed"):
         controller.announce()
+
+
+def test_a_scripted_controller_names_the_security_protocol_of_its_brokers() -> None:
+    users = {"kproto": Password("secret")}
+    security = SecurityConfig(
+        sasl_mechanism="PLAIN", sasl_enabled_mechanisms=("PLAIN",), sasl_username="kproto",
+        sasl_password=users["kproto"], users=users,
+    )  # fmt: skip
+    config = ChannelConfig(inter_broker_protocol_version="0.10.0").secured("SASL_PLAINTEXT", security)
+    with (
+        EmbeddedCluster(2, protocol=SecurityProtocol.SASL_PLAINTEXT, security=security) as cluster,
+        ScriptedController(cluster, config=config) as controller,
+    ):
+        controller.wait_all()  # UpdateMetadata 2 has no name for a listener, and names its protocol
+        alive = cluster[0].broker.metadata.snapshot.alive_brokers
+        named = {(end.listener_name, end.security_protocol) for each in alive.values() for end in each.endpoints}
+        assert named == {("SASL_PLAINTEXT", SecurityProtocol.SASL_PLAINTEXT)}
 
 
 def test_a_scripted_controller_goes_on_as_the_kraft_controller_of_a_migration() -> None:

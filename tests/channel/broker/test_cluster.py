@@ -367,6 +367,14 @@ def test_a_broker_serves_nothing_before_it_is_registered():
     assert asked == [7, 7]
 
 
+def test_the_kraft_epoch_of_a_registered_broker_is_its_broker_epoch():
+    epochs = iter([500, 600])
+    with EmbeddedCluster([7], kraft=True, register=lambda _: next(epochs)) as cluster:
+        assert cluster[7].broker.kraft_epoch == 500
+        cluster.restart(7)
+        assert cluster[7].broker.kraft_epoch == cluster[7].epoch == 600
+
+
 def test_a_broker_that_cannot_register_again_is_down():
     epochs = [500]
 
