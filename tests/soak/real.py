@@ -72,7 +72,7 @@ class RealCluster:
         self._options = ["--brokers", str(len(BROKERS)), "--base-port", str(base)]
         self._options += ["--zk-port", str(base + len(BROKERS)), "--heap", "512m"]
         self._options += [word for item in _SETTINGS.items() for word in ("--prop", "{}={}".format(*item))]
-        self.session = ZooKeeperSession(self.zookeeper)
+        self.session = ZooKeeperSession(self.zookeeper, timeout_ms=40_000)  # the faults must not end it
         config = folder / "controller.properties"
         config.write_text(f"zookeeper.session.timeout.ms={1000 * SESSION_S}\ndefault.replication.factor=3\n")
         self.candidates = {
