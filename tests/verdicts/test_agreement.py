@@ -1,6 +1,6 @@
 """inspect, summary, query, doctor, report and the tables give one answer to one question, on captures and fleets.
 
-Spark's derived tables are compared with DuckDB's in ``tests/pipeline/test_derived.py``, on the same captures.
+Of tables that Spark made, ``tests/pipeline/test_same_answers.py`` asks the same questions on the same captures.
 """
 
 from __future__ import annotations
