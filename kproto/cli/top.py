@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import math
 import os
@@ -46,6 +47,8 @@ _LIST_S: Final = 1.0
 """Seconds between two looks into the directories: each opens their files to tell whose they are."""
 
 _NAME_LIMIT: Final = 24
+_COLLECT_AFTER: Final = 50_000
+"""The objects that more are made than freed between two collections."""
 
 
 @click.command(
@@ -201,31 +204,44 @@ class _WatchedPoint:
                 self._files.append(file)
                 self.is_at_end = False
 
-    def read(self) -> None:
-        """Read a piece, or go on to the next file."""
+    def read(self) -> list[Event]:
+        """Read a piece, or go on to the next file; return the frames and exchanges that it completes."""
         data = self._source.read()
         if data:
             self.begun = True
-            self._keep(self.reader.feed(data))
-        elif self._files:
-            self._keep(self.reader.end_file(self._source.damage))
+            return self.reader.feed(data)
+        if self._files:
+            events = self.reader.end_file(self._source.damage)
             self._source.close()
             self._source = self._open()
-        else:
-            self.is_at_end = True
+            return events
+        self.is_at_end = True
+        return []
+
+    def keep(self, events: Iterable[Event]) -> None:
+        """Keep events for ``take``, in the order in which the reader gives them."""
+        from kproto.capture import Exchange
+
+        for event in events:
+            frame = event
+            if isinstance(event, Exchange):
+                frame = event.response or event.frame
+                self.requests += event.request is not None
+            self._events_ns = max(self._events_ns, frame.time_ns)
+            self._events.append((self._events_ns, event))
 
     def take(self, until_ns: float) -> Iterator[tuple[int, Event]]:
         """Take the frames and exchanges up to a time, each with its time."""
         while self._events and self._events[0][0] <= until_ns:
             yield self._events.popleft()
 
-    def end(self) -> None:
-        """End the last file.
+    def end(self) -> list[Event]:
+        """End the last file; return the frames and exchanges that it completes.
 
         Raises:
             CaptureError: It is no capture.
         """
-        self._keep(self.reader.end_file(self._source.damage))
+        return self.reader.end_file(self._source.damage)
 
     def check_begun(self) -> None:
         """Check that the last file had any bytes.
@@ -240,18 +256,6 @@ class _WatchedPoint:
     def close(self) -> None:
         """Close the file."""
         self._source.close()
-
-    def _keep(self, events: Iterable[Event]) -> None:
-        """Keep events for ``take``, in the order in which the reader gives them."""
-        from kproto.capture import Exchange
-
-        for event in events:
-            frame = event
-            if isinstance(event, Exchange):
-                frame = event.response or event.frame
-                self.requests += event.request is not None
-            self._events_ns = max(self._events_ns, frame.time_ns)
-            self._events.append((self._events_ns, event))
 
     def _open(self) -> Source:
         from kproto.capture.source import Source
@@ -299,6 +303,9 @@ class _Followed:
 
     def run(self) -> None:
         """Follow until the end of standard input, or for ever; with ``--once`` until what is there is read."""
+        # Reading makes no cycles, and keeps what it makes for seconds: collections as often as usual find nothing.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER)
         try:
             while not self._read():
                 if not self._screen.once and self._screen.wait_s() == 0:
@@ -307,7 +314,7 @@ class _Followed:
             if not any(point.begun for point in points):
                 next(iter(points)).check_begun()
             for point in points:
-                point.end()
+                self._add(point, point.end())
             self._merge(math.inf)
         finally:
             for point in self._points.values():
@@ -329,14 +336,23 @@ class _Followed:
             return False
         if self._is_stdin and not self._screen.once and not self._is_ready():
             return False
-        min(behind, key=lambda point: point.reader.time_ns).read()
+        point = min(behind, key=lambda point: point.reader.time_ns)
+        self._add(point, point.read())
         self._merge(min((p.reader.time_ns for p in self._points.values() if not p.is_at_end), default=math.inf))
         return False
 
+    def _add(self, point: _WatchedPoint, events: list[Event]) -> None:
+        """Hand on the events of the only capture point, or keep them to be merged with those of the others."""
+        if len(self._points) == 1:
+            point.requests += self._fold.add(events)
+        else:
+            point.keep(events)
+
     def _merge(self, until_ns: float) -> None:
-        """Hand on what was captured up to a time."""
+        """Hand on what was captured at several points up to a time."""
         points = self._points.values()
-        self._fold.add(event for _, event in heapq.merge(*(p.take(until_ns) for p in points), key=itemgetter(0)))
+        if len(points) > 1:
+            self._fold.add(event for _, event in heapq.merge(*(p.take(until_ns) for p in points), key=itemgetter(0)))
         newest_ns = max(point.reader.time_ns for point in points)
         if newest_ns > self._time_ns:
             self._time_ns, self._grown_at = newest_ns, time.monotonic()

@@ -7,9 +7,9 @@ Memory is bounded: counts of the last seconds, the latest changes, and the newes
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture import CapturePoint, Exchange
@@ -20,7 +20,7 @@ from kproto.verdicts.latencies import Latencies
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from kproto.capture import CaptureSummary, Connection, Endpoint, Frame
     from kproto.tables.bodies import RequestPrefix
@@ -41,6 +41,10 @@ _MOST_EXAMINED_BYTES: Final = 32 << 20
 
 _MOST_ACCEPTED: Final = 256
 _MOST_FINDINGS: Final = 1_000
+_SHORT: Final = 16
+_MOST_CODES: Final = 1024
+"""The most bytes of an answer whose error code is remembered, and the most such answers."""
+
 _SHARE: Final = 0.004
 """The share of a core that changes may cost while a capture is followed, and that findings may cost."""
 
@@ -113,13 +117,27 @@ class Snapshot:
     not_compared: int
 
 
-class _Second:
-    """The requests that were answered in one second of the capture, by API and by broker."""
+class _Counts:
+    """The requests of one API to one broker that were answered, or given up, in one second of the capture."""
+
+    __slots__ = ("errors", "latencies", "requests")
 
     def __init__(self) -> None:
-        self.requests: Counter[int | Endpoint] = Counter()
-        self.errors: Counter[int | Endpoint] = Counter()
-        self.latencies: dict[int | Endpoint, list[int]] = {}
+        self.requests = self.errors = 0
+        self.latencies: list[int] = []
+
+
+class _Group:
+    """What a flow is made of: the counts of the window, and the number of requests in flight."""
+
+    __slots__ = ("counts", "in_flight")
+
+    def __init__(self) -> None:
+        self.counts: list[_Counts] = []
+        self.in_flight = 0
+
+
+_Second: TypeAlias = "dict[tuple[int, Endpoint], _Counts]"
 
 
 class LiveFold:
@@ -141,6 +159,7 @@ class LiveFold:
         self._ids: dict[Endpoint, BrokerId] = {}
         self._epochs: dict[Endpoint, int] = {}
         self._accepted: dict[Connection, Frame] = {}
+        self._codes: dict[tuple[object, ...], int | None] = {}
         self._controller: RequestPrefix | None = None
         self._changes: OrderedDict[tuple[int | None, bytes, str], Change] = OrderedDict()
         self._examined: deque[Exchange] = deque()
@@ -152,8 +171,13 @@ class LiveFold:
         self._first_ns = self._last_ns = 0
         self._total = self._not_compared = 0
 
-    def add(self, events: Iterable[Frame | Exchange]) -> None:
-        """Take frames and exchanges in the order in which the reader gives them."""
+    def add(self, events: Iterable[Frame | Exchange]) -> int:
+        """Take frames and exchanges in the order in which the reader gives them.
+
+        Returns:
+            The number of requests among them that were answered or given up.
+        """
+        before = self._total
         for event in events:
             if isinstance(event, Exchange):
                 if event.request is not None:
@@ -162,29 +186,39 @@ class LiveFold:
                 self._in_flight[event] = None
                 if len(self._in_flight) > _MOST_IN_FLIGHT:
                     del self._in_flight[next(iter(self._in_flight))]
+        return self._total - before
 
     def _add(self, exchange: Exchange, request: Frame) -> None:
         self._in_flight.pop(request, None)
-        response, api, server = exchange.response, exchange.api_key, exchange.server
+        response, api, connection = exchange.response, request.api_key, request.connection
         assert api is not None
         self._total += 1
         moment = request.time_ns if response is None else response.time_ns
         self._first_ns = self._first_ns or moment
-        self._last_ns = max(self._last_ns, moment)
-        code = None if response is None else getattr(exchange.response_message, "error_code", None)
-        second = self._second(moment // _NS)
-        for key in (api, server):
-            second.requests[key] += 1
-            if code != 0:
-                second.errors[key] += 1
-            if response is not None:
-                second.latencies.setdefault(key, []).append((response.time_ns - request.time_ns) // 1000)
+        if moment > self._last_ns:
+            self._last_ns = moment
+        code = None if response is None else self._error_code(exchange, response)
+        second = self._seconds.get(moment // _NS)
+        if second is None:
+            second = self._second(moment // _NS)
+        key = api, connection.server
+        counts = second.get(key)
+        if counts is None:
+            counts = second[key] = _Counts()
+        counts.requests += 1
+        if code != 0:
+            counts.errors += 1
+        if response is not None:
+            counts.latencies.append((response.time_ns - request.time_ns) // 1000)
         if code == 0 and api in CONTROL_APIS:
-            self._accepted.pop(request.connection, None)  # the newest comes last
-            self._accepted[request.connection] = request
+            self._accepted.pop(connection, None)  # the newest comes last
+            self._accepted[connection] = request
             if len(self._accepted) > _MOST_ACCEPTED:
                 self._learn()
-        self._compare(exchange)
+        if self._thrifty and self._budget_s <= 0:
+            self._not_compared += 1
+        else:
+            self._compare(exchange)
         self._examined.append(exchange)
         self._examined_bytes += request.length
         self._unexamined += 1
@@ -196,14 +230,24 @@ class LiveFold:
             self._examined_bytes -= self._examined.popleft().frame.length
 
     def _second(self, number: int) -> _Second:
-        """The counts of a second; those that no window holds any more are dropped."""
-        found = self._seconds.get(number)
-        if found is None:
-            found = self._seconds[number] = _Second()
-            oldest = self._last_ns // _NS - self._window_s
-            for other in [other for other in self._seconds if other < oldest]:
-                del self._seconds[other]
+        """Begin the counts of a second; those that no window holds any more are dropped."""
+        found: _Second = {}
+        self._seconds[number] = found
+        oldest = self._last_ns // _NS - self._window_s
+        for other in [other for other in self._seconds if other < oldest]:
+            del self._seconds[other]
         return found
+
+    def _error_code(self, exchange: Exchange, response: Frame) -> int | None:
+        """Return the error code of an answer, None where it cannot be read; equal short answers are decoded once."""
+        if response.length > _SHORT:
+            return getattr(exchange.response_message, "error_code", None)
+        key = response.api_key, response.api_version, response.body_at, response.status, response.start[4:]
+        if key not in self._codes:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            self._codes[key] = getattr(exchange.response_message, "error_code", None)
+        return self._codes[key]
 
     def _learn(self) -> None:
         """Note the epochs of the newest accepted request of each connection: those of a controller only grow."""
@@ -218,12 +262,8 @@ class LiveFold:
         self._accepted.clear()
 
     def _compare(self, exchange: Exchange) -> None:
-        """Look for the changes that a request made, while the budget lasts."""
-        if self._thrifty:
-            if self._budget_s <= 0:
-                self._not_compared += 1
-                return
-            began = time.thread_time()
+        """Look for the changes that a request made, and take the time from the budget."""
+        began = time.thread_time() if self._thrifty else 0.0
         for entry in self._timeline.entries((exchange,)):
             if entry.body is not None:
                 key = entry.exchange.api_key, entry.body.key, entry.verdict.outcome
@@ -255,55 +295,45 @@ class LiveFold:
         time_ns = max(time_ns, self._last_ns)
         first = max((time_ns // _NS - self._window_s + 1) * _NS, self._first_ns)
         seconds = max((time_ns - first) / _NS, 1.0)
-        window = [second for number, second in self._seconds.items() if number >= first // _NS]
-        apis = {key for second in window for key in second.requests if isinstance(key, int)}
+        groups: dict[int | Endpoint | None, _Group] = {None: _Group()}
+        for number, second in self._seconds.items():
+            if number >= first // _NS:
+                for (api, server), counts in second.items():
+                    for key in (None, api, server):
+                        groups.setdefault(key, _Group()).counts.append(counts)
+        for request in self._in_flight:
+            for key in (None, request.api_key, request.connection.server):
+                groups.setdefault(key, _Group()).in_flight += 1
         return Snapshot(
             time_ns if self._total else 0,
             seconds,
             self._total,
             self._controller,
-            self._flow("all", apis, window, seconds),
-            _busiest(self._flow(api_name(api), {api}, window, seconds) for api in apis),
-            self._brokers(window, seconds),
+            _flow("all", [groups[None]], seconds),
+            _busiest(
+                _flow(api_name(key), [group], seconds)
+                for key, group in groups.items()
+                if isinstance(key, int) and group.counts
+            ),
+            self._brokers({key: group for key, group in groups.items() if isinstance(key, tuple)}, seconds),
             tuple(reversed(self._changes.values())),
             tuple(sorted(self._findings.values(), key=lambda f: (SEVERITIES.index(f.severity), f.rule, -f.last))),
             self._not_compared,
         )
 
-    def _brokers(self, window: Sequence[_Second], seconds: float) -> tuple[Flow, ...]:
+    def _brokers(self, groups: Mapping[Endpoint, _Group], seconds: float) -> tuple[Flow, ...]:
         """The flows of the brokers that requests were sent to in the window; those of one id are one."""
         servers: dict[str, set[Endpoint]] = {}
-        known = {key for second in window for key in second.requests if not isinstance(key, int)}
-        for server in {*known, *self._epochs, *(request.connection.server for request in self._in_flight)}:
+        for server in {*groups, *self._epochs}:
             servers.setdefault(str(self._ids.get(server, server)), set()).add(server)
         return _busiest(
-            self._flow(name, keys, window, seconds, max((self._epochs.get(key, -1) for key in keys), default=-1))
+            _flow(
+                name,
+                [groups[key] for key in keys if key in groups],
+                seconds,
+                max((self._epochs.get(key, -1) for key in keys), default=-1),
+            )
             for name, keys in servers.items()
-        )
-
-    def _flow(
-        self,
-        name: str,
-        keys: Collection[int | Endpoint],
-        window: Sequence[_Second],
-        seconds: float,
-        broker_epoch: int = -1,
-    ) -> Flow:
-        latencies = Latencies()
-        for second in window:
-            for key in keys:
-                latencies.add(second.latencies.get(key, ()))
-        middle, most = latencies.quantiles_us(0.5, 0.99) if latencies.count else (None, None)
-        requests = sum(second.requests[key] for second in window for key in keys)
-        return Flow(
-            name,
-            requests,
-            requests / seconds,
-            sum(second.errors[key] for second in window for key in keys),
-            sum(request.api_key in keys or request.connection.server in keys for request in self._in_flight),
-            middle,
-            most,
-            None if broker_epoch < 0 else broker_epoch,
         )
 
     def _examine(self) -> None:
@@ -332,6 +362,28 @@ class LiveFold:
         while len(self._findings) > _MOST_FINDINGS:
             del self._findings[next(iter(self._findings))]
         self._unexamined = 0
+
+
+def _flow(name: str, groups: Collection[_Group], seconds: float, broker_epoch: int = -1) -> Flow:
+    """Return the flow of some groups together."""
+    latencies = Latencies()
+    requests = errors = 0
+    for group in groups:
+        for counts in group.counts:
+            requests += counts.requests
+            errors += counts.errors
+            latencies.add(counts.latencies)
+    middle, most = latencies.quantiles_us(0.5, 0.99) if latencies.count else (None, None)
+    return Flow(
+        name,
+        requests,
+        requests / seconds,
+        errors,
+        sum(group.in_flight for group in groups),
+        middle,
+        most,
+        None if broker_epoch < 0 else broker_epoch,
+    )
 
 
 def _busiest(flows: Iterable[Flow]) -> tuple[Flow, ...]:
