@@ -249,7 +249,9 @@ def _key(name: str) -> str:
 def _reader(setting: dataclasses.Field[Any]) -> Callable[[str, object], object]:
     if isinstance(setting.default, bool):
         return _flag
-    return _integer if setting.metadata else _text
+    if setting.metadata:
+        return _integer
+    return _optional_text if setting.default is None else _text
 
 
 def _flag(key: str, value: object) -> bool:
@@ -269,10 +271,12 @@ def _integer(key: str, value: object) -> int:
     raise ConfigurationError(f"{key} is {value!r}; it must be a whole number")
 
 
-def _text(key: str, value: object) -> str | None:
+def _optional_text(key: str, value: object) -> str | None:
+    return None if value is None or value == "" else _text(key, value)
+
+
+def _text(key: str, value: object) -> str:
     if value is None or value == "":
-        if key.endswith("listener.name") or key in ("authorizer.class.name", "super.users"):
-            return None
         raise ConfigurationError(f"{key} is empty; leave it out to take the default")
     if not isinstance(value, str):
         raise ConfigurationError(f"{key} is {value!r}; it must be a text")

@@ -84,6 +84,21 @@ def test_settings_come_as_a_properties_file_has_them():
     assert ChannelConfig.of(config.settings()) == config
 
 
+def test_a_text_may_be_empty_if_and_only_if_its_default_is_none() -> None:
+    texts = [key for key, value in ChannelConfig().settings().items() if value is None or isinstance(value, str)]
+    optional = {key for key in texts if DEFAULTS.get(key, "") is None}
+    assert optional == {
+        "control.plane.listener.name", "inter.broker.listener.name", "authorizer.class.name", "super.users",
+    }  # fmt: skip
+    for key in texts:
+        for empty in ("", None):
+            if key in optional:
+                assert ChannelConfig.of({key: empty}) == ChannelConfig()
+            else:
+                with pytest.raises(ConfigurationError, match=f"{key} is empty"):
+                    ChannelConfig.of({key: empty})
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
