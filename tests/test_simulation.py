@@ -36,3 +36,8 @@ def test_a_seed_repeats_itself_and_its_frames_can_be_inspected(tmp_path):
 def test_elected_controllers_and_their_brokers_agree_in_the_end():
     result = simulate("--seeds", "4", "--first", "42", "--kind", "election")
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_clients_learn_what_is_decided_over_tls_and_sasl_and_through_a_migration():
+    result = simulate("--seeds", "6", "--first", "6000", "--kind", "clients")
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -103,7 +103,7 @@ class ChannelsSimulation(Simulation):
                 self.world.problem(f"{what} took {took:.1f} s")
 
     def _registered(self, broker: Broker) -> Registered:
-        return Registered(broker.id, (EndPoint(broker.host, broker.port, "PLAINTEXT"),))
+        return Registered(broker.id, (EndPoint(broker.host, broker.port, self.protocol.name, self.protocol),))
 
     def _send(self, broker: Broker, callback: str = "", draw: float = 0.0) -> None:
         sent = _Sent(broker.id, len(self.sent))
@@ -188,6 +188,7 @@ class ChannelsSimulation(Simulation):
         while not all(broker.is_up for broker in self.brokers):
             world.sleep(0.01)
         config = ChannelConfig(inter_broker_protocol_version=self.plan.ibp, send_threads=self.plan.send_threads)
+        config = config.secured(self.protocol.name, self.security)
         assert control_versions(self.plan.ibp)
         self.manager = ControllerChannelManager(
             100,

@@ -17,6 +17,8 @@ from kproto.types import ZERO_UUID, TopicPartition
 
 from .plan import Result
 from .scheduler import Process, World
+from .secured import security_of
+from .secured import substitutions as substitutions_for_security
 from .substitution import installed
 from .wire import Wires
 
@@ -102,6 +104,7 @@ class Simulation:
         self.faults = 0
         self.leaders: dict[tuple[Any, int, int], int] = {}
         self.told: dict[tuple[int, TopicPartition], tuple[Any, int]] = {}
+        self.protocol, self.security = security_of(plan)
 
     # ---- brokers
 
@@ -117,6 +120,9 @@ class Simulation:
                 host=broker.address,
                 hooks=lambda _: self._hooks(broker),
                 register=lambda _: next(self.epochs),
+                kraft=self.plan.is_migration,
+                protocol=self.protocol,
+                security=self.security,
             )
             cluster.start()
             broker.process, broker.cluster = process, cluster
@@ -187,6 +193,8 @@ class Simulation:
         process = broker.process
         wires = sorted((w for s, w in self.wires.open.items() if not s.closed), key=lambda wire: wire.sock.fd)
         wire = wires[int(a * len(wires))] if wires else None
+        can_inject = wire is not None and not self.protocol.uses_tls
+        can_inject = can_inject and (wire.correlation_id >= 0 or not self.protocol.uses_sasl)
         self.faults += 1
         match action.kind:
             case "kill" | "crash" if broker.is_up and process is not None:
@@ -227,11 +235,13 @@ class Simulation:
                 self.network.latency_ns = (1_000_000, int(1e9 * (0.01 + b)))
                 world.note(f"latencies up to {0.01 + b:.2f} s")
                 world.after(c * 10e9, partial(setattr, self.network, "latency_ns", before))
-            case "early answer" if wire is not None:
+            case "early answer" if wire is not None and can_inject:
                 world.note(f"{wire.channel}: the next request is answered before it is whole")
                 wire.early = True
                 wire.sock.window = wire.sock.outstanding + 16
-            case "answer before request" if wire is not None and not wire.sock.outstanding and not wire.got:
+            case "answer before request" if (
+                wire is not None and can_inject and not wire.sock.outstanding + len(wire.got)
+            ):
                 world.note(f"{wire.channel}: takes no byte of its next request, and answers it")
                 wire.sock.window = 0
                 world.after(c * 3e9, partial(self._answer_next, wire))
@@ -241,7 +251,7 @@ class Simulation:
                     self.network.failing_close = self.controller_process
                 else:
                     self.network.failing_epoll = self.controller_process
-            case "unsolicited answer" if wire is not None and wire.sock.window > 60_000:
+            case "unsolicited answer" if wire is not None and can_inject and wire.sock.window > 60_000:
                 world.note(f"{wire.channel}: an answer that nobody asked for")
                 self.wires.inject(wire, 6, self._update_version(), wire.correlation_id + (b < 0.7))
             case "intercept":
@@ -338,9 +348,9 @@ class Simulation:
         state_log.disabled = True
         was_checked, locks._is_checked = locks._is_checked, self.plan.checks_locks
         try:
-            with installed(world, self.substitutions()) as self.network:
+            with installed(world, self.substitutions() | substitutions_for_security(world)) as self.network:
                 addresses = {(b.address, b.port): b.id for b in self.brokers}
-                self.wires = Wires(world, self.network, addresses)
+                self.wires = Wires(world, self.network, addresses, is_encrypted=self.protocol.uses_tls)
                 for action in self.plan.actions:
                     if action.is_fault:
                         world.after(action.at_s * 1e9, partial(self.fault, action))

@@ -69,6 +69,7 @@ class Socket:
         self.window = network.draw_window()
         self.due = 0
         self.tap: Callable[[bytes], None] | None = None
+        self.tap_of_plaintext: Callable[[bytes], None] | None = None
 
     # ---- the calls of the product
 

@@ -41,7 +41,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--fresh", type=int, default=0, metavar="N", help="run N more that nobody has run before")
     parser.add_argument("--seed", type=int, help="run this seed alone, and print what happens in it")
-    parser.add_argument("--kind", choices=["scripted", "channels", "election"], help="run seeds of this kind alone")
+    parser.add_argument(
+        "--kind", choices=["scripted", "channels", "election", "clients"], help="run seeds of this kind alone"
+    )
     parser.add_argument("--capture", metavar="FILE", help="with --seed: write the frames that pass, as pcapng")
     parser.add_argument("--breakages", nargs="*", metavar="WORD", help="put known faults back, and find each")
     parser.add_argument("--mutants", type=int, metavar="N", help="break N places that are drawn instead, and find each")
@@ -74,7 +76,7 @@ def explain(result: Result, capture: str | None = None) -> None:
         f"\nshortened in {runs} runs from {len(result.plan.actions)} to {len(short.plan.actions)} faults and pieces of "
         f"work, {short.plan.brokers} brokers:\n{story(short)}\n"
     )
-    kind = f" KIND={result.plan.kind}" if result.plan.kind == "election" else ""
+    kind = f" KIND={result.plan.kind}" if result.plan.kind in ("election", "clients") else ""
     print(f"repeat it: make simulate SEED={result.plan.seed}{kind}")
 
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-KINDS = {"scripted": ScriptedSimulation, "channels": ChannelsSimulation, "election": ElectionSimulation}
+KINDS = {
+    "scripted": ScriptedSimulation,
+    "channels": ChannelsSimulation,
+    "election": ElectionSimulation,
+    "clients": ScriptedSimulation,
+}
 
 
 def run(plan: Plan, capture: str | None = None) -> Result:

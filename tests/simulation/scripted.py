@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channel.config import ChannelConfig
 from channel.rehearsal.scripted_controller import ScriptedController
-from channel.types import NO_LEADER
-from kproto.api import ibp_at_least
+from channel.types import NO_LEADER, SecurityProtocol
+from kproto.api import CONTROL_APIS, ibp_at_least
 from kproto.types import TopicPartition
 
+from .clients import Client
 from .cluster import SETTLING_S, Simulation
+from .scheduler import Process
 
 if TYPE_CHECKING:
     from .cluster import Broker
-    from .plan import Plan
+    from .plan import Action, Plan
 
 __all__ = ["ScriptedSimulation"]
 
+FORMER_ID, FORMER_EPOCH = 101, 1
+"""The controller of the time before the run, which does not know that it has been replaced."""
+WRONG_ANSWER = bytes.fromhex("00000008 7fffffff 00000000")
+"""A frame with a correlation id that no request has."""
+
 
 class ScriptedSimulation(Simulation):
-    """A scripted controller that elects, reassigns, creates and deletes while its brokers fail.
+    """A scripted controller that elects, reassigns, creates and deletes while its brokers fail, and clients that ask.
+
+    In a migration it goes on as a KRaft controller, and the controller before it never ends.
 
     Args:
         plan: What is done.
@@ -31,7 +41,12 @@ class ScriptedSimulation(Simulation):
         super().__init__(plan, capture)
         self.controller: ScriptedController
         self.agenda: list[tuple[float, str, int]] = []
-        self.names = iter(f"t{i}" for i in range(1_000_000))
+        self.created: dict[str, int] = {}
+        self.is_kraft = False
+        self.lives: dict[int, tuple[int, bool]] = {}
+        self.clients = [
+            Client(self, number) for number in range((0, 1, 1, 2)[plan.seed % 4] if plan.kind == "clients" else 0)
+        ]
 
     def _observe(self) -> None:
         manager, journal, wires = self.controller.manager, self.controller.journal, self.wires
@@ -76,18 +91,103 @@ class ScriptedSimulation(Simulation):
         while not all(broker.is_up for broker in self.brokers):
             world.sleep(0.01)
         config = ChannelConfig(inter_broker_protocol_version=self.plan.ibp, send_threads=self.plan.send_threads)
-        self.controller = ScriptedController(self.brokers, config=config, recorder=self.recorder)
+        config = config.secured(self.protocol.name, self.security)
+        if self.plan.is_migration:
+            self._start_former(config)
+        self.controller = ScriptedController(
+            self.brokers, controller_epoch=FORMER_EPOCH + 1, config=config, recorder=self.recorder
+        )
         self._observe()
         self.controller.start()
+        for client in self.clients:
+            client.start()
         for _ in range(2):
             self._work("create", (0.5, 0.5, 0.5))
         self._carry_out()
         self.calm()
         self._settle()
         self._check()
+        self._run_in_each_client("settling", Client.settle)
+        self._run_in_each_client("closing", Client.close)
         self.controller.close()
         self.close_brokers()
         self.done = True
+
+    def _start_former(self, config: ChannelConfig) -> None:
+        """Start the controller of the time before the run; it announces the brokers again and again."""
+        process = Process("former-controller", "10.0.5.1")
+        former = ScriptedController(self.brokers, controller_id=FORMER_ID, controller_epoch=FORMER_EPOCH, config=config)
+
+        def direct() -> None:
+            former.start()
+            while not self.settling:
+                self.world.sleep(0.2 + self.world.draw() * 3)
+                former.announce()
+            former.close(10.0)
+
+        self.world.spawn("former controller", direct, process)
+        while not former.journal.entries:
+            self.world.sleep(0.01)
+
+    def _run_in_each_client(self, name: str, step: Any) -> None:
+        tasks = [self.world.spawn(name, partial(step, client), client.process) for client in self.clients]
+        while not all(task.is_over for task in tasks) and not self.world.problems:
+            self.world.sleep(0.1)
+
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether the controller has a leader for a partition."""
+        return tp in set(self.controller.context.partitions_with_leaders)
+
+    def _answered(self, broker: Broker, context: Any, request: Any, answer: Any) -> None:
+        """Check from whom a broker accepts requests: controller epochs only grow, and none follows KRaft's."""
+        if context.api_key in CONTROL_APIS and answer is not None and not answer.error_code:
+            life = broker.broker.broker_epoch
+            epoch, was_kraft = self.lives.get(life, (0, False))
+            is_kraft = bool(request.is_kraft_controller)
+            if request.controller_epoch < epoch or (was_kraft and not is_kraft):
+                self.world.problem(
+                    f"broker {broker.id} takes a request of controller {request.controller_id} (epoch "
+                    f"{request.controller_epoch}, KRaft: {is_kraft}) after one of epoch {epoch} (KRaft: {was_kraft})"
+                )
+            self.lives[life] = request.controller_epoch, is_kraft
+        super()._answered(broker, context, request, answer)
+
+    def fault(self, action: Action) -> None:
+        """Bring a fault about; called by the scheduler."""
+        world, (a, b, c) = self.world, action.draws
+        client = self.clients[int(a * len(self.clients))] if self.clients else None
+        sockets = [s for s in client.process.sockets.values() if s in self.network.connections] if client else []
+        sock = sockets[int(b * len(sockets))] if sockets else None
+        match action.kind:
+            case _ if self.settling:
+                return
+            case "pause client" if client is not None:
+                client.pauses += 1
+                world.note(f"pause {client} for {b * b * 30:.1f} s")
+                world.pause(client.process)
+                world.after(b * b * 30e9, partial(world.resume, client.process))
+            case "reset client" if sock is not None:
+                world.note(f"reset a connection of {client}")
+                self.network.reset(sock)
+            case "stall client" if sock is not None:
+                world.note(f"stall a connection of {client} for {c * c * 45:.1f} s")
+                self.network.stall(sock, int(c * c * 45e9))
+            case "cut off client" if sock is not None:
+                world.note(f"cut off a connection of {client} silently")
+                self.network.cut_off(sock)
+            case "wrong answer" if sock is not None and self.protocol == SecurityProtocol.PLAINTEXT:
+                world.note(f"{client} gets an answer that nobody asked for")
+                self.network.transmit(self.network.connections[sock], WRONG_ANSWER)
+            case _:
+                super().fault(action)
+                return
+        self.faults += 1
+
+    def calm(self) -> None:
+        """End all faults."""
+        super().calm()
+        for client in self.clients:
+            self.world.resume(client.process)
 
     def _carry_out(self) -> None:
         actions = [action for action in self.plan.actions if not action.is_fault]
@@ -138,9 +238,15 @@ class ScriptedSimulation(Simulation):
         def pick(of: Any, at: float) -> Any:
             return of[int(at * len(of))]
 
+        if kind == "migrate":
+            self.is_kraft = True
+            controller.migrate()
+            self.world.note("the controller goes on as a KRaft controller")
+            return
         if kind == "create" or not topics:
-            name = next(self.names)
-            controller.create_topic(name, partitions=1 + int(a * 4), replication_factor=1 + int(b * min(3, len(live))))
+            name, partitions = f"t{len(self.created)}", 1 + int(a * 4)
+            self.created[name] = partitions
+            controller.create_topic(name, partitions=partitions, replication_factor=1 + int(b * min(3, len(live))))
             self.world.note(f"create {name}")
             return
         topic = pick(topics, a)
@@ -199,6 +305,8 @@ class ScriptedSimulation(Simulation):
         partitions = list(context.partitions_with_leaders)
         for broker in self.brokers:
             snapshot = broker.broker.metadata.snapshot
+            if self.is_kraft and not broker.broker.is_led_by_kraft:
+                world.problem(f"broker {broker.id} is led by {snapshot.controller} after the migration")
             alive = set(snapshot.alive_brokers)
             if self.wires.channels[broker.id].is_excused:
                 continue

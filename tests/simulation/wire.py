@@ -114,6 +114,7 @@ class Wires:
         world: Takes what breaks a rule.
         network: The network.
         brokers: Broker ids by address.
+        is_encrypted: Whether frames are seen when an end decrypts them, not when they arrive.
 
     Attributes:
         frames: How many requests have arrived at brokers.
@@ -122,10 +123,13 @@ class Wires:
         open: The open connections, by the controller's socket.
     """
 
-    def __init__(self, world: World, network: Network, brokers: dict[tuple[str, int], int]) -> None:
+    def __init__(
+        self, world: World, network: Network, brokers: dict[tuple[str, int], int], *, is_encrypted: bool
+    ) -> None:
         self._world = world
         self._network = network
         self._brokers = brokers
+        self._is_encrypted = is_encrypted
         self.channels: dict[int, Channel] = {}
         self.by_request: dict[int, Entry] = {}
         self.frames = 0
@@ -160,8 +164,11 @@ class Wires:
             del self.open[known]
         self._number += 1
         wire = self.open[sock] = _Wire(self._number, sock, accepted, self.channels.get(broker_id))
-        accepted.tap = partial(self._request_bytes, wire)
-        sock.tap = partial(self._answer_bytes, wire)
+        requests, answers = partial(self._request_bytes, wire), partial(self._answer_bytes, wire)
+        if self._is_encrypted:
+            accepted.tap_of_plaintext, sock.tap_of_plaintext = requests, answers
+        else:
+            accepted.tap, sock.tap = requests, answers
 
     def _request_bytes(self, wire: _Wire, data: bytes) -> None:
         got = wire.got + data if wire.got else data
@@ -175,6 +182,8 @@ class Wires:
         if wire.early and len(got) >= 12:
             wire.early = False
             api_key, version, correlation_id = _head.unpack_from(got, 4)
+            if api_key not in _RESPONSES:
+                return
             self.inject(wire, api_key, version, correlation_id)
             if wire.channel is not None:
                 wire.channel.may_be_cut(got[4:])
@@ -195,6 +204,9 @@ class Wires:
         world, channel = self._world, wire.channel
         self.frames += 1
         api_key, _, correlation_id = _head.unpack_from(frame)
+        if api_key not in _RESPONSES:  # authentication
+            wire.frames += 1
+            return
         self.recent.append((world.now, f"{channel}: request {correlation_id}, {api_name(api_key)}, arrives"))
         if correlation_id <= wire.correlation_id:
             world.problem(f"{channel}: correlation id {correlation_id} follows {wire.correlation_id}")
