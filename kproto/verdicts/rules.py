@@ -5,8 +5,10 @@ Each rule is one function that yields findings; ``docs/verdicts.md`` has the def
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -326,8 +328,13 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
         return
     partition = of["topic"], of["partition"]
     found: dict[Any, tuple[int, int, int]] = {}
+    times = [sighting.ts for sighting in life.sightings]
+    highest = list(accumulate((sighting.state.leader_epoch for sighting in life.sightings), max))
     for low in life.sightings:
-        for high in life.sightings:
+        earlier = bisect_left(times, max(last for _first, last in low.body.told.values()))
+        if not earlier or highest[earlier - 1] <= low.state.leader_epoch:
+            continue  # no higher epoch was told before the last broker was told this one
+        for high in life.sightings[:earlier]:
             if low.body.api_key != ApiKey.LEADER_AND_ISR or high.body.api_key == ApiKey.LEADER_AND_ISR:
                 if high.state.leader_epoch <= low.state.leader_epoch:
                     continue
