@@ -34,7 +34,7 @@ RESULTS_OF = {
     "secured": ("secured",),
     "tap": ("tap",),
     "tshark": ("tshark",),
-    "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth")),
+    "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth", "skew")),
     "month": ("month",),
     "doctor": ("doctor",),
     "live": ("live",),

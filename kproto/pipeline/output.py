@@ -12,7 +12,7 @@ The former run's tables are removed when the next run begins, so that a reader m
 
 A run that adds captures writes their files into a fresh directory, too, moves them beside those of the current run, and
 renames a manifest that lists all: what was there is not touched. Files that the manifest does not list count for
-nothing; the next run removes those of a run that was killed.
+nothing; the next run removes those of a run that was killed, and those that it had replaced.
 
 DIR may be a URI. An object store has no rename, and needs none: the manifest appears whole when it has been written, in
 place of the former one. Other file systems rename it; where that fails since the former manifest is there, the former
@@ -50,6 +50,9 @@ CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
 
 _CURRENT: Final = "current"
+
+_BESIDE: Final = ("open-", "brokers-")
+"""What the names of a run's files beside its tables begin with: states of captures that go on, facts about brokers."""
 
 _PROBE: Final = 1 << 16
 """The number of bytes that are written to see whether a directory can be written to."""
@@ -215,15 +218,19 @@ class OutputDirectory:
                 remove_tree(run)
 
     def _remove_unlisted(self) -> None:
-        """Remove the files that a killed run had moved beside those of the current run."""
+        """Remove the files that a killed run had added to the current run, or had replaced and not yet removed."""
         try:
             stored = current_tables(self.path)
         except ConfigurationError:
             return
         if isinstance(stored.run, Path) and stored.run.is_symlink():
             return
-        listed = {stored.run / file for file in stored.rows}
-        for file in table_files(stored.run):
+        named = {*stored.rows}
+        named.update(each["state"] for each in stored.facts.get("open", {}).values())
+        named.update(each["facts"] for each in stored.facts.get("generations", ()))
+        listed = {stored.run / file for file in named}
+        beside = [file for file in stored.run.iterdir() if file.name.startswith(_BESIDE)]
+        for file in (*table_files(stored.run), *beside):
             if file not in listed:
                 file.unlink(missing_ok=True)
 
