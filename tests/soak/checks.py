@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,12 +18,12 @@ from kproto.tables.stored import current_tables, table_dataset
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from .processes import Program, Soak
 
 __all__ = [
-    "Journal", "differing_brokers", "findings", "log_lines", "missing_frames", "resources", "tables_differ",
+    "Journal", "Resources", "differing_brokers", "findings", "log_lines", "missing_frames", "tables_differ",
     "unsettled",
 ]  # fmt: skip
 
@@ -332,3 +333,43 @@ def resources(program: Program) -> dict[str, int]:
         "threads": int(fields["Threads"]),
         "files": len(list(Path(f"/proc/{program.pid}/fd").iterdir())),
     }
+
+
+class Resources:
+    """Whether processes take more and more; one that a fault ends is followed by another, which is looked at anew.
+
+    Args:
+        programs: Whose processes.
+        connections: How many connections a controller may get when it begins to lead.
+        warm_s: How long after its start the first look at a process is taken.
+    """
+
+    def __init__(self, programs: Iterable[Program], connections: int, warm_s: float = 15) -> None:
+        self._programs, self._connections, self._warm_s = list(programs), connections, warm_s
+        self._first: dict[int, tuple[float, dict[str, int]]] = {}
+
+    def look(self) -> None:
+        """Take the first look at each process that is warm now."""
+        now = time.monotonic()
+        for program in self._programs:
+            if program.is_running and program.pid not in self._first and now - program.started_at > self._warm_s:
+                self._first[program.pid] = now, resources(program)
+
+    def compared(self) -> Iterator[tuple[str, list[str]]]:
+        """For each program what its process takes now, and what of it has grown beyond a few caches."""
+        for program in self._programs:
+            if not program.is_running or program.pid not in self._first:
+                yield f"{program.name}: its process is too young to be compared", []
+                continue
+            looked_at, before = self._first[program.pid]
+            now = resources(program)
+            leads = self._connections if program.name.startswith("controller-") else 0
+            limits = {"memory": before["memory"] * 1.5 + 40_000, "threads": before["threads"] + 4,
+                      "files": before["files"] + 24 + leads}  # fmt: skip
+            took = ", ".join(f"{what} {before[what]:,} to {now[what]:,}" for what in limits)
+            grown = [
+                f"{program.name}: {what} went from {before[what]} to {now[what]}"
+                for what, most in limits.items()
+                if now[what] > most
+            ]
+            yield f"{program.name} in {time.monotonic() - looked_at:.0f} s: {took}", grown

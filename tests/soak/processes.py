@@ -59,18 +59,20 @@ class Program:
 
     Attributes:
         process: The latest process.
-        first_of_process: For each process the time of its start.
+        started_at: When it was started, by the monotonic clock.
     """
 
     def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
         self.name, self.folder, self.arguments = name, folder, list(arguments)
         self.out, self.log = folder / f"{name}.out", folder / f"{name}.log"
         self.process: subprocess.Popen[str] | None = None
+        self.started_at = 0.0
         self.kills = 0
         self.stops = 0
 
     def start(self) -> None:
         """Start a process."""
+        self.started_at = time.monotonic()
         with self.out.open("a") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kproto", *self.arguments],

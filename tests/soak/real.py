@@ -44,7 +44,7 @@ REST_S: Final = 240
 """How long the replicas may take to be in sync again when the faults are over."""
 
 WARM_UP_S: Final = 60
-"""How long after the start the first look at a candidate's memory, threads and descriptors is taken."""
+"""How long after its start the first look at a candidate's memory, threads and descriptors is taken."""
 
 _SETTINGS: Final = {
     "offsets.topic.replication.factor": 3,
@@ -303,7 +303,7 @@ def run(folder: Path, seed: int, seconds: float, *, led: bool, explained: list[A
         clients = Clients(cluster.client(), TOPICS)
         end = time.monotonic() + seconds
         leaders: Counter[str] = Counter()
-        first: dict[int, tuple[int, dict[str, int]]] = {}
+        watched = checks.Resources(cluster.candidates.values(), connections=2 * len(BROKERS), warm_s=WARM_UP_S)
         try:
             for fault in drawn(seed):
                 if time.monotonic() + fault.pause_s + fault.lasts_s > end:
@@ -311,8 +311,7 @@ def run(folder: Path, seed: int, seconds: float, *, led: bool, explained: list[A
                 with contextlib.suppress(ChannelError):
                     cluster.hand_over()
                 time.sleep(fault.pause_s)
-                if not first and time.monotonic() - began > WARM_UP_S:
-                    first = {n: (p.pid, checks.resources(p)) for n, p in cluster.candidates.items()}
+                watched.look()
                 say(f"{fault.name} {FAULTS[fault.name](cluster, fault)}")
                 made += 1
                 leaders[_name(cluster, _leader(cluster))] += 1
@@ -338,14 +337,12 @@ def run(folder: Path, seed: int, seconds: float, *, led: bool, explained: list[A
                     f"{topic}: {len(clients.written[topic]):,} acknowledged records",
                     [f"lost: {lost[:20]}"] * bool(lost),
                 )
+        watched.look()
         grown = []
-        for node, (pid, before) in first.items():
-            if cluster.candidates[node].pid == pid and cluster.candidates[node].is_running:
-                now = checks.resources(cluster.candidates[node])
-                say(f"controller-{node}: " + ", ".join(f"{what} {before[what]} to {now[what]}" for what in now))
-                if now["memory"] > before["memory"] * 1.5 + 40_000 or now["threads"] > before["threads"] + 4:
-                    grown.append(f"controller-{node} has grown from {before} to {now}")
-        check("memory, threads", grown)
+        for told, found_grown in watched.compared():
+            say(told)
+            grown += found_grown
+        check("memory, threads, descriptors", grown)
         _, stat = cluster.session.get("/controller_epoch")
         for program in cluster.candidates.values():
             program.end()

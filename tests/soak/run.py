@@ -17,7 +17,7 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 if __name__ == "__main__":
     for _folder in ("tests", "benches"):
@@ -30,12 +30,6 @@ from kproto.tables.filters import Filters
 from soak import checks, faults, real
 from soak.processes import Soak
 from soak.work import Administrator
-
-if TYPE_CHECKING:
-    from soak.processes import Program
-
-RESOURCES_AFTER_S: Final = 15
-"""How long after the start the first look at memory, threads and descriptors is taken."""
 
 REST_S: Final = 60
 """How long the cluster may take to come to rest when the faults are over."""
@@ -100,7 +94,8 @@ class Run:
         self.soak, self.administrator = soak, administrator
         self.began = time.monotonic()
         self.made: list[tuple[faults.Fault, str]] = []
-        self.first: dict[int, tuple[Program, dict[str, int]]] = {}
+        # A controller that comes to lead has two connections to each broker.
+        self.resources = checks.Resources(soak.programs, connections=2 * len(soak.ids))
         self.wrong: list[str] = []
 
     def say(self, text: str) -> None:
@@ -108,23 +103,17 @@ class Run:
         print(f"{time.monotonic() - self.began:8.1f} s  {text}", flush=True)
 
     def through(self, drawn: list[faults.Fault], packets: faults.Packets | None, seconds: float) -> None:
-        """Make the faults, and look at memory once in between."""
+        """Make the faults, and look at each process once it is warm."""
         for fault in drawn:
             time.sleep(fault.pause_s)
             if time.monotonic() - self.began > seconds:
                 break
-            if not self.first and time.monotonic() - self.began > RESOURCES_AFTER_S:
-                self.look()
+            self.resources.look()
             victim = faults.make(self.soak, packets, fault)
             self.made.append((fault, victim))
             self.say(f"{fault.name} {victim}")
         time.sleep(max(0.0, seconds - (time.monotonic() - self.began)))
-        if not self.first:
-            self.look()
-
-    def look(self) -> None:
-        """Take a first look at what each process has taken."""
-        self.first = {p.pid: (p, checks.resources(p)) for p in self.soak.programs if p.is_running}
+        self.resources.look()
 
     def check(self, name: str, wrong: Any) -> None:
         """Note what a check found."""
@@ -134,22 +123,14 @@ class Run:
         for line in found[:10]:
             print(f"            {line}", flush=True)
 
-    def resources_grown(self) -> list[str]:
-        """What has grown in a process since the first look, beyond a few caches."""
-        found = []
-        for pid, (program, before) in self.first.items():
-            if program.is_running and program.pid == pid:
-                now = checks.resources(program)
-                # One that leads now, and did not then, has a connection to each broker, and one of each.
-                connections = 2 * len(self.soak.ids) if program in self.soak.controllers else 0
-                limits = {"memory": before["memory"] * 1.5 + 40_000, "threads": before["threads"] + 4,
-                          "files": before["files"] + 24 + connections}  # fmt: skip
-                found += [
-                    f"{program.name}: {what} went from {before[what]} to {now[what]}"
-                    for what, most in limits.items()
-                    if now[what] > most
-                ]
-        return found
+    def check_resources(self) -> None:
+        """Tell what each process takes, and whether it has grown."""
+        self.resources.look()
+        grown = []
+        for told, found in self.resources.compared():
+            self.say(told)
+            grown += found
+        self.check("memory, threads, descriptors", grown)
 
     def end(self) -> None:
         """Wait until the cluster is at rest, end the processes in order, and compare."""
@@ -165,7 +146,7 @@ class Run:
         with contextlib.suppress(TimeoutError):  # the check tells who does not
             soak.wait_for(lambda: not list(checks.differing_brokers(soak)), "every broker knows what ZooKeeper has", 60)
         self.check("brokers against ZooKeeper", checks.differing_brokers(soak))
-        self.check("memory, threads, descriptors", self.resources_grown())
+        self.check_resources()
         codes = {}
         for program in (*soak.controllers, *soak.taps, *soak.groups):
             codes[program.name] = program.end()
