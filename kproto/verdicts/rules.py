@@ -331,7 +331,7 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
     times = [sighting.ts for sighting in life.sightings]
     highest = list(accumulate((sighting.state.leader_epoch for sighting in life.sightings), max))
     for low in life.sightings:
-        earlier = bisect_left(times, max(last for _first, last in low.body.told.values()))
+        earlier = bisect_left(times, max((last for _first, last in low.body.told.values()), default=0))
         if not earlier or highest[earlier - 1] <= low.state.leader_epoch:
             continue  # no higher epoch was told before the last broker was told this one
         for high in life.sightings[:earlier]:
