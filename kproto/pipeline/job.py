@@ -25,13 +25,15 @@ from kproto.pipeline.output import move_files
 from kproto.pipeline.previous_run import ChangedInputs, PreviousRun, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.pipeline.stages import SMALL_TABLES, learn, merged_rows, small_table
-from kproto.pipeline.tasks import OPEN, GrowingPoint, count_changes, gather_carried, make_tables
+from kproto.pipeline.tasks import GrowingPoint, count_changes, gather_carried, make_tables
 from kproto.tables.files import file_size
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
 from kproto.tables.points import DEFAULT_CLUSTER, continued_captures, points_of
 from kproto.tables.reading import why_nothing
 from kproto.tables.stored import (
+    BROKER_FACTS,
+    OPEN,
     SCHEMA,
     SUMMARY,
     StoredTables,
@@ -299,7 +301,7 @@ class _Job:
             self._carry(part, [*of_open.get(f"{OPEN}-{number}", ()), *written], f"{OPEN}-{generation}-{number}")
         self._figures = _summary(self._spark, made, every)
         self._on_step("summing up")
-        file = f"brokers-{self._id}-{len(self._generations)}.json"
+        file = f"{BROKER_FACTS}-{self._id}-{len(self._generations)}.json"
         store_facts(self._stored.run / file, facts, made.addresses)
         self._generations.append({"id": self._id, "cluster": cluster, "facts": file})
         if not self._adds:

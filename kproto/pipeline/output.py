@@ -12,7 +12,7 @@ The former run's tables are removed when the next run begins, so that a reader m
 
 A run that adds captures writes their files into a fresh directory, too, moves them beside those of the current run, and
 renames a manifest that lists all: what was there is not touched. Files that the manifest does not list count for
-nothing; the next run removes those of a run that was killed, and those that it had replaced.
+nothing; the next run removes those of a run that was killed.
 
 DIR may be a URI. An object store has no rename, and needs none: the manifest appears whole when it has been written, in
 place of the former one. Other file systems rename it; where that fails since the former manifest is there, the former
@@ -37,7 +37,16 @@ from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
 from kproto.tables.places import RemotePath, at_store, explained_at, place_of, remove_tree
-from kproto.tables.stored import MANIFEST, ROLLUPS, RUNS, current_run, current_tables, table_files
+from kproto.tables.stored import (
+    BROKER_FACTS,
+    MANIFEST,
+    OPEN,
+    ROLLUPS,
+    RUNS,
+    current_run,
+    current_tables,
+    table_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,9 +59,6 @@ CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
 
 _CURRENT: Final = "current"
-
-_BESIDE: Final = ("open-", "brokers-")
-"""What the names of a run's files beside its tables begin with: states of captures that go on, facts about brokers."""
 
 _PROBE: Final = 1 << 16
 """The number of bytes that are written to see whether a directory can be written to."""
@@ -218,19 +224,18 @@ class OutputDirectory:
                 remove_tree(run)
 
     def _remove_unlisted(self) -> None:
-        """Remove the files that a killed run had added to the current run, or had replaced and not yet removed."""
+        """Remove the files beside those of the current run that a killed run had added, or was about to remove."""
         try:
             stored = current_tables(self.path)
         except ConfigurationError:
             return
         if isinstance(stored.run, Path) and stored.run.is_symlink():
             return
-        named = {*stored.rows}
-        named.update(each["state"] for each in stored.facts.get("open", {}).values())
-        named.update(each["facts"] for each in stored.facts.get("generations", ()))
+        generations, opened = stored.facts.get("generations", []), stored.facts.get("open", {})
+        named = {*stored.rows, *(each["facts"] for each in generations), *(each["state"] for each in opened.values())}
         listed = {stored.run / file for file in named}
-        beside = [file for file in stored.run.iterdir() if file.name.startswith(_BESIDE)]
-        for file in (*table_files(stored.run), *beside):
+        aside = (file for file in stored.run.iterdir() if file.name.startswith((f"{OPEN}-", f"{BROKER_FACTS}-")))
+        for file in (*table_files(stored.run), *aside):
             if file not in listed:
                 file.unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ from kproto.pipeline.staging import StagedTables, read_batch
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import ScanToGoOn, Selection
-from kproto.tables.stored import read_parquet, table_dataset
+from kproto.tables.stored import OPEN, read_parquet, table_dataset
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.changes import Changes
 
 __all__ = [
-    "OPEN",
     "RECEIPT",
     "CarriedPart",
     "GrowingPoint",
@@ -77,9 +76,6 @@ _RECEIPTS_TOGETHER: Final = 512
 
 _STATE_BYTES: Final = 64 << 20
 """The largest state of a capture point that is kept for its next files."""
-
-OPEN: Final = "open"
-"""The first part of the names of directories whose rows the next files of a capture point replace."""
 
 _BLOCK: Final = 256
 

@@ -22,7 +22,15 @@ from kproto.tables.brokers import BrokerFacts
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import TABLES
-from kproto.tables.stored import SCHEMA, StoredTables, current_tables, listed_files, read_facts, read_parquet
+from kproto.tables.stored import (
+    BROKER_FACTS,
+    SCHEMA,
+    StoredTables,
+    current_tables,
+    listed_files,
+    read_facts,
+    read_parquet,
+)
 from kproto.tables.writing import BY_BODY, DATED, file_schema, write_table
 
 if TYPE_CHECKING:
@@ -318,7 +326,7 @@ def migrate(out: OutputDirectory) -> int:
         if (run / _FACTS_1).exists():
             facts_file = _FACTS_1
         else:
-            facts_file = "brokers-none.json"
+            facts_file = f"{BROKER_FACTS}-none.json"
             store_facts(out.run / facts_file, [BrokerFacts()], set())
         generation = {"id": run.name, "cluster": DEFAULT_CLUSTER, "facts": facts_file}
         clusters = dict.fromkeys(facts.get("points", {}), DEFAULT_CLUSTER)

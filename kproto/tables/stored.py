@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = [
+    "BROKER_FACTS",
     "MANIFEST",
+    "OPEN",
     "ROLLUPS",
     "RUNS",
     "SCHEMA",
@@ -54,6 +56,12 @@ ROLLUPS: Final = "kproto-rollups"
 
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
+
+OPEN: Final = "open"
+"""The first part of the names of a capture point's state for its next files, and of the rows that these replace."""
+
+BROKER_FACTS: Final = "brokers"
+"""The first part of the names of the files with facts about brokers, beside the tables."""
 
 SCHEMA: Final = 4
 """The version of the tables' columns and of the manifest. Tables of an older version are migrated, see

@@ -291,42 +291,6 @@ def test_other_captures_and_upkeep_leave_a_rotated_capture_where_it_was(
     assert rows(out.path) == rows(whole.path)
 
 
-def test_a_kill_before_replaced_files_are_removed_leaves_no_file_for_ever(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next run, and compact, remove the states and files of captures that go on which the manifest names no more.
-
-    What a kill leaves there is the directory as it is when the first of these files is about to be removed.
-    """
-    files = [str(file) for file in cut_within_requests("ibp-2.8-a.", tmp_path / "recorded")]
-    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
-    killed, joined = OutputDirectory(tmp_path / "killed"), OutputDirectory(tmp_path / "joined")
-    analyze(spark, files[:2], out)
-    unlink = Path.unlink
-
-    def unlink_later(file: Path, missing_ok: bool = False) -> None:
-        if file.suffix == ".parquet" or file.name.startswith("open-"):
-            for copy in (killed, joined):
-                if not copy.path.exists():
-                    shutil.copytree(out.path, copy.path, symlinks=True)
-        unlink(file, missing_ok)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", unlink_later)
-        analyze(spark, files[:3], out)
-    assert len(list(current_run(killed.path).glob("open-*"))) == 2
-    assert rows(killed.path) != rows(out.path)  # by the links; not by the manifest
-    compact(joined)
-    for copy in (killed, joined):
-        assert analyze(spark, files, copy).captures_read == 1
-        run, stored = current_run(copy.path), current_tables(copy.path)
-        named = {*stored.rows, *(each["state"] for each in stored.facts["open"].values())}
-        there = {str(file.relative_to(run)) for file in (*run.rglob("*.parquet"), *run.glob("open-*"))}
-        assert there == named
-    analyze(spark, files, whole)
-    assert rows(killed.path) == rows(joined.path) == rows(whole.path)
-
-
 def test_a_state_that_is_damaged_has_the_files_read_again(spark: SparkSession, tmp_path: Path) -> None:
     files = cut_within_requests("ibp-2.8-a.", tmp_path / "recorded")
     out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
@@ -336,3 +300,45 @@ def test_a_state_that_is_damaged_has_the_files_read_again(spark: SparkSession, t
     analyze(spark, [str(file) for file in files], out)
     analyze(spark, [str(file) for file in files], whole)
     assert rows(out.path) == rows(whole.path)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_a_kill_around_the_commit_leaves_goes_with_the_next_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """Copies made before the manifest is written, or before former files are removed, are what a kill leaves."""
+    files = cut_within_requests("ibp-2.8-a.", tmp_path / "recorded")
+    out, whole = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
+    killed, upkept = OutputDirectory(tmp_path / "killed"), OutputDirectory(tmp_path / "upkept")
+    three, every = [str(file) for file in files[:3]], [str(file) for file in files]
+    analyze(spark, three[:2], out)
+    publish = OutputDirectory.publish
+
+    def stopped(self: OutputDirectory, *arguments: Any) -> None:
+        if committed:
+            publish(self, *arguments)
+        for other in (killed, upkept):
+            shutil.copytree(out.path, other.path, symlinks=True)
+        if not committed:
+            publish(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutputDirectory, "publish", stopped)
+        analyze(spark, three, out)
+    for other in (killed, upkept):
+        assert unnamed(other.path)
+    assert (unchanged(three, killed) is not None) == committed
+    analyze(spark, every, killed)
+    compact(upkept)
+    assert unnamed(killed.path) == unnamed(upkept.path) == set()
+    analyze(spark, every, upkept)
+    analyze(spark, every, whole, split_bytes=60_000)
+    assert rows(killed.path) == rows(upkept.path) == rows(whole.path)
+
+
+def unnamed(path: Path) -> set[str]:
+    """The files of the current run that its manifest does not name."""
+    stored = current_tables(path)
+    named = {*stored.rows, *(each["facts"] for each in stored.facts["generations"])}
+    named |= {each["state"] for each in stored.facts["open"].values()} | {"summary.json"}
+    return {str(file.relative_to(stored.run)) for file in stored.run.rglob("*") if file.is_file()} - named
