@@ -34,7 +34,9 @@ RESULTS_OF = {
     "secured": ("secured",),
     "tap": ("tap",),
     "tshark": ("tshark",),
-    "pipeline": tuple(f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth", "skew")),
+    "pipeline": tuple(
+        f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth", "skew", "many")
+    ),
     "month": ("month",),
     "doctor": ("doctor",),
     "live": ("live",),

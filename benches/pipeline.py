@@ -1,4 +1,5 @@
-"""How fast is the pipeline? One table: beside bare Spark, by the second of processors, shared bodies, workers, growth.
+"""How fast is the pipeline? One table: beside bare Spark, by the second of processors, shared bodies, workers, growth,
+skew, many small captures.
 
 CPU time is that of all processes. "Speed" and "sharing" are jobs of a session that has done the same jobs on a tiny
 capture before; the rows named "fixed cost" show what the session's start and the jobs on that tiny capture take.
@@ -32,6 +33,10 @@ HERE = Path(__file__).parent
 MIB = 1 << 20
 PYTHON = sys.executable
 COPIES = 100
+MANY = 10_000
+"""The number of small captures."""
+MANY_BYTES = 28_000
+MANY_PARTITIONS = 50
 WORKER_MEMORY = "1g"
 
 BARE = """
@@ -86,6 +91,7 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("growth", "longest task over the median", most, "times", "skew", limit=3),
         Goal("skew", "one connection has 95 % of the bytes: CPU", least, "CPU-s", "one cpu", "even cpu", "even", 1.3),
         Goal("skew", "the same: longest task over the median", least, "times", "one skew", limit=3),
+        Goal("many", f"{MANY:,} captures, each a capture point", "28 kB each", "CPU-s", "many cpu", limit=20),
     ]
 
 
@@ -169,7 +175,13 @@ def skew(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
     return figures
 
 
-GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth, skew)}
+def many(captures: Path, _sizes: list[int], _number: int) -> dict[str, float]:
+    """A directory of small captures: the driver's planning and each capture's fixed cost are nearly all of it."""
+    said = _product("whole", captures / "many")
+    return {"many cpu": said["analyze cpu"], "many wall": said["analyze wall"]}
+
+
+GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth, skew, many)}
 
 
 def _product(workload: str, capture: Path, *arguments: str) -> dict[str, float]:
@@ -183,7 +195,7 @@ def main() -> int:
     """Measure, print the table, keep the result; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small captures, one round, no limits")
-    parser.add_argument("--rounds", type=int, help="of each group; by default 3 of small, 1 of growth, 2 of the others")
+    parser.add_argument("--rounds", type=int, help="of each group; 3 of small, 1 of growth and many, 2 of the others")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="MIB", help="of the captures; the last for growth")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="groups of rows")
     parser.add_argument("--json", type=Path, help="the result file, of a single group")
@@ -202,6 +214,11 @@ def main() -> int:
             write_capture(captures / f"shared-{sizes[0]}.pcap", sizes[0] * MIB, copies=COPIES)
         if "skew" in options.only:
             write_capture(captures / f"skewed-{sizes[0]}.pcap", sizes[0] * MIB, first_share=0.95)
+        if "many" in options.only:
+            (captures / "many").mkdir()
+            for number in range(MANY // 100 if options.quick else MANY):
+                path = captures / "many" / f"of-{number}-alone.pcap"  # a number at the end would make it a rotated file
+                write_capture(path, MANY_BYTES, seed=number, partitions=MANY_PARTITIONS)
         return max([_measured(name, captures, sizes, options) for name in options.only])
 
 
@@ -210,7 +227,7 @@ def _measured(name: str, captures: Path, sizes: list[int], options: argparse.Nam
     at_start = machine("java")
     rounds: list[dict[str, float]] = []
     failures: list[str] = []
-    for number in range(1 if options.quick else options.rounds or {"small": 3, "growth": 1}.get(name, 2)):
+    for number in range(1 if options.quick else options.rounds or {"small": 3, "growth": 1, "many": 1}.get(name, 2)):
         try:
             rounds.append(GROUPS[name](captures, sizes, number))
         except Exception as e:  # noqa: BLE001 - the other groups are measured all the same

@@ -30,7 +30,14 @@ _VERSIONS = {ApiKey.LEADER_AND_ISR: 7, ApiKey.UPDATE_METADATA: 8}
 
 
 def write_capture(
-    path: Path, size: int, *, copies: int = 1, seed: int = 1, first_epoch: int = 0, first_share: float = 0.0
+    path: Path,
+    size: int,
+    *,
+    copies: int = 1,
+    seed: int = 1,
+    first_epoch: int = 0,
+    first_share: float = 0.0,
+    partitions: int = PARTITIONS,
 ) -> int:
     """Write a pcap of about ``size`` bytes, each change of which goes to ``copies`` brokers.
 
@@ -41,13 +48,14 @@ def write_capture(
         seed: Of the random states.
         first_epoch: The epoch of the first change: other epochs make other bodies.
         first_share: The share of the changes that go to the first broker; the others go to each in turn.
+        partitions: The number of partitions of the cluster, a multiple of the number of topics.
 
     Returns:
         The rows of ``partition_states`` that a table with each distinct body once has.
     """
     rows = 0
     shares = random.Random(seed)
-    changes = _changes(random.Random(seed), first_epoch)
+    changes = _changes(random.Random(seed), first_epoch, partitions)
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
         connections = [Connection(file, broker) for broker in range(1, _BROKERS + 1)]
@@ -65,23 +73,23 @@ def write_capture(
     return rows
 
 
-def _changes(rng: random.Random, epoch: int) -> Iterator[list[tuple[int, bytes, int]]]:
+def _changes(rng: random.Random, epoch: int, partitions: int) -> Iterator[list[tuple[int, bytes, int]]]:
     """The bodies of one change after the other: API, body, partitions."""
     topics = [f"orders.of-region-{number:03d}" for number in range(_TOPICS)]
     ids = [rng.randbytes(16) for _ in topics]
-    each = PARTITIONS // _TOPICS
+    each = partitions // _TOPICS
     states: dict[str, list[Any]] = {
         "topic": [topic for topic in topics for _ in range(each)],
         "topic_id": [topic_id for topic_id in ids for _ in range(each)],
         "partition": [number for _ in topics for number in range(each)],
-        "replicas": [rng.sample(range(1, _BROKERS + 1), 3) for _ in range(PARTITIONS)],
+        "replicas": [rng.sample(range(1, _BROKERS + 1), 3) for _ in range(partitions)],
     }
     while True:
         epoch += 1
         states["leader"] = [rng.choice(replicas) for replicas in states["replicas"]]
         states["isr"] = [r if rng.random() < 0.9 else r[:2] for r in states["replicas"]]
-        states["leader_epoch"] = states["partition_epoch"] = [epoch] * PARTITIONS
-        states["controller_epoch"] = [1] * PARTITIONS
+        states["leader_epoch"] = states["partition_epoch"] = [epoch] * partitions
+        states["controller_epoch"] = [1] * partitions
         few = {name: values[:each] for name, values in states.items()}
         update = messages.UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=epoch)
         update.live_brokers = [
@@ -98,7 +106,7 @@ def _changes(rng: random.Random, epoch: int) -> Iterator[list[tuple[int, bytes, 
         leaders = messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=1, broker_epoch=epoch)
         yield [
             (ApiKey.LEADER_AND_ISR, encode_columns(leaders, 7, few), each),
-            (ApiKey.UPDATE_METADATA, encode_columns(update, 8, states), PARTITIONS),
+            (ApiKey.UPDATE_METADATA, encode_columns(update, 8, states), partitions),
         ]
 
 

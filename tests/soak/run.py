@@ -48,6 +48,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"has no connection to .* failed\.$",
         r"ended during authentication: a firewall may block it",
         r"could not send .*(RequestTimeout|Disconnected)",
+        r"no ZooKeeper answers at \S+ yet; still trying, for \d+ s$",
         r"the connection to ZooKeeper at \S+ is lost; trying to reach it again",
         r"ZooKeeper session 0x\w+ has expired",
         r"not sending \w+ from controller .* is offline",
