@@ -24,6 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
+END_S = 60
+"""How long a round that is cut short may take to end."""
+
 
 def git(*words: str) -> str:
     """Return what a command of git prints."""
@@ -106,7 +109,11 @@ def run(tests: list[str], marks: str, cores: set[int], limit_s: float | None = N
     except subprocess.TimeoutExpired:
         is_whole = False
         process.send_signal(signal.SIGINT)  # pytest ends, and tells what it has run
-        told, errors = process.communicate()
+        try:
+            told, errors = process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told, errors = process.communicate()
     failed = set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told, re.MULTILINE))
     if failed or (process.returncode not in (0, 5) and is_whole):
         print(told[-6_000:], errors[-2_000:], sep="\n", flush=True)

@@ -1,6 +1,6 @@
 """A recorder of frames as they pass, in pcapng files that Wireshark and ``kproto.capture`` open.
 
-Each frame becomes TCP segments of a conversation made up for it: sequence numbers are those of the real byte stream,
+Each frame becomes TCP segments of a conversation made up for it: sequence numbers count the bytes of the real stream,
 so that any reader of captures puts the frames together again. A segment is one Enhanced Packet Block. The blocks of one
 frame are written in one call; those of all frames of one round of a selector too, before it waits for an event. Each
 block carries the CRC-32C of its packet in a custom option (code 2989, enterprise number 32473, the letters ``c32p``,
@@ -420,6 +420,8 @@ class PcapngRecorder:
         with self._lock:
             begun = self._begin(local, remote, initiator=initiator)
             asks, answers = (begun.sent, begun.received) if initiator else (begun.received, begun.sent)
+            # As in TCP a clock of 4 us gives the first number: one that uses the ports again is another connection.
+            asks.sequence = answers.sequence = time_ns // 4_000 & 0xFFFFFFFF
             self._blocks += _packet(asks, 0, time_ns, _SYN)
             asks.advance(1)
             self._blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)

@@ -327,6 +327,10 @@ _FAR: Final = 64 << 20
 _LINGER_NS: Final = 60_000_000_000
 """For how long late copies of a finished connection's segments open no new one, and an opening may be unanswered."""
 
+_SAME_OPENING_NS: Final = 1_000_000_000
+"""For how long after a connection's end its first sequence number is that of a copy of its opening. Linux uses a port
+again after a second; recordings may begin each connection with the same number."""
+
 _LINGERING: Final = 20_000
 """The most finished connections, and unanswered openings, that are remembered. No time limits them, since captures do
 not hold the packets of different connections in the order of time."""
@@ -467,7 +471,9 @@ class Reassembler:
             return None
         if flags & SYN:
             if stream is not None and stream.start == sequence:
-                return None  # a copy of the opening
+                over = stream.connection.over
+                if not over or time_ns <= stream.connection.closed_ns + _SAME_OPENING_NS:
+                    return None  # a copy of the opening
             first = advance(sequence, 1)
             if stream is not None and flags & ACK and stream.peer.start is not None and stream.next in (UNKNOWN, first):
                 stream.begin(sequence)  # the answer to the opening

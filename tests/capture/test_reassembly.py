@@ -215,6 +215,19 @@ def test_ports_used_again_make_another_connection() -> None:
     assert [log.ended for log, _ in bench.connections] == [True, True, False]
 
 
+def test_ports_used_again_a_second_later_make_another_connection_even_if_it_begins_with_the_same_number() -> None:
+    """As where each connection of a recording begins with 0: the second one was taken for a copy of the first."""
+    bench = Bench()
+    for begin_ns in (0, 2_000 * MS):
+        bench.now_ns = begin_ns
+        bench.open()
+        bench.client(1, b"hello")
+        bench.client(6, flags=make.FIN | make.ACK)
+        bench.server(501, flags=make.FIN | make.ACK, ack=7)
+        bench.client(0, flags=make.SYN)  # a copy
+    assert [(log.got, log.ended) for log, _ in bench.connections] == [(b"hello", True)] * 2
+
+
 def test_the_same_opening_twice_is_one_connection() -> None:
     bench = Bench()
     bench.open()

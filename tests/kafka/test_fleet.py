@@ -5,6 +5,7 @@ The fleet has 50 brokers, in the long form 200; ``KPROTO_FLEET=20`` makes it sma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -23,7 +24,7 @@ from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, real_kafka
 from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
 from channel.config import ChannelConfig
-from channel.errors import NodeExists
+from channel.errors import NodeExists, NoNode
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (
@@ -55,8 +56,9 @@ def registrations(zookeeper: str) -> dict[int, tuple[dict[str, Any], int]]:
     with ZooKeeperSession(zookeeper) as session:
         found = {}
         for name in session.children("/brokers/ids"):
-            data, stat = session.get(broker_path(int(name)))
-            found[int(name)] = json.loads(data), stat.czxid
+            with contextlib.suppress(NoNode):  # it may end in between
+                data, stat = session.get(broker_path(int(name)))
+                found[int(name)] = json.loads(data), stat.czxid
         return found
 
 

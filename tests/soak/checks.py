@@ -58,7 +58,7 @@ class Journal:
         for broker_id, lines in sorted(self.of_broker.items()):
             newest, told = -1, _Told()
             registration = None
-            for line in accepted(lines):
+            for line in _in_order(lines):
                 request = line["request"]
                 if request["brokerEpoch"] != registration:
                     registration, told = request["brokerEpoch"], _Told()
@@ -77,11 +77,12 @@ class Journal:
         later under the last controller, the same but for the updates of their start.
         """
         last = max(self.controller_epochs)
+        in_order = {broker_id: _in_order(lines) for broker_id, lines in self.of_broker.items()}
         for epoch in sorted(self.controller_epochs):
             told: dict[int, list[str]] = {}
             steady: dict[int, list[str]] = {}
-            for broker_id, lines in self.of_broker.items():
-                own = [line["request"] for line in accepted(lines) if line["request"]["controllerEpoch"] == epoch]
+            for broker_id, lines in in_order.items():
+                own = [line["request"] for line in lines if line["request"]["controllerEpoch"] == epoch]
                 if own:
                     latest = own[-1]["brokerEpoch"]
                     told[broker_id] = _distinct(
@@ -138,6 +139,26 @@ class _Told:
 def accepted(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The requests that a broker accepted."""
     return (line for line in lines if line["response"] is not None and line["response"]["errorCode"] == 0)
+
+
+def _in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The accepted requests without late copies.
+
+    A request whose answer does not come in time is sent again on another connection. What is still on the way on the
+    former one may reach the broker after it, and after newer requests; brokers of Kafka take it, too.
+    """
+    found: list[dict[str, Any]] = []
+    taken: dict[tuple[int, ...], list[dict[str, Any]]] = defaultdict(list)
+    for line in accepted(lines):
+        request = line["request"]
+        of_sender = taken[request["controllerId"], request["controllerEpoch"], request["brokerEpoch"]]
+        if of_sender and line["correlation_id"] < of_sender[-1]["correlation_id"]:
+            body = _canonical(request)
+            if any(body == _canonical(each["request"]) for each in of_sender if each["api_key"] == line["api_key"]):
+                continue
+        of_sender.append(line)
+        found.append(line)
+    return found
 
 
 def _was_led_before(lines: list[dict[str, Any]], registration: int, epoch: int) -> bool:

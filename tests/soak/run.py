@@ -34,7 +34,7 @@ from soak.work import Administrator
 REST_S: Final = 60
 """How long the cluster may take to come to rest when the faults are over."""
 
-ALLOWED: Final = {"note", "KP020", "KP023", "KP032", "KP034", "KP016", "KP022"}
+ALLOWED: Final = {"note", "KP020", "KP023", "KP032", "KP034", "KP014", "KP016", "KP022"}
 """Findings that the faults may lead to, beside those that :func:`required` names."""
 
 EXPLAINED: Final[list[re.Pattern[str]]] = [
@@ -53,10 +53,12 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"ZooKeeper session 0x\w+ has expired",
         r"not sending \w+ from controller .* is offline",
         r"cannot become Online: no replica may lead it",
-        r"refused \w+: STALE_BROKER_EPOCH",
+        r"refused( \w+)?: STALE_(BROKER|CONTROLLER)_EPOCH",
         r"the ISR of \S+ is not changed: its state has changed since",
         r"cannot become New: it is (New|Online|Offline)",  # a reassignment goes on, as in Kafka
-        r"cannot become DeletionIneligible: it is (New|Online)",  # its broker went too early, as in Kafka
+        r"cannot become DeletionIneligible: it is (New|Online|DeletionSuccessful)",  # its broker went, as in Kafka
+        r"cannot become Online: it is DeletionSuccessful",  # its broker is back too early, as in Kafka
+        r"cannot become DeletionSuccessful: it is NonExistent",  # a reassignment has removed it before, as in Kafka
         r"have a leader that is not among the live brokers and stay without a fetcher",  # which comes up later
         r"no reassignment of \S+ to .*: UNKNOWN_TOPIC_OR_PARTITION$",  # its topic is being deleted
         r"while processing .*: the ZooKeeper session has expired",

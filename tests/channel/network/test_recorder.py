@@ -57,6 +57,16 @@ def read_back(path):
     return [(f.direction, bytes(f.payload), f.status) for f in frames(path, ports=[9092])]
 
 
+def test_a_connection_that_uses_ports_again_at_once_is_read_back(tmp_path):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        for number in range(3):
+            recorder.opened(CLIENT, SERVER, NOW + number * 20_000)
+            recorder.record("sent", CLIENT, SERVER, NOW + number * 20_000 + 1, [request(0)])
+            recorder.closed(CLIENT, SERVER, NOW + number * 20_000 + 2)
+    assert len(read_back(path)) == 3
+
+
 @pytest.mark.parametrize(("client", "server"), [(CLIENT, SERVER), (CLIENT6, SERVER6)])
 def test_what_was_recorded_is_read_back(tmp_path, client, server):
     path = tmp_path / "recording.pcapng"
