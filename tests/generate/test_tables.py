@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from expected_tables import STORED, assert_rows
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
@@ -87,6 +87,8 @@ def fleets(draw: st.DrawFn) -> Fleet:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleet=fleets(), per_host=st.booleans())
 def test_all_tables_come_out_of_any_fleet(fleet: Fleet, per_host: bool) -> None:
+    """Hosts whose captures do not overlap in time are read as rotated files of one: fleets of seconds may be such."""
+    assume(not per_host or fleet.hours > 0.01)
     with tempfile.TemporaryDirectory() as directory:
         assert_tables(fleet, Path(directory), per_host=per_host)
 
