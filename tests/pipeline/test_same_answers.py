@@ -55,5 +55,6 @@ def test_of_a_capture(capture: Path, spark: SparkSession, tmp_path: Path) -> Non
 def test_of_a_fresh_fleet(spark: SparkSession, tmp_path: Path) -> None:
     seed = int(os.environ.get("KPROTO_FLEET_SEED") or secrets.randbelow(1_000_000))
     print(f"KPROTO_FLEET_SEED={seed}")
+    (tmp_path / "fleet").mkdir()
     (written,) = write_captures(fleet_of(seed), tmp_path / "fleet").files
     same(written, spark, tmp_path)
