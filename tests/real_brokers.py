@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +43,16 @@ def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Stop a process by SIGSTOP for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 _SECURITY = """security.protocol={protocol}

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +12,7 @@ import pytest
 from control_traffic import ControlRequest, control_requests
 from led_cluster import CONTROLLER, LedCluster
 from network_namespace import NetworkNamespace
-from real_brokers import IS_LONG, eventually, real_kafka
+from real_brokers import IS_LONG, eventually, paused, real_kafka
 
 from channel.types import ReplicaAssignment
 from channel.zookeeper import cluster as zk
@@ -83,16 +80,6 @@ class Faults(LedCluster):
         """The controller's epoch and broker id, by ZooKeeper."""
         found = zk.read_controller(self.session)
         return found and (zk.read_controller_epoch(self.session)[0], found[0].broker_id)
-
-
-@contextlib.contextmanager
-def paused(pid: int) -> Iterator[None]:
-    """Stop a process by SIGSTOP for a while."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from real_brokers import real_kafka
+from real_brokers import paused, real_kafka
 
 from channel.zookeeper import cluster as zk
 
@@ -205,12 +203,8 @@ def stall_tap(soak: Soak, _: Any, fault: Fault) -> str:
 
 def stop_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:
     """SIGSTOP of ZooKeeper."""
-    pid = soak.zookeeper_pid()
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with paused(soak.zookeeper_pid()):
         time.sleep(fault.lasts_s)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     return f"{fault.lasts_s:.1f} s"
 
 

@@ -9,16 +9,14 @@ decides. At the end every record that was acknowledged is read, once and in orde
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from free_ports import free_ports
-from real_brokers import client_settings, eventually, jars, real_kafka
+from real_brokers import client_settings, eventually, jars, paused, real_kafka
 from real_clients import Clients
 
 from channel.errors import ChannelError, NoNode
@@ -155,7 +153,7 @@ class RealCluster:
             return
         with contextlib.ExitStack() as stack:
             for node in BROKERS:
-                stack.enter_context(_stopped(self.pid(f"broker-{node}")))
+                stack.enter_context(paused(self.pid(f"broker-{node}")))
             with contextlib.suppress(NoNode):
                 self.session.delete(znodes.CONTROLLER)
             deadline = time.monotonic() + SESSION_S / 2
@@ -172,21 +170,19 @@ class RealCluster:
 
 
 def _leader(cluster: RealCluster) -> int:
-    eventually(lambda: cluster.controller() is not None)
-    return cluster.controller() or 0
+    found: list[int] = []
+
+    def somebody_leads() -> bool:
+        node = cluster.controller()
+        found.extend([] if node is None else [node])
+        return bool(found)
+
+    eventually(somebody_leads)
+    return found[0]
 
 
 def _name(cluster: RealCluster, node: int) -> str:
     return f"controller-{node}" if node in cluster.candidates else f"broker-{node}"
-
-
-@contextlib.contextmanager
-def _stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def kill_controller(cluster: RealCluster, fault: Fault) -> str:
@@ -205,7 +201,7 @@ def kill_controller(cluster: RealCluster, fault: Fault) -> str:
 def stop_controller(cluster: RealCluster, fault: Fault) -> str:
     """SIGSTOP of the node that leads, for less or more than its session."""
     node = _leader(cluster)
-    with _stopped(cluster.pid_of(node)):
+    with paused(cluster.pid_of(node)):
         time.sleep(fault.lasts_s * 1.5)
     return _name(cluster, node)
 
@@ -235,14 +231,14 @@ def restart_broker(cluster: RealCluster, fault: Fault) -> str:
 def stop_broker(cluster: RealCluster, fault: Fault) -> str:
     """SIGSTOP of a broker, for less or more than its session."""
     node = fault.target % len(BROKERS)
-    with _stopped(cluster.pid(f"broker-{node}")):
+    with paused(cluster.pid(f"broker-{node}")):
         time.sleep(fault.lasts_s * 1.5)
     return f"broker-{node}"
 
 
 def stop_zookeeper(cluster: RealCluster, fault: Fault) -> str:
     """SIGSTOP of ZooKeeper."""
-    with _stopped(cluster.pid("zookeeper")):
+    with paused(cluster.pid("zookeeper")):
         time.sleep(fault.lasts_s)
     return f"{fault.lasts_s:.1f} s"
 

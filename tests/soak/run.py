@@ -212,7 +212,8 @@ def main() -> int:
     again = f"make soak{form} MINUTES={options.minutes:g} SEED={seed}"
     print(f"soak: repeat with {again}", flush=True)
     if form:
-        return finished(*real_brokers(options, seed), options.out / f"real-{seed}", again)
+        folder = (options.out / f"real-{seed}").absolute()
+        return finished(*real_brokers(options, seed, folder), folder, again)
     if missing := NetworkNamespace.missing():
         print(f"soak: {missing}", file=sys.stderr)
         return 2
@@ -236,9 +237,8 @@ def main() -> int:
     return finished(len(run.made), run.wrong, folder, again)
 
 
-def real_brokers(options: argparse.Namespace, seed: int) -> tuple[int, list[str]]:
+def real_brokers(options: argparse.Namespace, seed: int, folder: Path) -> tuple[int, list[str]]:
     """Soak real brokers; gives the number of faults, and what is wrong."""
-    folder = (options.out / f"real-{seed}").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     try:
         return real.run(folder, seed, options.minutes * 60, led=not options.control, explained=EXPLAINED)
