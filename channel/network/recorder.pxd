@@ -27,6 +27,8 @@ cdef class _Conversation:
     cdef public _Way sent, received
     cdef public SecretMask mask
     cdef public str requests
+    cdef public long long first
+    cdef public bint is_one_of_two
 
 
 cdef Py_ssize_t _size(buffers) except -1

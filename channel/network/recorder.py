@@ -360,15 +360,23 @@ class _Conversation:
         sent, received: The two directions.
         mask: Hides secrets, None to keep them.
         requests: The direction of requests.
+        first: The first sequence number of both directions.
+        is_one_of_two: Whether the connection's other end is recorded here too.
     """
 
-    __slots__ = ("mask", "received", "requests", "sent")
+    __slots__ = ("first", "is_one_of_two", "mask", "received", "requests", "sent")
 
     def __init__(self, local: Address, remote: Address, *, initiator: bool, keep_secrets: bool) -> None:
         self.sent = _Way(local, remote)
         self.received = _Way(remote, local)
         self.mask = None if keep_secrets else SecretMask()
         self.requests: Direction = "sent" if initiator else "received"
+        self.first = 0
+        self.is_one_of_two = False
+
+    def start(self, first: int) -> None:
+        """Give both directions their first sequence number."""
+        self.first = self.sent.sequence = self.received.sequence = first
 
 
 class PcapngRecorder:
@@ -420,8 +428,13 @@ class PcapngRecorder:
         with self._lock:
             begun = self._begin(local, remote, initiator=initiator)
             asks, answers = (begun.sent, begun.received) if initiator else (begun.received, begun.sent)
-            # As in TCP a clock of 4 us gives the first number: one that uses the ports again is another connection.
-            asks.sequence = answers.sequence = time_ns // 4_000 & 0xFFFFFFFF
+            other = self._conversations.get((remote, local))
+            if other is not None and not other.is_one_of_two:
+                begun.is_one_of_two = other.is_one_of_two = True
+                begun.start(other.first)  # readers take the frames of the other end for copies
+            else:
+                # As in TCP a clock of 4 us gives it: a connection that uses the ports again has another number.
+                begun.start(time_ns // 4_000 & 0xFFFFFFFF)
             self._blocks += _packet(asks, 0, time_ns, _SYN)
             asks.advance(1)
             self._blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)

@@ -106,6 +106,27 @@ def test_the_accepting_end_records_the_same_conversation(tmp_path):
     assert found[0].connection.server.port == 9092
 
 
+@pytest.mark.parametrize("ends", [(CLIENT, SERVER), (SERVER, CLIENT)], ids=["client first", "server first"])
+def test_a_connection_recorded_at_both_ends_is_read_once_however_often_its_ports_are_used(tmp_path, ends):
+    path = tmp_path / "recording.pcapng"
+    with PcapngRecorder(path) as recorder:
+        for number in range(3):
+            now = NOW + number * 2_000_000_000
+            for local, remote in (ends, ends[::-1]):
+                recorder.opened(local, remote, now, initiator=local == CLIENT)
+                now += 70_000
+            for correlation_id in 1, 2:
+                recorder.record("sent", CLIENT, SERVER, now + 1, [request(correlation_id)])
+                recorder.record("received", SERVER, CLIENT, now + 2, [request(correlation_id)])
+                recorder.record("sent", SERVER, CLIENT, now + 3, [response(correlation_id)])
+                recorder.record("received", CLIENT, SERVER, now + 4, [response(correlation_id)])
+            recorder.closed(CLIENT, SERVER, now + 5)
+            recorder.closed(SERVER, CLIENT, now + 6)
+    asked = [("request", request(1)[4:], 0), ("response", response(1)[4:], 0)]
+    asked += [("request", request(2)[4:], 0), ("response", response(2)[4:], 0)]
+    assert read_back(path) == asked * 3
+
+
 def test_a_connection_that_was_open_before_is_recorded_from_where_it_is(tmp_path):
     path = tmp_path / "recording.pcapng"
     with PcapngRecorder(path) as recorder:
