@@ -14,8 +14,13 @@ BROKERS = (10, 50, 100)
 SMALL = {
     "small-closed": "LeaderAndIsr, ten brokers at once",
     "small-one": "LeaderAndIsr, one at a time",
+    "small-burst": "LeaderAndIsr, 2,000 queued at once",
     "small-batch": "batch for one partition (13 requests)",
 }
+
+
+_LEAST_RATES = {"small-closed": 1.2, "small-one": 1.0, "small-burst": 1.0, "small-batch": 1.25}
+"""Of Kafka's rate, by the kind of small requests."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,16 @@ def goals() -> Iterator[Goal]:
         yield _goal("building UpdateMetadata, a partition", "build-um", brokers, "ns", "ns_partition", limit=limit)
         yield _goal("building LeaderAndIsr, a partition", "build-lai", brokers, "ns", "ns_partition")
     for what, name in SMALL.items():
-        least = 1.2 if what == "small-closed" else 1.0
-        yield _goal(name, what, 10, "/s", "per_s", limit=least, at_least=True)
+        yield _goal(name, what, 10, "/s", "per_s", limit=_LEAST_RATES[what], at_least=True)
         yield _goal(f"{name}: CPU a request", what, 10, "us", "cpu_us", limit=1.0)
-        if what != "small-batch":
+        if what in ("small-closed", "small-one"):
             yield _goal(f"{name}: p99", what, 10, "us", "p99_us", limit=1.0)
     for what, name in SMALL.items():
         yield _goal(f"{name}, recorded", what, 10, "/s", "per_s", "kproto-recorder", "kproto", limit=0.6, at_least=True)
     for what, name in SMALL.items():
         row = f"{name}, a send thread per broker"
-        yield _goal(row, what, 10, "/s", "per_s", "kproto-per-broker")
+        least = 0.8 if what == "small-closed" else None
+        yield _goal(row, what, 10, "/s", "per_s", "kproto-per-broker", limit=least, at_least=True)
         yield _goal(f"{row}: CPU a request", what, 10, "us", "cpu_us", "kproto-per-broker")
     held = key("kproto", "memory", 100, "bodies")
     yield Goal("channel", "growth while answers are held back", "100 brokers", "bodies", held, limit=2)

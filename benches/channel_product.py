@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from channel.controller.requests import ControlRequest
 
 
+BURST = 2000
+"""Requests that are queued at once."""
+
+
 def fanout(cluster: Cluster) -> dict[str, Any]:
     """An UpdateMetadata of every partition to every broker, from the new batch to the last answer."""
     cluster.latch = Latch(len(cluster.ids))
@@ -85,6 +89,26 @@ def one(cluster: Cluster, per: int) -> dict[str, Any]:
         cluster.channel.send_request(0, request, lambda _: replies.put(time.perf_counter_ns()))
         ns.append(replies.get() - began)
     return rate(per, time.perf_counter_ns() - t) | percentiles(ns)
+
+
+def burst(cluster: Cluster, total: int) -> dict[str, Any]:
+    """Requests that are made before, queued all at once for the brokers in turn."""
+    brokers = len(cluster.ids)
+    requests = [cluster.leader_and_isr(i, i % brokers) for i in range(total)]
+    latch, ns = Latch(total), [0] * total
+
+    def answered(i: int, began: int) -> Callable[[object], None]:
+        def note(_: object) -> None:
+            ns[i] = time.perf_counter_ns() - began
+            latch.down()
+
+        return note
+
+    t = time.perf_counter_ns()
+    for i, request in enumerate(requests):
+        cluster.channel.send_request(i % brokers, request, answered(i, time.perf_counter_ns()))
+    latch.wait()
+    return rate(total, latch.last - t) | percentiles(ns)
 
 
 def batches(cluster: Cluster, total: int) -> dict[str, Any]:
@@ -218,6 +242,7 @@ def main() -> None:
                 case "small":
                     measured("small-closed", number, lambda: closed(cluster, per))
                     measured("small-one", number, lambda: one(cluster, per))
+                    measured("small-burst", number, lambda: burst(cluster, min(total, BURST)))
                     measured("small-batch", number, lambda: batches(cluster, total))
                 case "memory":
                     measured("memory", number, lambda: memory(cluster, int(given["control"])))

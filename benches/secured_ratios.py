@@ -176,7 +176,7 @@ def goals() -> list[Goal]:
     found = []
     for case in CASES:
         found.append(
-            Goal("secured", "CPU of an exchange over TLS", case, "us", f"tls {case}", f"ssl {case}", "ssl", 1.5)
+            Goal("secured", "CPU of an exchange over TLS", case, "us", f"tls {case}", f"ssl {case}", "ssl", 1.4)
         )
         found.append(
             Goal("secured", "the same over plaintext", case, "us", f"plain {case}", f"ssl {case}", "ssl over TLS")

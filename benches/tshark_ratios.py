@@ -43,7 +43,8 @@ def goals() -> list[Goal]:
     """The rows."""
     rate, case = "MB / CPU-s", "no body twice"
     return [
-        Goal("tshark", "capture to columns", case, rate, "kproto rate", "tshark rate", "tshark", 10, at_least=True),
+        Goal("tshark", "capture to columns", case, rate, "kproto rate", "tshark rate", "tshark", 15, at_least=True),
+        Goal("tshark", "capture to columns: bytes", case, rate, "kproto rate", limit=250, at_least=True),
         Goal("tshark", "capture to the same text", case, rate, "text rate", "tshark rate", "tshark"),
         Goal("tshark", "partition states", case, "M / CPU-s", "kproto rows", "tshark rows", "tshark"),
         Goal("tshark", "dissector, fields", case, rate, "dissector rate", "tshark rate", "tshark", 0.5, at_least=True),
