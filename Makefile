@@ -62,9 +62,9 @@ SINCE = HEAD~1
 TIMES = 20
 UNDER = tests
 repeat:  ## the tests that have changed since the commit SINCE, TIMES times with every core busy and TIMES times on one core;
-         ## SINCE=all for every test (UNDER="tests/cli ..." for some); BUDGET=4 ends after four minutes
+         ## SINCE=all for every test (UNDER="tests/cli ..." for some); BUDGET=4 ends after four minutes; SEED=n: the same order
 	@tools/setup test chromium tshark tmux
-	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES) --under $(UNDER) $(if $(BUDGET),--budget $(BUDGET))
+	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES) --under $(UNDER) $(if $(BUDGET),--budget $(BUDGET)) $(if $(SEED),--seed $(SEED))
 
 MUTATIONS = --count 200 --commit
 mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes

@@ -49,32 +49,59 @@ def test_a_new_file_counts_before_it_is_committed(tool, tmp_path):
 
 def test_a_failure_is_told_with_its_test(tool, tmp_path, capsys):
     (tmp_path / "tests" / "test_b.py").write_text("def test_red(): assert 0\ndef test_green(): pass\n")
-    failed, last, is_whole = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0))
-    assert failed == {"tests/test_b.py::test_red"}
-    assert is_whole
-    assert "1 failed, 1 passed" in last
+    done = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0))
+    assert done.failed == {"tests/test_b.py::test_red"}
+    assert (done.collected, len(done.ran)) == (2, 2)
+    assert "1 failed, 1 passed" in done.told
     assert "assert 0" in capsys.readouterr().out
 
 
-def test_a_round_that_lasts_too_long_tells_what_it_has_run(tool, tmp_path):
+def test_a_file_that_cannot_be_read_fails(tool, tmp_path):
+    (tmp_path / "tests" / "test_b.py").write_text("import no_such_module\n")
+    assert tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0)).failed == {"tests/test_b.py"}
+
+
+def test_a_round_that_is_interrupted_from_outside_fails(tool, tmp_path):
+    (tmp_path / "tests" / "test_b.py").write_text("def test_stop(): raise KeyboardInterrupt\n")
+    assert tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0)).failed == {"pytest itself, with exit code 2"}
+
+
+def test_no_test_begins_when_the_time_is_over(tool, tmp_path):
+    (tmp_path / "tests" / "test_b.py").write_text("def test_early(): pass\ndef test_late(): assert 0\n")
+    done = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0), 0.0)
+    assert (done.ran, done.failed) == ({"tests/test_b.py::test_early"}, set())
+    assert done.told.startswith("1 passed in ")
+    assert done.told.endswith("; 1 of 2 did not run")
+
+
+def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tool, "END_S", 10)
     (tmp_path / "tests" / "test_b.py").write_text(
-        "import pathlib, time\ndef test_red(): assert 0\n"
-        "def test_slow():\n    pathlib.Path('begun').touch()\n    time.sleep(600)\n"
+        "import subprocess, time\n"
+        "def test_deaf():\n    child = subprocess.Popen(['sleep', '600'])\n"
+        "    open('child', 'w').write(str(child.pid))\n"
+        "    while True:\n        try: time.sleep(600)\n        except BaseException: pass\n"
     )
-    failed, last, is_whole = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0), 10.0)
-    assert (tmp_path / "begun").exists()
-    assert failed == {"tests/test_b.py::test_red"}
-    assert "1 failed" in last
-    assert not is_whole
+    done = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0), 0.0)
+    assert done.failed == {"tests/test_b.py::test_deaf"}
+    assert done.told.startswith("killed, as tests/test_b.py::test_deaf did not end; 0 ended before, 0 of them failed")
+    assert "in test_deaf" in capsys.readouterr().out  # the stack
+    child = Path("/proc") / (tmp_path / "child").read_text()
+    assert not child.exists() or "Z" in (child / "stat").read_text().split()
 
 
 def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["repeat", "--since", "all", "--under", "tests", "--times", "2", "--budget", "9"])
+    options = ["--since", "all", "--under", "tests", "--times", "2", "--budget", "9", "--seed", "7"]
+    monkeypatch.setattr("sys.argv", ["repeat", *options])
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): pass\n")
     (tmp_path / "tests" / "test_b.py").write_text("def test_red(): assert 0\n")
     assert tool.main() == 1
     result = json.loads((tmp_path / "tests" / "repeated.json").read_text())
-    assert [len(rounds) for rounds in result["rounds"].values()] == [2, 2]
-    assert result["rounds"]["one core"][1].startswith("1 failed, 1 passed in ")
+    assert len(result["commit"]) == 10
+    assert result["seed"] == 7
+    assert [each["way"] for each in result["rounds"]] == ["every core busy"] * 2 + ["one core"] * 2
+    assert all((each["tests"], each["ran"]) == (2, 2) for each in result["rounds"])
+    assert result["rounds"][3]["told"].startswith("1 failed, 1 passed in ")
+    assert result["rounds"][0]["load"] >= 0
     assert list(result["failures"]) == ["tests/test_b.py::test_red"]
     assert "FAILED 4 of 4" in capsys.readouterr().out
