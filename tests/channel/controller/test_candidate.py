@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from network_peers import until
 from channel.config import ChannelConfig
 from channel.controller import controller as module
 from channel.controller.cluster_events import BrokerChange
-from channel.controller.controller import Controller, ControllerChange
+from channel.controller.controller import NO_CONTROLLER, Controller, ControllerChange
 from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics
@@ -148,6 +149,23 @@ def test_an_observer_of_elections_that_fails_does_not_hold_up_the_end(session: S
     assert not closing.is_alive()
     assert leading.ended == [1]
     assert CONTROLLER not in session.nodes
+
+
+def test_an_observer_of_elections_that_ends_the_event_thread_does_not_hold_up_the_end(
+    session: Session, leading: Leading
+) -> None:
+    def observe(active_id: int, epoch: int) -> None:
+        if active_id == NO_CONTROLLER:
+            raise SystemExit("the thread ends before the resignation is reported")
+
+    controller = Controller(7, cast("ZooKeeperSession", session), leading, Metrics(), on_change=observe)
+    controller.start()
+    until(lambda: controller.is_active)
+    began = time.monotonic()
+    controller.close(10)
+    assert time.monotonic() - began < 5
+    assert controller.events.has_died
+    assert leading.ended == [1]
 
 
 @pytest.mark.parametrize("contents", [b"rubbish", b""])
