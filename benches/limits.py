@@ -104,11 +104,11 @@ def connections(count: int) -> str:
 
 def captures(count: int) -> str:
     """Capture files of as many hosts in one directory, summed up."""
-    from kproto.generate import Fleet, write_captures
+    from kproto.generate import PlannedFleet, write_captures
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "one").mkdir()
-        write_captures(Fleet(seed=1, brokers=3, topics=2, partitions=6, isr_changes=3), Path(directory) / "one")
+        write_captures(PlannedFleet(seed=1, brokers=3, topics=2, partitions=6, isr_changes=3), Path(directory) / "one")
         (first,) = (p for p in (Path(directory) / "one").iterdir() if "pcap" in p.name)
         data = first.read_bytes()
         folder = Path(directory) / "many"

@@ -27,7 +27,7 @@ from figures import Goal, Round, finish, options_of
 from measure import machine
 from processes import CpuMeter
 
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.pipeline import OutputDirectory, analyze, spark_session
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
@@ -83,7 +83,7 @@ def measured(options: argparse.Namespace) -> Round:
     """One month."""
     found: dict[str, float] = {}
     days = options.days
-    fleet = Fleet(
+    fleet = PlannedFleet(
         brokers=options.brokers, topics=max(1, options.partitions // 100), partitions=options.partitions,
         hours=24 * days - 1, failovers=days // 3 + 1, restarts=days * 2, elections=days * 10, isr_changes=days * 50,
         start_ns=round(BEGIN.timestamp()) * 1_000_000_000,

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import kproto.tables
-from kproto.generate import Fleet, findings_truth, write_captures
+from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
@@ -37,7 +37,7 @@ LOSS = 0.001
 """Share of frames that the capture misses in the fleets with loss."""
 
 
-def fleet_of(seed: int) -> Fleet:
+def fleet_of(seed: int) -> PlannedFleet:
     """Return the fleet of a seed, with up to four planted faults."""
     random = Random(seed)
     protocol: Any = random.choice(["3.9", "3.9", "2.4"])
@@ -46,7 +46,7 @@ def fleet_of(seed: int) -> Fleet:
     if migration:
         plants = tuple(name for name in plants if not PLANTS[name].needs_zookeeper or not PLANTS[name].is_last)
     slow = "slow-broker" in plants
-    return Fleet(
+    return PlannedFleet(
         seed=seed,
         brokers=random.randint(6, 10),
         topics=24,
@@ -65,7 +65,7 @@ def fleet_of(seed: int) -> Fleet:
     )
 
 
-def found_in(fleet: Fleet, **options: Any) -> list[Finding]:
+def found_in(fleet: PlannedFleet, **options: Any) -> list[Finding]:
     """What the doctor finds in the capture of a fleet."""
     with tempfile.TemporaryDirectory() as directory:
         write_captures(fleet, Path(directory), **options)
@@ -92,7 +92,7 @@ class Score:
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, fleet: Fleet, way: str, found: list[Finding]) -> None:
+    def add(self, fleet: PlannedFleet, way: str, found: list[Finding]) -> None:
         """Compare the findings of a fleet with its truth."""
         truth = findings_truth(fleet)
         required = truth.required + truth.under_min_isr

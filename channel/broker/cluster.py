@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from channel.network.recorder import Recorder
-    from channel.network.server import Listener
+    from channel.network.server import ListeningSocket
 
 __all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
 
@@ -71,7 +71,7 @@ class ClusterMember:
     """
 
     broker: EmbeddedBroker
-    listener: Listener | None
+    listener: ListeningSocket | None
     host: str
     port: int
 
@@ -290,7 +290,7 @@ class EmbeddedCluster:
         if self._kraft:
             member.broker.kraft_epoch = member.broker.broker_epoch
 
-    def _listener(self, broker_id: int) -> Listener:
+    def _listener(self, broker_id: int) -> ListeningSocket:
         listener = self[broker_id].listener
         if listener is None:
             raise IllegalState(f"broker {broker_id} is down")
@@ -310,6 +310,6 @@ class EmbeddedCluster:
         broker.records = _NO_RECORDS if self._records is None else BrokerRecords(broker, self._records)
         return broker
 
-    def _listen(self, broker: EmbeddedBroker, port: int) -> Listener:
+    def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:
         service = BrokerService(broker, self._server, self._worker, self._updates)
         return self._server.listen(service, self._host, port, name=self._listener_name)

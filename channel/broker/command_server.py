@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .fleet import Fleet
-    from .fleet_steps import Event
+    from .fleet_steps import StepReport
 
 
 __all__ = ["CommandServer", "FleetCommands"]
@@ -324,12 +324,12 @@ class FleetCommands:
     """
 
     def __init__(self, fleet: Fleet, report: Callable[[dict[str, Any]], None]) -> None:
-        self.events: deque[Event] = deque(maxlen=_KEPT)
+        self.events: deque[StepReport] = deque(maxlen=_KEPT)
         self._fleet = fleet
         self._report = report
         self._taking = new_lock("fleet commands")
 
-    def take(self, line: str, *, wait: bool) -> Event:
+    def take(self, line: str, *, wait: bool) -> StepReport:
         """Take a step, and return its report once it is over.
 
         Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .hooks import RequestContext
     from .snapshot import MetadataSnapshot
 
-__all__ = ["ACTIONS", "Event", "Step", "rehearse", "report_table"]
+__all__ = ["ACTIONS", "Step", "StepReport", "rehearse", "report_table"]
 
 ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
 """kill: as kill -9. restart: brokers that are down start. bounce: down and up at once. leave: a controlled shutdown.
@@ -129,7 +129,7 @@ def _number(text: str) -> int:
 
 
 @dataclass(slots=True)
-class Event:
+class StepReport:
     """The report of one step; times in seconds since the step began.
 
     Attributes:
@@ -226,7 +226,7 @@ class _Watch:
             else:
                 self._heard_ns.pop(broker_id, None)
 
-    def report(self, event: Event, quiet_ns: int) -> Event:
+    def report(self, event: StepReport, quiet_ns: int) -> StepReport:
         """Write the present state into the report."""
         with self._lock:
             listening = [m.id for m in self._fleet if m.is_up and not self._fleet.is_paused(m.id)]
@@ -253,7 +253,7 @@ def _share(heard_ns: list[int], listening: int, share: float) -> float | None:
 
 def rehearse(
     fleet: Fleet, steps: Iterable[Step], *, quiet_s: float = 1.0, timeout_s: float = 60.0, seed: int | None = None
-) -> Iterator[Event]:
+) -> Iterator[StepReport]:
     """Take the steps one after the other, each once the controller has completed the previous step.
 
     Args:
@@ -280,7 +280,7 @@ def rehearse(
         fleet.on_answered = watch.answered
         try:
             _take(fleet, step, broker_ids)
-            event = Event(" ".join(str(part) for part in step if part), broker_ids)
+            event = StepReport(" ".join(str(part) for part in step if part), broker_ids)
             deadline = SYSTEM_CLOCK.nanoseconds() + int(timeout_s * 1e9)
             while not watch.report(event, int(quiet_s * 1e9)).is_complete:
                 if SYSTEM_CLOCK.nanoseconds() >= deadline:
@@ -312,7 +312,7 @@ def _take(fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
                         fleet.slow(broker_id, step.seconds)
 
 
-def report_table(events: Iterable[Event]) -> Iterator[str]:
+def report_table(events: Iterable[StepReport]) -> Iterator[str]:
     """Yield the lines of a readable table: a line for each event."""
     yield (
         f"{'step':<24} {'heard':>9} {'p50 s':>8} {'p99 s':>8} {'all s':>8} {'settled s':>9}  "

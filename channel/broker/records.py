@@ -72,7 +72,7 @@ class _Replica:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _WaitingRequest:
     """A request whose answer waits for a change or its time limit; ``attempt`` returns None to go on waiting."""
 
     attempt: Callable[[bool], Any]
@@ -101,7 +101,7 @@ class RecordStore:
         self._call_later = call_later
         self._replicas: dict[TopicPartition, dict[int, _Replica]] = {}
         self._stopped: set[int] = set()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingRequest] = []
         self._producer_ids = itertools.count(1)
 
     def new_producer_id(self) -> int:
@@ -189,13 +189,13 @@ class RecordStore:
 
         The answer of a broker that was killed before is dropped with its connection.
         """
-        waiting = _Waiting(attempt, answer)
+        waiting = _WaitingRequest(attempt, answer)
         self._attempt(waiting, is_expired=timeout_ms <= 0)
         if not waiting.is_done:
             expire = partial(self._attempt, waiting, is_expired=True)
             self._call_later(timeout_ms, lambda: self._submit(expire))
 
-    def _attempt(self, waiting: _Waiting, *, is_expired: bool) -> None:
+    def _attempt(self, waiting: _WaitingRequest, *, is_expired: bool) -> None:
         with self.lock:
             if waiting.is_done:
                 return

@@ -12,7 +12,7 @@ from kproto.types import ZERO_UUID, TopicPartition
 
 from .leader_election import Election
 from .partitions import PartitionState
-from .replicas import ReplicaState
+from .replicas import ReplicaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ class BrokerChanges:
         self._cluster.send_update_metadata(sorted(context.live_or_shutting_down_broker_ids - new))
         self._cluster.send_update_metadata(broker_ids, context.partitions_with_leaders)
         replicas = context.partitions_on_brokers(broker_ids)
-        self._replicas.change(replicas, ReplicaState.ONLINE)
+        self._replicas.change(replicas, ReplicaStatus.ONLINE)
         self._partitions.elect_for_waiting_partitions()
         self._reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
         self._deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
@@ -161,7 +161,7 @@ class BrokerChanges:
                 (to_delete if deletions.is_queued(tp.topic) else lost).setdefault(broker_id, []).append(tp)
         self._partitions.change(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
         elected = self._partitions.elect_for_waiting_partitions()
-        self._replicas.change(lost, ReplicaState.OFFLINE)
+        self._replicas.change(lost, ReplicaStatus.OFFLINE)
         if to_delete:
             deletions.fail_replicas(to_delete)
         if not lost and not elected:
@@ -197,7 +197,7 @@ class BrokerChanges:
         with cluster.requests() as batch:
             for tp in followed:
                 batch.add_stop_replica_request_for_brokers([broker_id], tp, False)
-        self._replicas.change({broker_id: followed}, ReplicaState.OFFLINE)
+        self._replicas.change({broker_id: followed}, ReplicaStatus.OFFLINE)
         return set(context.partition_leaders_on_broker(broker_id))
 
     # ---- log directories
@@ -207,7 +207,7 @@ class BrokerChanges:
         cluster = self._cluster
         failures = cluster.store.read_log_dir_failures()
         replicas = cluster.context.partitions_on_brokers(sorted(set(failures.broker_ids)))
-        self._replicas.change(replicas, ReplicaState.ONLINE)
+        self._replicas.change(replicas, ReplicaStatus.ONLINE)
         cluster.store.delete_log_dir_failures(failures.names, cluster.fence)
 
     def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> None:

@@ -13,7 +13,7 @@ from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
 from .partitions import PartitionState
-from .replicas import ReplicaState, replicas_by_broker
+from .replicas import ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicDeletions"]
 
-_DELETED: Final = ReplicaState.DELETION_SUCCESSFUL
+_DELETED: Final = ReplicaStatus.DELETION_SUCCESSFUL
 
 
 class TopicDeletions:
@@ -105,7 +105,7 @@ class TopicDeletions:
         queued = {b: kept for b, tps in replicas.items() if (kept := [tp for tp in tps if self.is_queued(tp.topic)])}
         if queued:
             topics = {tp.topic for tps in queued.values() for tp in tps}
-            self._replicas.change(queued, ReplicaState.DELETION_INELIGIBLE)
+            self._replicas.change(queued, ReplicaStatus.DELETION_INELIGIBLE)
             self._halt(topics, "replicas that could not be deleted")
             self.resume()
 
@@ -129,16 +129,16 @@ class TopicDeletions:
             if self._all_replicas_deleted(topic):
                 done.append(topic)
                 continue
-            is_started = replicas.any_in_state(topic, ReplicaState.DELETION_STARTED)
-            if not is_started and replicas.any_in_state(topic, ReplicaState.DELETION_INELIGIBLE):
+            is_started = replicas.any_in_state(topic, ReplicaStatus.DELETION_STARTED)
+            if not is_started and replicas.any_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE):
                 retry.append(topic)
             if not is_started and topic not in context.topics_ineligible_for_deletion:
                 eligible.append(topic)
         if done:
             self._complete(done)
         for topic in retry:
-            ineligible = replicas.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
-            replicas.change(ineligible, ReplicaState.OFFLINE)
+            ineligible = replicas.replicas_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE)
+            replicas.change(ineligible, ReplicaStatus.OFFLINE)
         if eligible:
             self._begin(eligible)
 
@@ -153,7 +153,7 @@ class TopicDeletions:
     def count_ineligible_replicas(self) -> int:
         """Count the replicas of queued topics that wait for their brokers; from any thread."""
         return sum(
-            self._replicas.count_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+            self._replicas.count_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE)
             for topic in list(self._cluster.context.topics_to_be_deleted)
         )
 
@@ -180,9 +180,9 @@ class TopicDeletions:
                 for tp in tps:
                     there = live if context.is_replica_online(broker_id, tp) else dead
                     there.setdefault(broker_id, []).append(tp)
-        self._replicas.change(dead, ReplicaState.DELETION_INELIGIBLE)
-        self._replicas.change(live, ReplicaState.OFFLINE)
-        self._replicas.change(live, ReplicaState.DELETION_STARTED)
+        self._replicas.change(dead, ReplicaStatus.DELETION_INELIGIBLE)
+        self._replicas.change(live, ReplicaStatus.OFFLINE)
+        self._replicas.change(live, ReplicaStatus.DELETION_STARTED)
         self._halt({tp.topic for tps in dead.values() for tp in tps}, "replicas on dead brokers")
 
     def _undeleted(self, topic: str) -> dict[int, list[TopicPartition]]:
@@ -195,7 +195,7 @@ class TopicDeletions:
     def _complete(self, topics: Sequence[str]) -> None:
         cluster = self._cluster
         for topic in topics:
-            self._replicas.change(self._replicas.replicas_in_state(topic, _DELETED), ReplicaState.NON_EXISTENT)
+            self._replicas.change(self._replicas.replicas_in_state(topic, _DELETED), ReplicaStatus.NON_EXISTENT)
         cluster.store.delete_topics(topics, cluster.fence)
         for topic in topics:
             self._forget_topic(topic)

@@ -15,7 +15,7 @@ from kproto.error_codes import ErrorCode
 
 from .leader_election import Election
 from .partitions import PartitionState
-from .replicas import ReplicaState, replicas_by_broker
+from .replicas import ReplicaStatus, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Reassignments:
         if begun:
             self._cluster.raise_leader_epochs(begun)
             adding = replicas_by_broker((tp, assignments[tp].adding) for tp in begun)
-            self._replicas.change(adding, ReplicaState.NEW)
+            self._replicas.change(adding, ReplicaStatus.NEW)
             for tp in begun:
                 self._cluster.log.info("reassigning %s: %s", tp, assignments[tp])
         if done:
@@ -205,7 +205,7 @@ class Reassignments:
         cluster, context = self._cluster, self._cluster.context
         done = {tp: ReplicaAssignment(assignment.target) for tp, assignment in assignments.items()}
         adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in assignments.items())
-        self._replicas.change(adding, ReplicaState.ONLINE)
+        self._replicas.change(adding, ReplicaStatus.ONLINE)
         keep: list[TopicPartition] = []
         elect: list[TopicPartition] = []
         for tp, assignment in done.items():
@@ -228,10 +228,10 @@ class Reassignments:
     def _stop(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
         """Remove replicas from the ISRs, and send StopReplica, with deletion, to their brokers."""
         for state in (
-            ReplicaState.OFFLINE,
-            ReplicaState.DELETION_STARTED,
-            ReplicaState.DELETION_SUCCESSFUL,
-            ReplicaState.NON_EXISTENT,
+            ReplicaStatus.OFFLINE,
+            ReplicaStatus.DELETION_STARTED,
+            ReplicaStatus.DELETION_SUCCESSFUL,
+            ReplicaStatus.NON_EXISTENT,
         ):
             self._replicas.change(replicas, state)
 

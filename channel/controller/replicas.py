@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .batch import ControllerBrokerRequestBatch
     from .cluster import ControlledCluster
 
-__all__ = ["PREVIOUS_STATES", "ReplicaState", "ReplicaStateMachine", "replicas_by_broker"]
+__all__ = ["PREVIOUS_STATES", "ReplicaStateMachine", "ReplicaStatus", "replicas_by_broker"]
 
 
-class ReplicaState(Enum):
+class ReplicaStatus(Enum):
     """The state of a replica; a replica that the machine does not know is NON_EXISTENT."""
 
     NON_EXISTENT = "NonExistent"
@@ -33,21 +33,25 @@ class ReplicaState(Enum):
 
 
 _SERVING: Final = frozenset(
-    {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+    {ReplicaStatus.NEW, ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE, ReplicaStatus.DELETION_INELIGIBLE}
 )
 
-PREVIOUS_STATES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
-    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
-    ReplicaState.ONLINE: _SERVING,
-    ReplicaState.OFFLINE: _SERVING,
-    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
-    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
-    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
-    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+PREVIOUS_STATES: Final[Mapping[ReplicaStatus, frozenset[ReplicaStatus]]] = {
+    ReplicaStatus.NEW: frozenset({ReplicaStatus.NON_EXISTENT}),
+    ReplicaStatus.ONLINE: _SERVING,
+    ReplicaStatus.OFFLINE: _SERVING,
+    ReplicaStatus.DELETION_STARTED: frozenset({ReplicaStatus.OFFLINE}),
+    ReplicaStatus.DELETION_SUCCESSFUL: frozenset({ReplicaStatus.DELETION_STARTED}),
+    ReplicaStatus.DELETION_INELIGIBLE: frozenset({ReplicaStatus.OFFLINE, ReplicaStatus.DELETION_STARTED}),
+    ReplicaStatus.NON_EXISTENT: frozenset({ReplicaStatus.DELETION_SUCCESSFUL}),
 }
 """The previous states that each state may follow."""
 
-_DELETION: Final = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE)
+_DELETION: Final = (
+    ReplicaStatus.DELETION_STARTED,
+    ReplicaStatus.DELETION_SUCCESSFUL,
+    ReplicaStatus.DELETION_INELIGIBLE,
+)
 
 
 def replicas_by_broker(
@@ -69,8 +73,8 @@ class ReplicaStateMachine:
 
     def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
-        self._states: dict[int, dict[TopicPartition, ReplicaState]] = {}
-        self._in_deletion: Counter[tuple[str, ReplicaState]] = Counter()
+        self._states: dict[int, dict[TopicPartition, ReplicaStatus]] = {}
+        self._in_deletion: Counter[tuple[str, ReplicaStatus]] = Counter()
 
     def startup(self, partitions: Iterable[TopicPartition]) -> None:
         """Set the states of all replicas of partitions: online ones get LeaderAndIsr, the others leave their ISRs."""
@@ -86,28 +90,28 @@ class ReplicaStateMachine:
                 else:
                     there[broker_id] = [tp]
                 # A broker may have died while there was no controller: deletions on it have to wait.
-                self._put(broker_id, tp, ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE)
-        self.change(online, ReplicaState.ONLINE)
-        self.change(offline, ReplicaState.OFFLINE)
+                self._put(broker_id, tp, ReplicaStatus.ONLINE if is_online else ReplicaStatus.DELETION_INELIGIBLE)
+        self.change(online, ReplicaStatus.ONLINE)
+        self.change(offline, ReplicaStatus.OFFLINE)
 
     def shutdown(self) -> None:
         """Forget all replicas."""
         self._states.clear()
         self._in_deletion.clear()
 
-    def state(self, broker_id: int, tp: TopicPartition) -> ReplicaState:
+    def state(self, broker_id: int, tp: TopicPartition) -> ReplicaStatus:
         """The state of a replica."""
-        return self._states.get(broker_id, {}).get(tp, ReplicaState.NON_EXISTENT)
+        return self._states.get(broker_id, {}).get(tp, ReplicaStatus.NON_EXISTENT)
 
-    def any_in_state(self, topic: str, state: ReplicaState) -> bool:
+    def any_in_state(self, topic: str, state: ReplicaStatus) -> bool:
         """Whether a replica of a topic is in one of the states of its deletion."""
         return self._in_deletion[topic, state] > 0
 
-    def count_in_state(self, topic: str, state: ReplicaState) -> int:
+    def count_in_state(self, topic: str, state: ReplicaStatus) -> int:
         """The number of a topic's replicas that are in one of the states of its deletion."""
         return self._in_deletion[topic, state]
 
-    def replicas_in_state(self, topic: str, state: ReplicaState) -> dict[int, list[TopicPartition]]:
+    def replicas_in_state(self, topic: str, state: ReplicaStatus) -> dict[int, list[TopicPartition]]:
         """The replicas of a topic that are in a state."""
         context = self._cluster.context
         return replicas_by_broker(
@@ -120,9 +124,9 @@ class ReplicaStateMachine:
         for tp in partitions:
             for broker_id, states in self._states.items():
                 if tp in states:
-                    self._put(broker_id, tp, ReplicaState.NON_EXISTENT)
+                    self._put(broker_id, tp, ReplicaStatus.NON_EXISTENT)
 
-    def change(self, replicas: Mapping[int, Collection[TopicPartition]], target: ReplicaState) -> None:
+    def change(self, replicas: Mapping[int, Collection[TopicPartition]], target: ReplicaStatus) -> None:
         """Move replicas to a state, if it may follow their present state, and send the requests to their brokers.
 
         A replica that cannot move stays in its state; the state-change log says so.
@@ -135,7 +139,7 @@ class ReplicaStateMachine:
             return
         with self._cluster.requests() as batch:
             valid = {b: self._valid(b, partitions, target) for b, partitions in replicas.items()}
-            if target is ReplicaState.ONLINE:
+            if target is ReplicaStatus.ONLINE:
                 self._bring_online(batch, valid)
                 return
             for broker_id, partitions in valid.items():
@@ -143,12 +147,12 @@ class ReplicaStateMachine:
                     self._change_on_broker(batch, broker_id, partitions, target)
 
     def _valid(
-        self, broker_id: int, partitions: Collection[TopicPartition], target: ReplicaState
+        self, broker_id: int, partitions: Collection[TopicPartition], target: ReplicaStatus
     ) -> list[TopicPartition]:
         """The replicas that may move to a state."""
         allowed, states, valid = tuple(PREVIOUS_STATES[target]), self._states.get(broker_id, {}), []
         for tp in partitions:
-            state = states.get(tp, ReplicaState.NON_EXISTENT)
+            state = states.get(tp, ReplicaStatus.NON_EXISTENT)
             if state in allowed:  # a tuple: compared by identity, where a set would hash
                 valid.append(tp)
             else:
@@ -160,17 +164,17 @@ class ReplicaStateMachine:
         batch: ControllerBrokerRequestBatch,
         broker_id: int,
         partitions: list[TopicPartition],
-        target: ReplicaState,
+        target: ReplicaStatus,
     ) -> None:
-        if target is ReplicaState.NEW:
+        if target is ReplicaStatus.NEW:
             self._create(batch, broker_id, partitions)
-        elif target is ReplicaState.OFFLINE:
+        elif target is ReplicaStatus.OFFLINE:
             self._take_offline(batch, broker_id, partitions)
         else:
             for tp in partitions:
-                if target is ReplicaState.DELETION_STARTED:
+                if target is ReplicaStatus.DELETION_STARTED:
                     batch.add_stop_replica_request_for_brokers([broker_id], tp, True)
-                elif target is ReplicaState.NON_EXISTENT:
+                elif target is ReplicaStatus.NON_EXISTENT:
                     self._unassign(broker_id, tp)
                 self._put(broker_id, tp, target)
 
@@ -180,11 +184,11 @@ class ReplicaStateMachine:
             info = context.partition_leadership_info(tp)
             if info is not None:
                 if info.leader_and_isr.leader == broker_id:
-                    self._log_invalid(broker_id, tp, ReplicaState.NEW, "it leads the partition already")
+                    self._log_invalid(broker_id, tp, ReplicaStatus.NEW, "it leads the partition already")
                     continue
                 assignment = context.partition_full_replica_assignment(tp)
                 batch.add_leader_and_isr_request_for_brokers([broker_id], tp, info, assignment, True)
-            self._put(broker_id, tp, ReplicaState.NEW)
+            self._put(broker_id, tp, ReplicaStatus.NEW)
 
     def _bring_online(self, batch: ControllerBrokerRequestBatch, replicas: Mapping[int, list[TopicPartition]]) -> None:
         """Send LeaderAndIsr to the replicas, each partition's state once for all of its replicas."""
@@ -193,12 +197,12 @@ class ReplicaStateMachine:
         for broker_id, partitions in replicas.items():
             states = self._states.setdefault(broker_id, {})
             for tp in partitions:
-                if states[tp] is ReplicaState.NEW:
+                if states[tp] is ReplicaStatus.NEW:
                     self._assign(broker_id, tp)
                 else:
                     group = (*told.get(tp, ()), broker_id)
                     told[tp] = groups.setdefault(group, group)
-                self._put(broker_id, tp, ReplicaState.ONLINE)
+                self._put(broker_id, tp, ReplicaStatus.ONLINE)
         for tp, broker_ids in told.items():
             info = context.partition_leadership_info(tp)
             if info is not None:
@@ -217,7 +221,7 @@ class ReplicaStateMachine:
             elif tp.topic not in context.topics_to_be_deleted:
                 in_isr.append(tp)
                 continue
-            self._put(broker_id, tp, ReplicaState.OFFLINE)
+            self._put(broker_id, tp, ReplicaStatus.OFFLINE)
 
         def without_broker(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
             if broker_id not in state.isr:
@@ -229,7 +233,7 @@ class ReplicaStateMachine:
         known = {tp: context.partition_leadership_info(tp) for tp in in_isr}
         done, failed = self._cluster.change_states(in_isr, without_broker)
         for tp, reason in failed.items():
-            self._log_invalid(broker_id, tp, ReplicaState.OFFLINE, reason)
+            self._log_invalid(broker_id, tp, ReplicaStatus.OFFLINE, reason)
         unchanged = []
         for tp, info in done.items():
             if info == known[tp]:
@@ -238,7 +242,7 @@ class ReplicaStateMachine:
                 assignment = context.partition_full_replica_assignment(tp)
                 others = [b for b in assignment.replicas if b != broker_id]
                 batch.add_leader_and_isr_request_for_brokers(others, tp, info, assignment, False)
-            self._put(broker_id, tp, ReplicaState.OFFLINE)
+            self._put(broker_id, tp, ReplicaStatus.OFFLINE)
         if unchanged:
             batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, unchanged)
 
@@ -255,25 +259,25 @@ class ReplicaStateMachine:
             tp, context.partition_full_replica_assignment(tp).without(broker_id)
         )
 
-    def _put(self, broker_id: int, tp: TopicPartition, state: ReplicaState) -> None:
+    def _put(self, broker_id: int, tp: TopicPartition, state: ReplicaStatus) -> None:
         states = self._states.get(broker_id)
         if states is None:
             states = self._states[broker_id] = {}
         before = states.get(tp)
         if before in _DELETION:
             self._count(tp.topic, before, -1)
-        if state is ReplicaState.NON_EXISTENT:
+        if state is ReplicaStatus.NON_EXISTENT:
             states.pop(tp, None)
         else:
             states[tp] = state
             if state in _DELETION:
                 self._count(tp.topic, state, 1)
 
-    def _count(self, topic: str, state: ReplicaState, step: int) -> None:
+    def _count(self, topic: str, state: ReplicaStatus, step: int) -> None:
         self._in_deletion[topic, state] += step
         if not self._in_deletion[topic, state]:
             del self._in_deletion[topic, state]
 
-    def _log_invalid(self, broker_id: int, tp: TopicPartition, target: ReplicaState, reason: str) -> None:
+    def _log_invalid(self, broker_id: int, tp: TopicPartition, target: ReplicaStatus, reason: str) -> None:
         epoch, log = self._cluster.context.epoch, self._cluster.state_log
         log.error(epoch, "replica %d of %s cannot become %s: %s", broker_id, tp, target.value, reason)

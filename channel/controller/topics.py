@@ -11,7 +11,7 @@ from kproto.types import TopicPartition
 
 from .leader_election import Election
 from .partitions import PartitionState
-from .replicas import ReplicaState, replicas_by_broker
+from .replicas import ReplicaStatus, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ class TopicChanges:
         context = self._cluster.context
         replicas = replicas_by_broker((tp, context.partition_replica_assignment(tp)) for tp in partitions)
         self._partitions.change(partitions, PartitionState.NEW)
-        self._replicas.change(replicas, ReplicaState.NEW)
+        self._replicas.change(replicas, ReplicaStatus.NEW)
         self._partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
-        self._replicas.change(replicas, ReplicaState.ONLINE)
+        self._replicas.change(replicas, ReplicaStatus.ONLINE)
 
     def _write(self, topic: str, topic_id: Uuid | None) -> None:
         """Replace the contents of a topic's znode by the partitions that the context has."""

@@ -3,7 +3,7 @@ from .request cimport InFlightRequests
 from .selector_metrics cimport NodeMetrics, SelectorMetrics
 
 
-cdef class Connection:
+cdef class KafkaConnection:
     cdef public str id
     cdef public bint checks_versions, usable, explicitly_muted
     cdef public object phase, mute_state
@@ -19,7 +19,7 @@ cdef class Connection:
 
 cdef class Channel:
     cdef public str id
-    cdef public Connection connection
+    cdef public KafkaConnection connection
     cdef public object transport, authenticator, lock, ended, authentication_error
     cdef public object client_information, cipher_information
     cdef public SelectorMetrics metrics

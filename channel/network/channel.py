@@ -1,7 +1,7 @@
 """A channel: a connection, the transport that moves its bytes, and the authenticator between the two.
 
-A ``Connection`` is one end of a Kafka connection as a state machine without I/O: bytes in, frames out, buffers to send.
-It knows no socket, no thread and no time, so that every behaviour can be tested byte by byte.
+A ``KafkaConnection`` is one end of a Kafka connection as a state machine without I/O: bytes in, frames out, buffers to
+send. It knows no socket, no thread and no time, so that every behaviour can be tested byte by byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .selector_metrics import NodeMetrics, SelectorMetrics
     from .transport import Authenticator, Bytes, Transport
 
-__all__ = ["Channel", "ChannelState", "Connection", "Disconnection", "MuteEvent", "MuteState", "Phase", "Receive"]
+__all__ = ["Channel", "ChannelState", "Disconnection", "KafkaConnection", "MuteEvent", "MuteState", "Phase", "Receive"]
 
 
 class Phase(Enum):
@@ -84,7 +84,7 @@ _MUTED: Final = {
 }
 
 
-class Connection:
+class KafkaConnection:
     """A connection of a client or a server.
 
     Its phases; any may be passed over (plaintext has no handshake, an accepted connection is connected from the start,
@@ -139,7 +139,7 @@ class Connection:
         self.explicitly_muted = False
 
     def __repr__(self) -> str:
-        return f"Connection({self.id}, {self.phase.value}, {self.mute_state.value})"
+        return f"KafkaConnection({self.id}, {self.phase.value}, {self.mute_state.value})"
 
     def enter(self, phase: Phase) -> None:
         """Go on to a later phase.
@@ -326,7 +326,7 @@ class Channel:
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, transport: Transport, authenticator: Authenticator | None = None
+        self, connection: KafkaConnection, transport: Transport, authenticator: Authenticator | None = None
     ) -> None:
         self.id = connection.id
         self.connection = connection

@@ -1,4 +1,4 @@
-from .channel cimport Channel, Connection, Receive
+from .channel cimport Channel, Receive
 from .frames cimport Send
 from .request cimport ClientRequest, ClientResponse, CorrelationIds, InFlightRequests, RequestFramer, parse_response
 from .selector cimport ChannelWriter, Selector

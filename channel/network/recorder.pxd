@@ -13,7 +13,7 @@ cdef class SecretMask:
     cpdef bint passes(self, buffers, Py_ssize_t size, bint is_request) except -1
 
 
-cdef class _Way:
+cdef class _Direction:
     cdef bytes _first, _middle, _last
     cdef long long _sum
     cdef bint _v4
@@ -24,7 +24,7 @@ cdef class _Way:
 
 
 cdef class _Conversation:
-    cdef public _Way sent, received
+    cdef public _Direction sent, received
     cdef public SecretMask mask
     cdef public str requests
     cdef public long long first
@@ -32,4 +32,4 @@ cdef class _Conversation:
 
 
 cdef Py_ssize_t _size(buffers) except -1
-cdef list _packet(_Way way, long long acknowledged, long long time_ns, int flags, pieces=*, long long length=*)
+cdef list _packet(_Direction way, long long acknowledged, long long time_ns, int flags, pieces=*, long long length=*)

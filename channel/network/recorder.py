@@ -314,7 +314,7 @@ class SecretMask:
         return correlation_id in self._before_token
 
 
-class _Way:
+class _Direction:
     """One direction of a conversation: its headers, and the position in its stream."""
 
     __slots__ = ("_first", "_last", "_middle", "_sum", "_v4", "sequence")
@@ -367,8 +367,8 @@ class _Conversation:
     __slots__ = ("first", "is_one_of_two", "mask", "received", "requests", "sent")
 
     def __init__(self, local: Address, remote: Address, *, initiator: bool, keep_secrets: bool) -> None:
-        self.sent = _Way(local, remote)
-        self.received = _Way(remote, local)
+        self.sent = _Direction(local, remote)
+        self.received = _Direction(remote, local)
         self.mask = None if keep_secrets else SecretMask()
         self.requests: Direction = "sent" if initiator else "received"
         self.first = 0
@@ -569,7 +569,7 @@ class PcapngRecorder:
 
 
 def _packet(
-    way: _Way, acknowledged: int, time_ns: int, flags: int, pieces: Sequence[Bytes] = (), length: int = 0
+    way: _Direction, acknowledged: int, time_ns: int, flags: int, pieces: Sequence[Bytes] = (), length: int = 0
 ) -> list[Bytes]:
     """Build a block with one packet, in pieces that are not joined."""
     headers = way.headers(length, acknowledged, flags)

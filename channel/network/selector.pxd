@@ -1,4 +1,4 @@
-from .channel cimport Channel, Connection
+from .channel cimport Channel, KafkaConnection
 from .frames cimport FrameReader, Send
 from .selector_metrics cimport PollTimes
 

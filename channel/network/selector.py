@@ -19,7 +19,7 @@ from channel.errors import AuthenticationFailed, IllegalState
 from channel.logs import get_logger
 
 from . import sockets
-from .channel import Channel, ChannelState, Connection, Disconnection, MuteState, Phase, Receive
+from .channel import Channel, ChannelState, Disconnection, KafkaConnection, MuteState, Phase, Receive
 from .frames import UNLIMITED, Send, Window
 from .selector_metrics import PollTimes
 from .sockets import Peer
@@ -797,7 +797,7 @@ class ChannelFactory:
             raise
         except Exception as e:
             raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
-        connection = Connection(
+        connection = KafkaConnection(
             channel_id,
             max_receive_size=self.max_receive_size,
             pool=self._pool,

@@ -37,7 +37,7 @@ __all__ = [
     "ANONYMOUS",
     "AcceptedConnection",
     "Handler",
-    "Listener",
+    "ListeningSocket",
     "NetworkThread",
     "ReceivedRequest",
     "SocketServer",
@@ -111,7 +111,7 @@ class NetworkThread(Protocol):
         selector: Moves the bytes.
     """
 
-    listeners: list[Listener]
+    listeners: list[ListeningSocket]
     selector: Selector
 
     def call(self, function: Callable[[], None]) -> None:
@@ -123,7 +123,7 @@ class NetworkThread(Protocol):
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call a function on the server's thread after a delay."""
 
-    def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+    def accepted(self, listener: ListeningSocket, sock: socket.socket, remote: Address) -> None:
         """Take an accepted socket."""
 
     def channel(self, connection: AcceptedConnection) -> Channel | None:
@@ -152,7 +152,7 @@ class AcceptedConnection:
 
     __slots__ = ("context", "id", "in_work", "listener", "local", "principal", "receive", "remote")
 
-    def __init__(self, connection_id: str, listener: Listener, local: Address, remote: Address) -> None:
+    def __init__(self, connection_id: str, listener: ListeningSocket, local: Address, remote: Address) -> None:
         self.id = connection_id
         self.listener = listener
         self.local = local
@@ -225,7 +225,7 @@ Handler: TypeAlias = "Callable[[ReceivedRequest], None]"
 """Takes each request, on the server's thread; an exception closes the connection."""
 
 
-class Listener:
+class ListeningSocket:
     """A listening socket and its accepted connections. ``SocketServer.listen`` makes it.
 
     Attributes:
@@ -366,7 +366,7 @@ class SocketServer:
             channel_builder=channel_builder,
             recorder=recorder,
         )
-        self.listeners: list[Listener] = []
+        self.listeners: list[ListeningSocket] = []
         self.over_limit = 0
         self._connections: dict[str, AcceptedConnection] = {}
         self._per_ip: Counter[str] = Counter()
@@ -383,13 +383,13 @@ class SocketServer:
 
     def listen(
         self, handler: Handler, host: str = "127.0.0.1", port: int = 0, *, name: str = "PLAINTEXT", backlog: int = 128
-    ) -> Listener:
+    ) -> ListeningSocket:
         """Open a listening socket, before or after ``start``.
 
         Args:
             handler: Takes the requests of its connections.
             host: An address or a name of this machine.
-            port: 0 for any free port, which ``Listener.port`` shows.
+            port: 0 for any free port, which ``ListeningSocket.port`` shows.
             name: The listener's name.
             backlog: The number of connections that may wait to be accepted.
 
@@ -397,7 +397,7 @@ class SocketServer:
             ConfigurationError: The port is taken, or the host is not this machine's.
         """
         sock = sockets.listening_socket(host, port, backlog)
-        listener = Listener(self, sock, handler, name)
+        listener = ListeningSocket(self, sock, handler, name)
         self.listeners.append(listener)
         self.call(lambda: listener._watch(True))
         return listener
@@ -530,7 +530,7 @@ class SocketServer:
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
-    def accepted(self, listener: Listener, sock: socket.socket, remote: Address) -> None:
+    def accepted(self, listener: ListeningSocket, sock: socket.socket, remote: Address) -> None:
         """Take an accepted socket, or close it if there are too many connections."""
         full = len(self._connections) >= self._config.max_connections
         if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:

@@ -31,7 +31,7 @@ LinkTransport: TypeAlias = PlaintextTransport | TlsTransport
 """Either end of a link."""
 
 
-class _Flow:
+class _ByteFlow:
     """The flow of bytes from one transport to the other.
 
     Attributes:
@@ -117,7 +117,7 @@ class Link:
         self.interests = {client.fileno(): 0, node.fileno(): 0}
         self._recorder = recorder
         self._clock = clock
-        self._flows = (_Flow(client, node, "sent"), _Flow(node, client, "received"))
+        self._flows = (_ByteFlow(client, node, "sent"), _ByteFlow(node, client, "received"))
 
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Link:
         """Whether decrypted bytes are ready that no event will announce."""
         return any(flow.source.has_bytes_buffered and not flow.is_blocked and not flow.ended for flow in self._flows)
 
-    def _move(self, flow: _Flow, buffer: memoryview) -> None:
+    def _move(self, flow: _ByteFlow, buffer: memoryview) -> None:
         """Relay the pending bytes, then those of the source, in a bounded number of reads."""
         for _ in range(_CHUNKS_IN_TURN):
             if flow.is_blocked and not flow.write(flow.pending):

@@ -46,7 +46,7 @@ _OTHERS: Final = [
 ]
 
 
-class _Counted(io.RawIOBase):
+class _CountingStream(io.RawIOBase):
     """A raw stream that returns peeked bytes again, counts the bytes read, and never waits for more than are there."""
 
     def __init__(self, raw: Any, progress: Callable[[int, int | None], object] | None, total: int | None) -> None:
@@ -136,7 +136,7 @@ class Source:
         try:
             size = _regular_size(raw)
             self.follows = size is None
-            counted = _Counted(raw, progress, size)
+            counted = _CountingStream(raw, progress, size)
             self.packed_head = counted.peek(4)
             self._take = self._unpacked(counted)
         except OSError as e:
@@ -187,7 +187,7 @@ class Source:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def _unpacked(self, counted: _Counted) -> Callable[[int], bytes]:
+    def _unpacked(self, counted: _CountingStream) -> Callable[[int], bytes]:
         magic = counted.peek(4)
         if magic.startswith(_GZIP):
             return gzip.GzipFile(fileobj=counted).read1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from channel.broker.cluster import ClusterMember
     from channel.broker.command_server import FleetCommands
     from channel.broker.fleet import Fleet
-    from channel.broker.fleet_steps import Event
+    from channel.broker.fleet_steps import StepReport
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
     from channel.config import BrokerConfigs
@@ -295,7 +295,7 @@ def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Call
     """Take the steps on standard input, and sum them up in a table at its end."""
     from channel.broker.fleet_steps import report_table
 
-    events: list[Event] = []
+    events: list[StepReport] = []
     ends = False
     try:
         for text in sys.stdin:

@@ -14,7 +14,7 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kproto.tables.bodies import PartitionState
+    from kproto.tables.bodies import RequestPartition
     from kproto.verdicts.answers import Verdict
     from kproto.verdicts.knowledge import PartitionChange
     from kproto.verdicts.timeline import Entry
@@ -119,7 +119,7 @@ def _broker_part(entry: Entry) -> Iterator[str]:
 
 
 def _partition_parts(changes: Sequence[PartitionChange], name_limit: int | None) -> Iterator[str]:
-    groups: dict[str, list[PartitionState]] = {}
+    groups: dict[str, list[RequestPartition]] = {}
     for change in changes:
         groups.setdefault(_label(change), []).append(change.state)
     unchanged = groups.pop("unchanged", [])
@@ -159,7 +159,7 @@ def _label(change: PartitionChange) -> str:
     return " ".join(parts or _notes(state, before)) or "changed"
 
 
-def _named(states: Iterable[PartitionState], name_limit: int | None) -> str:
+def _named(states: Iterable[RequestPartition], name_limit: int | None) -> str:
     """Write partitions by topic: ``orders[0-2,5] payments[1]``."""
     topics: dict[str, list[int]] = {}
     for state in states:
@@ -212,7 +212,7 @@ def _ids(ids: Sequence[int]) -> str:
     return ",".join(map(str, ids)) or "none"
 
 
-def _notes(state: PartitionState, before: PartitionState) -> Iterator[str]:
+def _notes(state: RequestPartition, before: RequestPartition) -> Iterator[str]:
     """Describe unusual fields: replicas that are, or were, offline, added or removed."""
     for name in ("adding", "removing", "offline"):
         earlier, ids = getattr(before, f"{name}_replicas"), getattr(state, f"{name}_replicas")

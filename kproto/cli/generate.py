@@ -15,7 +15,7 @@ import click
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, findings_truth, sized, write_captures, write_stream
+from kproto.generate import PlannedFleet, findings_truth, sized, write_captures, write_stream
 from kproto.generate.fleet import Bodies, Protocol
 from kproto.generate.plants import PLANTS, chosen
 
@@ -47,7 +47,7 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 def _count(name: str, help_text: str, least: int = 0) -> Callable[[_Command], _Command]:
     """Make an option for an integer field of the fleet."""
-    option, default = f"--{name.replace('_', '-')}", getattr(Fleet, name)
+    option, default = f"--{name.replace('_', '-')}", getattr(PlannedFleet, name)
     return click.option(
         option, metavar="N", type=click.IntRange(min=least), default=default, show_default=True, help=help_text
     )
@@ -97,7 +97,9 @@ The same options give the same bytes, on any machine. """,
 @_count("topics", "Topics.", 1)
 @_count("partitions", "Partitions of all topics together.", 1)
 @_count("replication", "Replicas of each partition.", 1)
-@click.option("--hours", type=float, default=Fleet.hours, show_default=True, help="From the first event to the last.")
+@click.option(
+    "--hours", type=float, default=PlannedFleet.hours, show_default=True, help="From the first event to the last."
+)
 @_count("failovers", "How often another broker becomes the controller.")
 @_count("restarts", "How often a broker stops and comes back.")
 @_count("elections", "How often the leaders of a batch of partitions move.")
@@ -113,28 +115,28 @@ The same options give the same bytes, on any machine. """,
 @click.option(
     "--loss",
     type=float,
-    default=Fleet.loss,
+    default=PlannedFleet.loss,
     show_default=True,
     help="Share of requests whose connection breaks before the response.",
 )
 @click.option(
     "--capture-loss",
     type=float,
-    default=Fleet.capture_loss,
+    default=PlannedFleet.capture_loss,
     show_default=True,
     help="Share of requests, and of responses, whose packets the capture misses.",
 )
 @click.option(
     "--bodies",
     type=click.Choice(get_args(Bodies)),
-    default=Fleet.bodies,
+    default=PlannedFleet.bodies,
     show_default=True,
     help="fleet: a change goes to all brokers; distinct: to one in turn, so that no request body is there twice.",
 )
 @click.option(
     "--protocol",
     type=click.Choice(get_args(Protocol)),
-    default=Fleet.protocol,
+    default=PlannedFleet.protocol,
     show_default=True,
     help="Inter-broker protocol: decides the versions of the requests.",
 )
@@ -188,7 +190,7 @@ def command(
     """
     numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
     numbers["plants"] = _plants(plants, number_of_plants, numbers)
-    fleet = Fleet(**numbers)
+    fleet = PlannedFleet(**numbers)
     if size is not None:
         fleet = sized(fleet, size)
     if expected and (fleet.plants or fleet.migration):
@@ -267,7 +269,7 @@ def _counter(update: Callable[[int, int | None], None] | None, total: int | None
     return add
 
 
-def _write_expected(fleet: Fleet, directory: Path, *, per_host: bool, mss: int) -> None:
+def _write_expected(fleet: PlannedFleet, directory: Path, *, per_host: bool, mss: int) -> None:
     """Write the expected tables, which are held in memory."""
     import pyarrow.parquet as pq
 

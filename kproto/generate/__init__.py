@@ -1,21 +1,21 @@
 """Generates synthetic fleets: captures of control-plane traffic of any size, and their expected tables.
 
-``Fleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the controller's
-requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading of captures
-and the making of tables, so that each can be checked by the other. ``kproto.generate.expected`` has the tables,
-``findings_truth`` the findings of ``kproto doctor``, also of faults that are planted (``Fleet.plants``);
+``PlannedFleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the
+controller's requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading
+of captures and the making of tables, so that each can be checked by the other. ``kproto.generate.expected`` has the
+tables, ``findings_truth`` the findings of ``kproto doctor``, also of faults that are planted (``PlannedFleet.plants``);
 ``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
 
->>> from kproto.generate import Fleet
->>> Fleet(seed=1, brokers=3, topics=2, partitions=6).replicas(0)
+>>> from kproto.generate import PlannedFleet
+>>> PlannedFleet(seed=1, brokers=3, topics=2, partitions=6).replicas(0)
 [2, 3, 1]
 """
 
 from __future__ import annotations
 
 from .files import Written, write_captures, write_stream
-from .fleet import Fleet
+from .fleet import PlannedFleet
 from .sizes import sized
 from .truth import Truth, findings_truth
 
-__all__ = ["Fleet", "Truth", "Written", "findings_truth", "sized", "write_captures", "write_stream"]
+__all__ = ["PlannedFleet", "Truth", "Written", "findings_truth", "sized", "write_captures", "write_stream"]

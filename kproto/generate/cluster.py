@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
-from .content import Content, Controller
+from .content import Content, PlannedController
 from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .content import Rows
     from .events import Event
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 _NO_LEADER: Final = -1
 _BEING_DELETED: Final = -2
@@ -42,7 +42,7 @@ class Cluster:
         busy: Brokers that belong to a planted fault; no other event stops them.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: PlannedFleet) -> None:
         self.fleet = fleet
         starts = fleet.topic_starts
         sizes = [end - start for start, end in pairwise(starts)]
@@ -62,12 +62,12 @@ class Cluster:
         self._undeleted: dict[int, list[int]] = {}  # by broker: partitions that were deleted while it was down
         self.topics_left = list(range(fleet.topics))
         self.stopped: list[int] = []
-        self.former: Controller | None = None
+        self.former: PlannedController | None = None
         self._registrations = 0
         self._turn = 0
         self._request_type = 0
         self.live = list(fleet.broker_ids)
-        self.controller = Controller(random_of(fleet.seed, "controller").choice(self.live), 1)
+        self.controller = PlannedController(random_of(fleet.seed, "controller").choice(self.live), 1)
         self.broker_epochs = {broker: self.register() for broker in self.live}
 
     def apply(self, event: Event) -> list[Content]:
@@ -219,21 +219,23 @@ class Cluster:
         epoch = self.controller.epoch + 1
         if self.controller.is_kraft_controller:
             self.former = self.controller
-            self.controller = Controller(2 * KRAFT_CONTROLLER + 1 - self.controller.id, epoch, is_kraft_controller=True)
+            self.controller = PlannedController(
+                2 * KRAFT_CONTROLLER + 1 - self.controller.id, epoch, is_kraft_controller=True
+            )
             return self.migrate(without, self.controller)
         others = [broker for broker in self.live if broker != self.controller.id]
         if not others:
             return []
         self.former = self.controller
         successor = next((broker for broker in others if broker > self.controller.id), others[0])
-        self.controller = Controller(successor, epoch)
+        self.controller = PlannedController(successor, epoch)
         return self.take_over(repeated=True, without=without)
 
-    def migrate(self, without: int | None = None, controller: Controller | None = None) -> list[Content]:
+    def migrate(self, without: int | None = None, controller: PlannedController | None = None) -> list[Content]:
         """Let a KRaft controller take over, which registers the brokers anew; it does not reach ``without``."""
         if controller is None:
             self.former = self.controller
-            self.controller = Controller(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft_controller=True)
+            self.controller = PlannedController(KRAFT_CONTROLLER, self.controller.epoch + 1, is_kraft_controller=True)
             self.broker_epochs = {broker: self.register() for broker in self.live}
         told, every = [broker for broker in self.live if broker != without], self.all()
         self._request_type = 0
@@ -249,7 +251,7 @@ class Cluster:
     def return_to_zookeeper(self) -> list[Content]:
         """Let a broker become the controller after a migration."""
         self.former, self._request_type = self.controller, 0
-        self.controller = Controller(self.live[0], self.controller.epoch + 1)
+        self.controller = PlannedController(self.live[0], self.controller.epoch + 1)
         self.broker_epochs = {broker: self.register() for broker in self.live}
         return self.take_over(repeated=True)
 

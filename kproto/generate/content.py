@@ -11,13 +11,13 @@ from kproto.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kproto.fanout import SharedBody
 
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 Rows: TypeAlias = dict[str, list[Any]]
 """Partition states by column, named as ``kproto.columns`` names them."""
 
 
-class Controller(NamedTuple):
+class PlannedController(NamedTuple):
     """A controller: the node's id, its controller epoch, and whether it is a KRaft controller."""
 
     id: int
@@ -46,9 +46,9 @@ class Content:
         encoded: The body; None until it is needed.
     """
 
-    fleet: Fleet
+    fleet: PlannedFleet
     api_key: ApiKey
-    controller: Controller
+    controller: PlannedController
     recipients: list[int]
     rows: Rows
     live: list[int]

@@ -13,13 +13,13 @@ from .expected_derived import derived_rows
 from .files import DEFAULT_MSS
 from .schemas import EXPECTED
 from .traffic import steps
-from .wire import Recorder
+from .wire import FramePlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .content import Content
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
     from .traffic import PlannedExchange
     from .wire import PlannedFrame
 
@@ -110,7 +110,7 @@ class _Stored:
             row["first_ts"] = min(row["first_ts"], ts)
 
 
-def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, pa.Table]:
+def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, pa.Table]:
     """Return the expected tables of a fleet's captures. They are held in memory.
 
     Args:
@@ -120,12 +120,12 @@ def expected_tables(fleet: Fleet, *, per_host: bool = False, mss: int = DEFAULT_
     Returns:
         The tables of ``kproto.generate.schemas.EXPECTED`` by name.
     """
-    recorder = Recorder(per_host=per_host, mss=mss)
+    planner = FramePlanner(per_host=per_host, mss=mss)
     stored = _Stored()
     for step in steps(fleet):
         for exchange in step.exchanges:
-            stored.add(*recorder.record(exchange))
-        recorder.forget()
+            stored.add(*planner.record(exchange))
+        planner.forget()
     rows = {**stored.rows, **derived_rows(stored.rows)}
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in EXPECTED.items()}
 

@@ -14,7 +14,7 @@ from .traffic import steps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 DEFAULT_MSS: Final = 1460
 """The maximum segment size of Ethernet without jumbo frames."""
@@ -103,7 +103,7 @@ def _packer() -> Any:
 
 
 def write_captures(
-    fleet: Fleet,
+    fleet: PlannedFleet,
     directory: Path,
     *,
     per_host: bool = False,
@@ -146,7 +146,7 @@ def write_captures(
 
 
 def write_stream(
-    fleet: Fleet, out: BinaryIO, *, mss: int = DEFAULT_MSS, progress: Callable[[int], object] | None = None
+    fleet: PlannedFleet, out: BinaryIO, *, mss: int = DEFAULT_MSS, progress: Callable[[int], object] | None = None
 ) -> None:
     """Write a fleet's history as one pcap to a stream, such as a pipe; arguments as in ``write_captures``."""
     out.write(PCAP_HEADER)

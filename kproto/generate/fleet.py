@@ -53,7 +53,7 @@ def random_of(*names: object) -> Random:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class PlannedFleet:
     """A cluster and its history. Equal fleets give the same bytes, on any machine.
 
     Attributes:

@@ -10,19 +10,21 @@ from .expected import frame_row, payload_of, unmatched_reason
 from .files import DEFAULT_MSS
 from .schemas import FRAMES
 from .traffic import steps
-from .wire import Recorder
+from .wire import FramePlanner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
     from .traffic import PlannedExchange
 
 _BATCH_BYTES: Final = 8 << 20
 _ROW_BYTES: Final = 300
 
 
-def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+def frames(
+    fleet: PlannedFleet, events: Collection[int], *, batch_bytes: int = _BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
     """Generate the frames of some of a fleet's events: the same, whichever other events are generated with them.
 
     Earlier events are replayed without encoding. A frame's id is made of its correlation id, not of its offset in the
@@ -39,7 +41,7 @@ def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_B
     """
     wanted = set(events)
     last = max(wanted, default=-1)
-    recorder = Recorder(per_host=False, mss=DEFAULT_MSS, positions="correlation_id")
+    planner = FramePlanner(per_host=False, mss=DEFAULT_MSS, positions="correlation_id")
     rows: list[dict[str, Any]] = []
     size = 0
     for step in steps(fleet):
@@ -49,13 +51,13 @@ def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_B
             continue
         given: set[bytes] = set()
         for exchange in step.exchanges:
-            for row in _rows(recorder, exchange, given):
+            for row in _rows(planner, exchange, given):
                 rows.append(row)
                 size += _ROW_BYTES + len(row["payload"] or b"")
             if size >= batch_bytes:
                 yield pa.RecordBatch.from_pylist(rows, FRAMES)
                 rows, size = [], 0
-        recorder.forget()
+        planner.forget()
     if rows:
         yield pa.RecordBatch.from_pylist(rows, FRAMES)
 
@@ -63,8 +65,8 @@ def frames(fleet: Fleet, events: Collection[int], *, batch_bytes: int = _BATCH_B
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(FRAMES.names)
 
 
-def _rows(recorder: Recorder, exchange: PlannedExchange, given: set[bytes]) -> Iterator[dict[str, Any]]:
-    request, response = recorder.record(exchange)
+def _rows(planner: FramePlanner, exchange: PlannedExchange, given: set[bytes]) -> Iterator[dict[str, Any]]:
+    request, response = planner.record(exchange)
     if exchange.missed:
         return
     for frame in (request, None if exchange.answer_missed else response):

@@ -64,7 +64,7 @@ def bursts(steps: Iterable[PlannedStep], *, seed: int, mss: int) -> Iterator[Bur
         mss: Bytes of data in a segment at most.
     """
     waiting: list[_Waiting] = []
-    conversations: dict[PlannedConnection, _Conversation] = {}
+    conversations: dict[PlannedConnection, _ConnectionPackets] = {}
     count = 0
     for step in steps:
         while waiting and waiting[0][0] < step.event.time_ns:
@@ -101,14 +101,14 @@ def _advance(waiting: list[_Waiting]) -> Burst:
 
 
 def _conversation(
-    conversations: dict[PlannedConnection, _Conversation], connection: PlannedConnection, seed: int, mss: int
-) -> _Conversation:
+    conversations: dict[PlannedConnection, _ConnectionPackets], connection: PlannedConnection, seed: int, mss: int
+) -> _ConnectionPackets:
     if connection not in conversations:
-        conversations[connection] = _Conversation(connection, seed, mss)
+        conversations[connection] = _ConnectionPackets(connection, seed, mss)
     return conversations[connection]
 
 
-def _exchanged(conversation: _Conversation, exchange: PlannedExchange) -> _Moments:
+def _exchanged(conversation: _ConnectionPackets, exchange: PlannedExchange) -> _Moments:
     if exchange.opens:
         yield exchange.connection.opened_ns, conversation.opened
     content = exchange.content
@@ -126,7 +126,7 @@ def _exchanged(conversation: _Conversation, exchange: PlannedExchange) -> _Momen
 
 
 def _sent(
-    conversation: _Conversation,
+    conversation: _ConnectionPackets,
     side: int,
     pieces: Sequence[bytes | memoryview],
     first_ns: int,
@@ -146,7 +146,7 @@ def _sent(
         yield time_ns, partial(conversation.send, side, time_ns, pieces, at, min(at + room, size + 4))
 
 
-def _closed(conversation: _Conversation, time_ns: int) -> _Moments:
+def _closed(conversation: _ConnectionPackets, time_ns: int) -> _Moments:
     yield time_ns, partial(conversation.closed, time_ns)
 
 
@@ -165,7 +165,7 @@ def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
     return [first_ns + us * number // last * _US for number in range(last + 1)]
 
 
-class _Conversation:
+class _ConnectionPackets:
     """The packets of one connection, as its two ends send them.
 
     Attributes:

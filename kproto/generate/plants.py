@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproto.error_codes import ErrorCode
 
-from .content import Controller
+from .content import PlannedController
 from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _two_controllers(scene: _Scene) -> _Stages:
     content = cluster.update_metadata(cluster.all()[:1])
     is_kraft_controller = cluster.controller.is_kraft_controller
     other = KRAFT_CONTROLLER + 2 if is_kraft_controller else scene.random.choice(scene.others(cluster.controller.id))
-    content.controller = Controller(other, cluster.controller.epoch, is_kraft_controller)
+    content.controller = PlannedController(other, cluster.controller.epoch, is_kraft_controller)
     scene.require("KP003")
     yield [content]
 

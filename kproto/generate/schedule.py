@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, overload
 
 from .events import Event, Kind
-from .fleet import Fleet, random_of
+from .fleet import PlannedFleet, random_of
 from .plants import PLANTS
 
 _LEAST_STEP_US: Final = 160_000_000
@@ -29,7 +29,7 @@ class Schedule(Sequence[Event]):
         fleet: The fleet.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: PlannedFleet) -> None:
         self._kinds = _kinds(fleet)
         self._plants: dict[int, int] = {}
         if fleet.plants:
@@ -56,7 +56,7 @@ class Schedule(Sequence[Event]):
         return Event(number, self._kinds[number], time_ns, self._plants.get(number, -1))
 
 
-def _kinds(fleet: Fleet) -> list[Kind]:
+def _kinds(fleet: PlannedFleet) -> list[Kind]:
     counts: dict[Kind, int] = {
         "failover": fleet.failovers,
         "stop": fleet.restarts,
@@ -87,7 +87,7 @@ def _kinds(fleet: Fleet) -> list[Kind]:
     return kinds
 
 
-def _planted(fleet: Fleet, kinds: list[Kind]) -> dict[int, int]:
+def _planted(fleet: PlannedFleet, kinds: list[Kind]) -> dict[int, int]:
     """Put the stages of each planted fault among the events, and two quiet events at the end.
 
     Returns:

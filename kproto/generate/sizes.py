@@ -13,7 +13,7 @@ from .schedule import Schedule
 
 if TYPE_CHECKING:
     from .content import Content
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 _EXCHANGE_BYTES: Final = 420
 """About how many bytes an exchange takes beside the request's body: the response, headers and acknowledgements."""
@@ -22,7 +22,7 @@ _SEGMENT_OVERHEAD: Final = 1.055
 """Headers of full segments and acknowledgements."""
 
 
-def sized(fleet: Fleet, wanted_bytes: int) -> Fleet:
+def sized(fleet: PlannedFleet, wanted_bytes: int) -> PlannedFleet:
     """Return the fleet with the number of ISR changes that makes its capture about ``wanted_bytes`` large.
 
     Raises:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 
-def spark_frames(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
+def spark_frames(spark: SparkSession, fleet: PlannedFleet, *, partitions: int | None = None) -> DataFrame:
     """Return a fleet's frames as a lazy DataFrame with the columns of ``kproto.generate.schemas.FRAMES``.
 
     Each task replays the fleet's history up to its own events: that costs about a microsecond for each partition that
@@ -35,5 +35,5 @@ def spark_frames(spark: SparkSession, fleet: Fleet, *, partitions: int | None = 
     return events.mapInArrow(partial(_generate, fleet), from_arrow_schema(FRAMES, prefer_timestamp_ntz=False))
 
 
-def _generate(fleet: Fleet, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _generate(fleet: PlannedFleet, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from frames(fleet, [number for batch in batches for number in batch["id"].to_pylist()])

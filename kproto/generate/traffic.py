@@ -13,9 +13,9 @@ from .schedule import Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .content import Content, Controller
+    from .content import Content, PlannedController
     from .events import Event
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US
@@ -108,14 +108,14 @@ class _Channel:
     free_ns: int = 0
 
 
-def steps(fleet: Fleet) -> Iterator[PlannedStep]:
+def steps(fleet: PlannedFleet) -> Iterator[PlannedStep]:
     """Yield the fleet's history, event by event."""
-    traffic = Traffic(fleet)
+    planner = TrafficPlanner(fleet)
     for event in Schedule(fleet):
-        yield traffic.step(event)
+        yield planner.step(event)
 
 
-class Traffic:
+class TrafficPlanner:
     """Makes the traffic of a fleet's events, which must come in order.
 
     Args:
@@ -127,11 +127,11 @@ class Traffic:
         slow: The broker that answers slowly; 0 for none.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: PlannedFleet) -> None:
         self._fleet = fleet
         self.cluster = Cluster(fleet)
         self.planter = Planter(self.cluster)
-        self._channels: dict[tuple[Controller, int], _Channel] = {}  # by controller and broker
+        self._channels: dict[tuple[PlannedController, int], _Channel] = {}  # by controller and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
         self._missed_on: dict[
@@ -219,7 +219,7 @@ class Traffic:
         client = Address(self._fleet.address(controller).ip, _FIRST_PORT + (broker * 7 + number) % _PORTS)
         return PlannedConnection(broker, client, self._fleet.address(broker), time_ns)
 
-    def _close(self, key: tuple[Controller, int], event: Event) -> tuple[PlannedConnection, int] | None:
+    def _close(self, key: tuple[PlannedController, int], event: Event) -> tuple[PlannedConnection, int] | None:
         channel = self._channels.pop(key)
         if channel.connection is None:
             return None

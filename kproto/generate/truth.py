@@ -12,11 +12,11 @@ from kproto.error_codes import ErrorCode
 from .cluster import FULL
 from .plants import SLOW_BROKER, Planted, PlantedFinding
 from .schedule import Schedule
-from .traffic import Traffic
+from .traffic import TrafficPlanner
 
 if TYPE_CHECKING:
     from .content import Content
-    from .fleet import Fleet
+    from .fleet import PlannedFleet
 
 _SECOND: Final = 1_000_000_000
 _OFFLINE_NS: Final = 30 * _SECOND
@@ -81,18 +81,18 @@ class Truth:
         }
 
 
-def findings_truth(fleet: Fleet) -> Truth:
+def findings_truth(fleet: PlannedFleet) -> Truth:
     """Return the truth of a fleet's capture, from its history alone."""
-    traffic = Traffic(fleet)
+    planner = TrafficPlanner(fleet)
     history = _History()
     for event in Schedule(fleet):
-        for exchange in traffic.step(event).exchanges:
+        for exchange in planner.step(event).exchanges:
             history.end_ns = max(history.end_ns, exchange.answer_last_ns)
             history.answers[exchange.broker] = history.answers.get(exchange.broker, 0) + (not exchange.lost)
             history.add(exchange.content, exchange.broker, exchange.broker_epoch, exchange.time_ns)
-    truth = Truth([planted for planted in traffic.planter.planted if planted.required or planted.allowed])
+    truth = Truth([planted for planted in planner.planter.planted if planted.required or planted.allowed])
     for planted in truth.planted:
-        if traffic.cluster.controller.is_kraft_controller:  # its lists of live brokers name those that are down too
+        if planner.cluster.controller.is_kraft_controller:  # its lists of live brokers name those that are down too
             planted.allowed += [finding for finding in planted.required if finding.rule == "KP023"]
             planted.required = [finding for finding in planted.required if finding.rule != "KP023"]
         swept = [f for f in planted.required if f.rule == "KP041" and history.swept(f.broker) > planted.time_ns]
@@ -101,9 +101,9 @@ def findings_truth(fleet: Fleet) -> Truth:
         truth.required += planted.required
         truth.allowed += planted.allowed
     history.say(fleet, truth)
-    if SLOW_BROKER in fleet.plants and history.answers.get(traffic.slow, 0) > _SLOW_ANSWERS:
-        truth.required.append(PlantedFinding("KP034", traffic.slow))
-        truth.allowed.append(PlantedFinding("KP032", traffic.slow))
+    if SLOW_BROKER in fleet.plants and history.answers.get(planner.slow, 0) > _SLOW_ANSWERS:
+        truth.required.append(PlantedFinding("KP034", planner.slow))
+        truth.allowed.append(PlantedFinding("KP032", planner.slow))
     return truth
 
 
@@ -150,7 +150,7 @@ class _History:
             if not known or state[1:3] > known[-1][1:3]:
                 known.append(state)
 
-    def say(self, fleet: Fleet, truth: Truth) -> None:
+    def say(self, fleet: PlannedFleet, truth: Truth) -> None:
         """Add what the history itself requires and allows."""
         for (topic, partition), states in self._states.items():
             self._say_of(topic, partition, states, truth)

@@ -42,7 +42,7 @@ class PlannedFrame:
     last_ns: int
 
 
-class Recorder:
+class FramePlanner:
     """Makes the frames of exchanges.
 
     Args:

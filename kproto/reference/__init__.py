@@ -85,7 +85,7 @@ from .stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from .struct import Message, Struct
+from .struct import ReferenceMessage, Struct
 from .update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -177,8 +177,8 @@ _CLASSES: dict[str, type[Struct]] = {
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Struct) and cls.__module__ == module.__name__
 }
-_MESSAGES: dict[tuple[int, str], type[Message]] = {
-    (cls.api_key, cls.kind): cls for cls in _CLASSES.values() if issubclass(cls, Message)
+_MESSAGES: dict[tuple[int, str], type[ReferenceMessage]] = {
+    (cls.api_key, cls.kind): cls for cls in _CLASSES.values() if issubclass(cls, ReferenceMessage)
 }
 
 if not TYPE_CHECKING:  # a type checker finds the classes in their modules
@@ -238,7 +238,7 @@ def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bo
     return message, used
 
 
-def encode(message: Message, version: int) -> bytes:
+def encode(message: ReferenceMessage, version: int) -> bytes:
     """Write a message, byte for byte as Kafka 3.9.1 does.
 
     Raises:
@@ -247,6 +247,6 @@ def encode(message: Message, version: int) -> bytes:
         UnsupportedVersion: The API has no such version.
         TypeError: The message is not one of this codec.
     """
-    if not isinstance(message, Message):
+    if not isinstance(message, ReferenceMessage):
         raise TypeError(f"expected a message of kproto.reference, got {type(message).__name__}")
     return message.encode(version)

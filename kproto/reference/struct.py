@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .fields import Fields
 
-__all__ = ["Message", "RequestMessage", "ResponseMessage", "Struct", "count_errors"]
+__all__ = ["ReferenceMessage", "RequestMessage", "ResponseMessage", "Struct", "count_errors"]
 
 _set = object.__setattr__  # past a struct's own, which checks
 
@@ -125,7 +125,7 @@ class Struct(metaclass=_FieldSlots):
         return made
 
 
-class Message(Struct):
+class ReferenceMessage(Struct):
     """The body of a request or response.
 
     Attributes:
@@ -217,14 +217,14 @@ class Message(Struct):
         return _restored, (type(self), {**self.to_values(), "version": self.version})
 
 
-class RequestMessage(Message):
+class RequestMessage(ReferenceMessage):
     """The body of a request."""
 
     __slots__ = ()
     kind: Kind = "request"
 
 
-class ResponseMessage(Message):
+class ResponseMessage(ReferenceMessage):
     """The body of a response; its version is that of the request."""
 
     __slots__ = ()

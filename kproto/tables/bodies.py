@@ -24,7 +24,7 @@ _CACHED_BYTES: Final = 64 << 20
 """Bytes of bodies whose decoded form is kept; decoded they take some ten times as much."""
 
 
-class PartitionState(NamedTuple):
+class RequestPartition(NamedTuple):
     """One partition in a control request. Fields that the API lacks are empty.
 
     Attributes:
@@ -107,7 +107,7 @@ class ControlBody:
         return int(getattr(self.message, "type", 0))
 
     @cached_property
-    def states(self) -> tuple[PartitionState, ...]:
+    def states(self) -> tuple[RequestPartition, ...]:
         """The partitions, in the order sent."""
         read = {ApiKey.LEADER_AND_ISR: _led, ApiKey.UPDATE_METADATA: _published}.get(ApiKey(self.api_key), _stopped)
         return tuple(map(read, self.message.partition_states))
@@ -130,22 +130,22 @@ class ControlBody:
         return frozenset.intersection(*(frozenset(s.replicas) for s in self.states)) if self.states else frozenset()
 
 
-def _led(state: Any) -> PartitionState:
-    return PartitionState(
+def _led(state: Any) -> RequestPartition:
+    return RequestPartition(
         state.topic_name, state.partition_index, state.leader, state.leader_epoch, state.isr, state.replicas, (),
         state.adding_replicas, state.removing_replicas, bool(state.is_new), bool(state.leader_recovery_state),
     )  # fmt: skip
 
 
-def _published(state: Any) -> PartitionState:
-    return PartitionState(
+def _published(state: Any) -> RequestPartition:
+    return RequestPartition(
         state.topic_name, state.partition_index, state.leader, state.leader_epoch, state.isr, state.replicas,
         state.offline_replicas,
     )  # fmt: skip
 
 
-def _stopped(state: Any) -> PartitionState:
-    return PartitionState(
+def _stopped(state: Any) -> RequestPartition:
+    return RequestPartition(
         state.topic_name, state.partition_index, None, state.leader_epoch, delete=bool(state.delete_partition)
     )
 

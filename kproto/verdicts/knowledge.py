@@ -18,7 +18,7 @@ from kproto.verdicts.epochs import BEING_DELETED
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kproto.tables.bodies import ControlBody, PartitionState
+    from kproto.tables.bodies import ControlBody, RequestPartition
     from kproto.types import BrokerId
 
 __all__ = ["Changes", "Knowledge", "PartitionChange"]
@@ -38,8 +38,8 @@ class PartitionChange(NamedTuple):
     """
 
     kind: str
-    state: PartitionState
-    before: PartitionState | None
+    state: RequestPartition
+    before: RequestPartition | None
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class _Snapshot:
 
     __slots__ = ("__weakref__", "_own", "_parent", "later")
 
-    _own: dict[_Partition, PartitionState | None]
+    _own: dict[_Partition, RequestPartition | None]
     _parent: _Snapshot | None
 
     def __init__(
-        self, parent: _Snapshot | None = None, own: dict[_Partition, PartitionState | None] | None = None
+        self, parent: _Snapshot | None = None, own: dict[_Partition, RequestPartition | None] | None = None
     ) -> None:
         own = own or {}
         while parent is not None and len(own) >= len(parent._own):
@@ -86,7 +86,7 @@ class _Snapshot:
         self._own = own
         self.later: dict[tuple[bytes, frozenset[BrokerId] | None, int], tuple[weakref.ref[_Snapshot], Changes]] = {}
 
-    def get(self, partition: _Partition) -> PartitionState | None:
+    def get(self, partition: _Partition) -> RequestPartition | None:
         snapshot: _Snapshot | None = self
         while snapshot is not None:
             if partition in snapshot._own:
@@ -115,7 +115,7 @@ class Knowledge:
         self._requests = 0
         self._empty = _Snapshot()
 
-    def replica(self, broker: object, topic: str, partition: int) -> PartitionState | None:
+    def replica(self, broker: object, topic: str, partition: int) -> RequestPartition | None:
         """A partition's state in the last LeaderAndIsr to a broker; None if the capture does not show it."""
         known = self._brokers.get(broker)
         return None if known is None else known.replicas.get((topic, partition))
@@ -198,7 +198,7 @@ class Knowledge:
         brokers = body.live_brokers if accepted else broker.live_brokers
         return Changes(tuple(found), broker.live_brokers, brokers)
 
-    def _kind(self, api_key: int, state: PartitionState, before: PartitionState | None, began: int) -> str:
+    def _kind(self, api_key: int, state: RequestPartition, before: RequestPartition | None, began: int) -> str:
         if api_key == ApiKey.STOP_REPLICA:
             return "deleted" if state.delete else "stopped"
         if state.leader == BEING_DELETED:
@@ -222,7 +222,7 @@ class Knowledge:
 
 def _applied(snapshot: _Snapshot, changes: Changes) -> _Snapshot:
     """A broker's states after some changes; the same snapshot if they change nothing."""
-    own: dict[_Partition, PartitionState | None] = {}
+    own: dict[_Partition, RequestPartition | None] = {}
     for kind, state, _before in changes.partitions:
         place = (state.topic, state.partition)
         if kind in ("deleted", "stopped"):

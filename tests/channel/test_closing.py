@@ -71,7 +71,7 @@ def test_every_thread_that_lives_on_is_a_stoppable_one() -> None:
     assert made == ENDS_BY_ITSELF
 
 
-WITHOUT_THREADS = {"Connection", "KRaftRegistration"}
+WITHOUT_THREADS = {"KafkaConnection", "KRaftRegistration"}
 
 
 def living() -> Iterator[type]:

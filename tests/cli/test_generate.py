@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from kproto.generate import Fleet
+    from kproto.generate import PlannedFleet
 
 
 def run(*arguments: str) -> Result:
@@ -115,7 +115,7 @@ def test_an_option_sets_the_field_of_its_name(option: str, value: Any, tmp_path:
     fields: dict[str, Any] = {**SMALL, option[2:].replace("-", "_"): value}
     for name, of in (("default", SMALL), ("with", fields)):
         (tmp_path / name).mkdir()
-        write_captures(kproto.generate.Fleet(**of), tmp_path / name)
+        write_captures(kproto.generate.PlannedFleet(**of), tmp_path / name)
     found, default, expected = ((tmp_path / n / "control.pcap").read_bytes() for n in ("made", "default", "with"))
     assert found == expected != default
 
@@ -131,7 +131,7 @@ def test_an_option_sets_how_files_are_written(option: tuple[str, ...], setting: 
     for name, settings in (("made", None), ("default", {}), ("with", setting)):
         if settings is not None:
             (tmp_path / name).mkdir()
-            write_captures(kproto.generate.Fleet(partitions=20), tmp_path / name, **settings)
+            write_captures(kproto.generate.PlannedFleet(partitions=20), tmp_path / name, **settings)
         contents.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     found, default, expected = contents
     assert found == expected != default
@@ -209,7 +209,7 @@ def test_faults_that_cannot_be_planted_are_refused(tmp_path: Path, options: list
 def test_no_part_of_a_capture_is_left_behind(
     failure: BaseException, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(fleet: Fleet, directory: Path, **settings: Any) -> None:
+    def write(fleet: PlannedFleet, directory: Path, **settings: Any) -> None:
         write_captures(fleet, directory, **settings)
         (directory / "expected").mkdir()
         raise failure

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from conftest import DATA
 
 from kproto.cli import main
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.query import QUESTIONS
 from kproto.verdicts.catalogue import RULES
@@ -98,7 +98,7 @@ def run(words: list[str]) -> str:
 @pytest.mark.parametrize("name", PLANTS)
 def test_the_doctors_command_shows_something_of_a_planted_fault(name: str, tmp_path: Path) -> None:
     (rule_id,) = (rule.id for rule in RULES.values() if rule.name == name)
-    fleet = Fleet(
+    fleet = PlannedFleet(
         seed=2, brokers=6, topics=20, partitions=60, isr_changes=160 if name == "slow-broker" else 15, elections=4,
         batch=5, protocol="3.9" if "3.9" in PLANTS[name].protocols else "2.4", plants=(name,),
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
@@ -33,7 +33,7 @@ def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> N
 
 
 def test_of_many_findings_of_a_rule_the_first_are_printed(tmp_path: Path) -> None:
-    write_captures(Fleet(brokers=9, restarts=0, deletions=0, failovers=1, zombies=1), tmp_path)
+    write_captures(PlannedFleet(brokers=9, restarts=0, deletions=0, failovers=1, zombies=1), tmp_path)
     result = report(str(tmp_path / "control.pcap"), "--out", str(tmp_path / "page.html"))
     refused = [line for line in result.stdout.splitlines() if "refused 1 request" in line]
     assert len(refused) == 5

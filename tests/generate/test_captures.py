@@ -10,15 +10,17 @@ import pytest
 from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, sized, write_captures
+from kproto.generate import PlannedFleet, sized, write_captures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SMALL = Fleet(brokers=5, topics=4, partitions=60, isr_changes=30, elections=10, restarts=2, failovers=2, loss=0.05)
+SMALL = PlannedFleet(
+    brokers=5, topics=4, partitions=60, isr_changes=30, elections=10, restarts=2, failovers=2, loss=0.05
+)
 
 
-def written(fleet: Fleet, directory: Path, **options: object) -> list[Path]:
+def written(fleet: PlannedFleet, directory: Path, **options: object) -> list[Path]:
     directory.mkdir()
     return list(write_captures(fleet, directory, **options).files)  # type: ignore[arg-type]
 
@@ -39,7 +41,8 @@ def test_a_capture_is_whole_and_readable(tmp_path: Path) -> None:
 
 def test_equal_fleets_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:
     first, second, third = (
-        written(fleet, tmp_path / str(n))[0].read_bytes() for n, fleet in enumerate([SMALL, SMALL, Fleet(seed=2)])
+        written(fleet, tmp_path / str(n))[0].read_bytes()
+        for n, fleet in enumerate([SMALL, SMALL, PlannedFleet(seed=2)])
     )
     assert first == second
     assert first != third
@@ -47,13 +50,13 @@ def test_equal_fleets_give_equal_bytes_and_other_seeds_others(tmp_path: Path) ->
 
 @pytest.mark.parametrize("protocol", ["3.9", "2.4"])
 def test_versions_are_those_of_the_protocol(tmp_path: Path, protocol: str) -> None:
-    (path,) = written(Fleet(partitions=50, isr_changes=5, protocol=protocol), tmp_path / "out")  # type: ignore[arg-type]
+    (path,) = written(PlannedFleet(partitions=50, isr_changes=5, protocol=protocol), tmp_path / "out")  # type: ignore[arg-type]
     found = {(exchange.api_key, exchange.api_version) for exchange in capture.exchanges(path)}
     assert found == ({(4, 7), (5, 4), (6, 8)} if protocol == "3.9" else {(4, 4), (5, 2), (6, 6)})
 
 
 def test_distinct_bodies_are_never_there_twice(tmp_path: Path) -> None:
-    (path,) = written(Fleet(bodies="distinct", zombies=0, isr_changes=200), tmp_path / "out")
+    (path,) = written(PlannedFleet(bodies="distinct", zombies=0, isr_changes=200), tmp_path / "out")
     bodies = [
         (exchange.api_key, exchange.request.body.tobytes())
         for exchange in capture.exchanges(path)
@@ -99,7 +102,7 @@ def test_segments_hold_mss_bytes_at_most(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bodies", ["fleet", "distinct"])
 def test_a_wanted_size_is_about_reached(tmp_path: Path, bodies: str) -> None:
-    fleet = sized(Fleet(bodies=bodies, batch=100), 12_000_000)  # type: ignore[arg-type]
+    fleet = sized(PlannedFleet(bodies=bodies, batch=100), 12_000_000)  # type: ignore[arg-type]
     (path,) = written(fleet, tmp_path / "out")
     assert 0.8 < path.stat().st_size / 12_000_000 < 1.2
 
@@ -117,12 +120,12 @@ def test_a_wanted_size_is_about_reached(tmp_path: Path, bodies: str) -> None:
 )
 def test_a_fleet_that_cannot_be_is_refused(wrong: dict[str, int], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        Fleet(**wrong)  # type: ignore[arg-type]
+        PlannedFleet(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_size_below_the_takeovers_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="larger --size"):
-        sized(Fleet(), 1000)
+        sized(PlannedFleet(), 1000)
 
 
 def test_captures_of_hosts_are_not_packed(tmp_path: Path) -> None:

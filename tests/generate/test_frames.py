@@ -8,23 +8,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kproto.generate import Fleet
+from kproto.generate import PlannedFleet
 from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.schedule import Schedule
 
-SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=5, failovers=2, loss=0.1)
+SMALL = PlannedFleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=5, failovers=2, loss=0.1)
 HOLES = replace(SMALL, seed=3, capture_loss=0.2)
 
 
-def rows(fleet: Fleet, events: range, batch_bytes: int = 1 << 20) -> list[dict[str, object]]:
+def rows(fleet: PlannedFleet, events: range, batch_bytes: int = 1 << 20) -> list[dict[str, object]]:
     return [row for batch in frames(fleet, events, batch_bytes=batch_bytes) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(
     "fleet", [SMALL, replace(SMALL, seed=2, bodies="distinct"), HOLES], ids=["fleet", "distinct", "holes"]
 )
-def test_any_part_is_the_same_alone(fleet: Fleet) -> None:
+def test_any_part_is_the_same_alone(fleet: PlannedFleet) -> None:
     events = range(len(Schedule(fleet)))
     whole = rows(fleet, events)
     assert [row for event in events for row in rows(fleet, range(event, event + 1))] == whole
@@ -33,7 +33,7 @@ def test_any_part_is_the_same_alone(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("fleet", [SMALL, HOLES], ids=["fleet", "holes"])
-def test_frames_are_those_of_the_capture(fleet: Fleet) -> None:
+def test_frames_are_those_of_the_capture(fleet: PlannedFleet) -> None:
     wanted = expected_tables(fleet)
     found = pa.Table.from_batches(frames(fleet, range(len(Schedule(fleet)))))
     names = [name for name in wanted["frames"].column_names if name != "frame_id"]

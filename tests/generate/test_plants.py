@@ -9,7 +9,7 @@ import pytest
 from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, findings_truth, write_captures
+from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ OF_THE_STATES = {"no-leader": "KP010", "under-replicated": "KP020", "slow-broker
 """Plants whose findings follow from the history's states and answers."""
 
 
-def planted(name: str, seed: int) -> Fleet:
-    return Fleet(seed=seed, brokers=6, topics=20, partitions=60, isr_changes=150, elections=3, plants=(name,))
+def planted(name: str, seed: int) -> PlannedFleet:
+    return PlannedFleet(seed=seed, brokers=6, topics=20, partitions=60, isr_changes=150, elections=3, plants=(name,))
 
 
 def rules(truth: Truth) -> set[str]:
@@ -53,8 +53,8 @@ def test_nearly_every_seed_has_a_place_for_each_fault() -> None:
 
 
 def test_the_same_faults_are_required_whatever_is_lost() -> None:
-    whole = Fleet(plants=chosen(6, 3, "3.9"), topics=30, seed=3)
-    lossy = Fleet(plants=chosen(6, 3, "3.9"), topics=30, seed=3, capture_loss=0.01)
+    whole = PlannedFleet(plants=chosen(6, 3, "3.9"), topics=30, seed=3)
+    lossy = PlannedFleet(plants=chosen(6, 3, "3.9"), topics=30, seed=3, capture_loss=0.01)
     assert [fault.required for fault in findings_truth(whole).planted] == [
         fault.required for fault in findings_truth(lossy).planted
     ]
@@ -76,7 +76,7 @@ def test_a_broker_that_missed_an_update_was_sent_everything_but_that(tmp_path: P
 
 
 def test_a_migration_names_the_kraft_controller_and_sends_everything_in_full(tmp_path: Path) -> None:
-    fleet = Fleet(brokers=4, topics=5, partitions=20, migration=True)
+    fleet = PlannedFleet(brokers=4, topics=5, partitions=20, migration=True)
     (path,) = write_captures(fleet, tmp_path).files
     requests = [exchange.request_message for exchange in capture.exchanges(path)]
     kraft = [request for request in requests if getattr(request, "is_kraft_controller", False)]
@@ -89,7 +89,7 @@ def test_a_migration_names_the_kraft_controller_and_sends_everything_in_full(tmp
 @pytest.mark.parametrize("wrong", [{"plants": ("behind",)}, {"migration": True}])
 def test_faults_need_requests_to_all_brokers(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="bodies of the kind fleet"):
-        Fleet(bodies="distinct", **wrong)  # type: ignore[arg-type]
+        PlannedFleet(bodies="distinct", **wrong)  # type: ignore[arg-type]
 
 
 def test_a_seed_chooses_faults_that_its_protocol_shows() -> None:

@@ -12,14 +12,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.generate.expected import expected_tables
 from kproto.generate.schemas import EXPECTED, FRAMES
 from kproto.query import open_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.derived import DERIVED
 
-SMALL = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, zombies=2)
+SMALL = PlannedFleet(
+    brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, zombies=2
+)
 
 FLEETS = {
     "quiet": replace(SMALL, elections=0, restarts=0, failovers=0, zombies=0, deletions=0, isr_changes=3),
@@ -27,8 +29,12 @@ FLEETS = {
     "another seed": replace(SMALL, seed=5, loss=0.05, restarts=6),
     "older versions": replace(SMALL, seed=2, protocol="2.4", loss=0.05),
     "one replica, so that leaders are lost": replace(SMALL, seed=3, replication=1, restarts=4),
-    "one broker": Fleet(brokers=1, replication=1, topics=2, partitions=5, failovers=0, zombies=0, restarts=0, loss=0.2),
-    "two brokers": Fleet(seed=4, brokers=2, replication=2, topics=2, partitions=9, restarts=3, failovers=3, zombies=3),
+    "one broker": PlannedFleet(
+        brokers=1, replication=1, topics=2, partitions=5, failovers=0, zombies=0, restarts=0, loss=0.2
+    ),
+    "two brokers": PlannedFleet(
+        seed=4, brokers=2, replication=2, topics=2, partitions=9, restarts=3, failovers=3, zombies=3
+    ),
     "no body twice": replace(SMALL, seed=6, bodies="distinct"),
     "a day and a half": replace(SMALL, seed=7, hours=36.0),
     "holes in the capture": replace(SMALL, seed=9, capture_loss=0.2),
@@ -38,7 +44,7 @@ FLEETS = {
 }
 
 
-def assert_tables(fleet: Fleet, directory: Path, *, per_host: bool) -> None:
+def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> None:
     write_captures(fleet, directory, per_host=per_host)
     found = kproto.tables.read(directory)
     wanted = expected_tables(fleet, per_host=per_host)
@@ -53,17 +59,17 @@ def assert_tables(fleet: Fleet, directory: Path, *, per_host: bool) -> None:
 
 @pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS)
 @pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
-def test_all_tables_come_out(tmp_path: Path, fleet: Fleet, per_host: bool) -> None:
+def test_all_tables_come_out(tmp_path: Path, fleet: PlannedFleet, per_host: bool) -> None:
     assert_tables(fleet, tmp_path, per_host=per_host)
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> Fleet:
+def fleets(draw: st.DrawFn) -> PlannedFleet:
     """Small fleets of any kind, also with events so close that the answers to one come after the next."""
     brokers = draw(st.integers(1, 6))
     partitions = draw(st.integers(1, 40))
     failovers = draw(st.integers(0, 3)) if brokers > 1 else 0
-    return Fleet(
+    return PlannedFleet(
         seed=draw(st.integers(0, 1000)),
         brokers=brokers,
         topics=draw(st.integers(1, min(partitions, 5))),
@@ -86,7 +92,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleet=fleets(), per_host=st.booleans())
-def test_all_tables_come_out_of_any_fleet(fleet: Fleet, per_host: bool) -> None:
+def test_all_tables_come_out_of_any_fleet(fleet: PlannedFleet, per_host: bool) -> None:
     """Hosts whose captures do not overlap in time are read as rotated files of one: fleets of seconds may be such."""
     assume(not per_host or fleet.hours > 0.01)
     with tempfile.TemporaryDirectory() as directory:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from table_truth import CAPTURES, name_of
 
-from kproto.generate import Fleet, sized, write_captures
+from kproto.generate import PlannedFleet, sized, write_captures
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.tables import read
 
@@ -40,7 +40,7 @@ def assert_holds(out: Path, capture: Path) -> None:
 def test_a_disk_that_fills_leaves_the_former_tables_and_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """No file of the run may have more than 100 kB, as on a full disk each write fails beyond that."""
     (tmp_path / "captures").mkdir()
-    (large,) = write_captures(sized(Fleet(bodies="distinct"), 4_000_000), tmp_path / "captures").files
+    (large,) = write_captures(sized(PlannedFleet(bodies="distinct"), 4_000_000), tmp_path / "captures").files
     out = tmp_path / "tables"
     analyze(spark, [str(SMALL)], OutputDirectory(out))
     command = [sys.executable, "-m", "kproto", "analyze", str(large), "--out", str(out)]

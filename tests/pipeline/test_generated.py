@@ -9,7 +9,7 @@ import pytest
 from expected_tables import STORED, assert_rows
 
 from kproto.capture import capture_points
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.schedule import Schedule
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FLEET = Fleet(brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, loss=0.05)
+FLEET = PlannedFleet(
+    brokers=4, topics=3, partitions=30, isr_changes=20, elections=25, restarts=2, failovers=2, loss=0.05
+)
 
 
 def test_all_tables_come_out_of_spark(spark: SparkSession, tmp_path: Path) -> None:

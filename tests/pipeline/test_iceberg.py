@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.query import ask_sql, open_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -90,7 +90,7 @@ def spark_of_iceberg(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_day_is_appended_exactly_once_though_the_program_is_killed(spark_of_iceberg: Path, tmp_path: Path) -> None:
     (tmp_path / "captures").mkdir()
-    write_captures(Fleet(brokers=3, hours=40, isr_changes=60, elections=20), tmp_path / "captures")
+    write_captures(PlannedFleet(brokers=3, hours=40, isr_changes=60, elections=20), tmp_path / "captures")
     tables = tmp_path / "tables"
     command = [sys.executable, "-m", "kproto", "analyze", str(tmp_path / "captures"), "--out", str(tables)]
     subprocess.run(command, check=True, timeout=300, cwd=Path(__file__).parents[2], capture_output=True)

@@ -12,7 +12,7 @@ from table_truth import CAPTURES
 
 import kproto.tables
 from kproto.errors import ConfigurationError
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import TABLES, Filters
 from kproto.types import TopicPartition
@@ -404,7 +404,7 @@ def test_an_unknown_table_points_to_the_list_of_tables() -> None:
 
 
 def test_captures_of_each_host_are_answered_as_one_capture_of_all(tmp_path: Path) -> None:
-    fleet = Fleet(
+    fleet = PlannedFleet(
         seed=3, brokers=5, topics=3, partitions=30, elections=30, restarts=2, loss=0.1, plants=("missed-update",)
     )
     for name in ("one", "hosts"):

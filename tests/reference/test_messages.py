@@ -68,7 +68,7 @@ def test_no_field_hides_behind_a_method() -> None:
             structs = [reference.message_class(api, kind)]
             for cls in structs:
                 for name, field in cls.fields.all.items():
-                    assert not hasattr(reference.struct.Message, name), (cls, name)
+                    assert not hasattr(reference.struct.ReferenceMessage, name), (cls, name)
                     bare = getattr(field.type, "of", field.type)
                     structs += [bare.item.cls] if hasattr(getattr(bare, "item", None), "cls") else []
 

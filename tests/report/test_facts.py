@@ -10,7 +10,7 @@ import pytest
 from report_tables import BEGIN, Cluster, fleet, state
 
 from kproto.error_codes import ErrorCode
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.report import Limits, report_facts
 from kproto.tables import read
 
@@ -151,6 +151,8 @@ def test_the_lag_of_captures_on_each_host_is_that_of_one_capture_of_all(tmp_path
 
 def _lag_of_generated(directory: Path, *, per_host: bool) -> list[dict[str, Any]]:
     directory.mkdir()
-    write_captures(Fleet(brokers=4, topics=2, partitions=20, elections=20, loss=0.1), directory, per_host=per_host)
+    write_captures(
+        PlannedFleet(brokers=4, topics=2, partitions=20, elections=20, loss=0.1), directory, per_host=per_host
+    )
     rows: list[dict[str, Any]] = report_facts(read(directory))["lag"]["brokers"]
     return rows

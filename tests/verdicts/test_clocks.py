@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import kproto.tables
 from kproto.cli import main
-from kproto.generate import Fleet, write_captures
+from kproto.generate import PlannedFleet, write_captures
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kproto.verdicts.rules import Finding
 
-FLEET = Fleet(
+FLEET = PlannedFleet(
     seed=5, brokers=5, topics=6, partitions=20, isr_changes=12, elections=2, deletions=0, restarts=0, failovers=1,
     plants=("told-late",),
 )  # fmt: skip

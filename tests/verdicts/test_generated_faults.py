@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from fleet_faults import LOSS, Score, fits, fleet_of, found_in, score
 
-from kproto.generate import Fleet, findings_truth
+from kproto.generate import PlannedFleet, findings_truth
 from kproto.generate.plants import PLANTS
 
 FEW = 3
@@ -20,7 +20,7 @@ FEW = 3
 def test_each_planted_fault_is_found_and_nothing_else(name: str, protocol: str) -> None:
     if protocol not in PLANTS[name].protocols:
         return
-    fleet = Fleet(
+    fleet = PlannedFleet(
         seed=2, brokers=6, topics=20, partitions=60, isr_changes=160 if name == "slow-broker" else 15, elections=4,
         batch=5, protocol=protocol, plants=(name,),
     )  # fmt: skip
@@ -43,7 +43,9 @@ def test_fleets_of_fresh_seeds_are_judged_right_whole_split_rotated_and_with_los
 
 
 def test_a_healthy_fleet_has_no_findings_but_of_its_own_history() -> None:
-    fleet = Fleet(seed=8, brokers=6, topics=10, partitions=30, elections=0, isr_changes=4, migration=True, restarts=2)
+    fleet = PlannedFleet(
+        seed=8, brokers=6, topics=10, partitions=30, elections=0, isr_changes=4, migration=True, restarts=2
+    )
     truth = findings_truth(fleet)
     for finding in found_in(fleet):
         if finding.severity != "note" and finding.rule != "KP034":  # one broker of a fleet without faults is slow

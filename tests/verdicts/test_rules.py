@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from table_truth import CAPTURES, name_of
 
-from kproto.generate import Fleet, findings_truth, write_captures
+from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.tables import chunks, read
 from kproto.tables.stored import reader_of
@@ -80,7 +80,7 @@ def matches(wanted: Any, found: Finding) -> bool:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_planted_fault_is_found(tmp_path: Path, name: str, seed: int) -> None:
     protocol = "2.4" if seed % 2 == 0 and "2.4" in PLANTS[name].protocols else "3.9"
-    fleet = Fleet(
+    fleet = PlannedFleet(
         seed=seed, brokers=6, topics=20, partitions=60, isr_changes=150, elections=3, plants=(name,), protocol=protocol
     )
     truth = findings_truth(fleet)

@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 from scripted_fleet import ScriptedFleet
 
-from channel.broker.fleet_steps import Event, Step, rehearse, report_table
+from channel.broker.fleet_steps import Step, StepReport, rehearse, report_table
 from channel.errors import BrokerNotAvailable
 from channel.rehearsal.scripted_controller import ScriptedController
 
@@ -136,8 +136,10 @@ def test_an_action_that_there_is_not_changes_nothing(fleet):
 
 
 def test_the_table_has_a_line_for_each_event():
-    event = Event("kill 0", [0], 3, 3, 0.001, 0.002, 0.0025, 0.5, True, {"UpdateMetadata": 3}, {"UpdateMetadata": 4096})
-    head, heard, silent = report_table([event, Event("wait 1.0", [])])
+    event = StepReport(
+        "kill 0", [0], 3, 3, 0.001, 0.002, 0.0025, 0.5, True, {"UpdateMetadata": 3}, {"UpdateMetadata": 4096}
+    )
+    head, heard, silent = report_table([event, StepReport("wait 1.0", [])])
     assert head.split()[:2] == ["step", "heard"]
     assert heard.split() == ["kill", "0", "3/3", "0.001", "0.002", "0.003", "0.500", "0", "0", "3", "4,096"]
     assert silent.split()[2:7] == ["0/0", "-", "-", "-", "-"]

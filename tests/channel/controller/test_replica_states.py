@@ -13,7 +13,7 @@ from memory_store import MemoryStore
 from channel.config import ChannelConfig
 from channel.controller.cluster import ControlledCluster
 from channel.controller.context import ControllerContext
-from channel.controller.replicas import PREVIOUS_STATES, ReplicaState, ReplicaStateMachine
+from channel.controller.replicas import PREVIOUS_STATES, ReplicaStateMachine, ReplicaStatus
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 if TYPE_CHECKING:
@@ -82,28 +82,28 @@ class Machine:
         self.context.put_partition_leadership_info(T0, state)
         return state.leader_and_isr
 
-    def be(self, state: ReplicaState) -> None:
+    def be(self, state: ReplicaStatus) -> None:
         """Bring the replica to a state by the shortest way, and forget the requests."""
         ways = {
-            ReplicaState.NON_EXISTENT: (),
-            ReplicaState.NEW: (ReplicaState.NEW,),
-            ReplicaState.ONLINE: (ReplicaState.NEW, ReplicaState.ONLINE),
-            ReplicaState.OFFLINE: (ReplicaState.NEW, ReplicaState.OFFLINE),
+            ReplicaStatus.NON_EXISTENT: (),
+            ReplicaStatus.NEW: (ReplicaStatus.NEW,),
+            ReplicaStatus.ONLINE: (ReplicaStatus.NEW, ReplicaStatus.ONLINE),
+            ReplicaStatus.OFFLINE: (ReplicaStatus.NEW, ReplicaStatus.OFFLINE),
         }
-        started = (*ways[ReplicaState.OFFLINE], ReplicaState.DELETION_STARTED)
-        ways[ReplicaState.DELETION_STARTED] = started
-        ways[ReplicaState.DELETION_SUCCESSFUL] = (*started, ReplicaState.DELETION_SUCCESSFUL)
-        ways[ReplicaState.DELETION_INELIGIBLE] = (*started, ReplicaState.DELETION_INELIGIBLE)
+        started = (*ways[ReplicaStatus.OFFLINE], ReplicaStatus.DELETION_STARTED)
+        ways[ReplicaStatus.DELETION_STARTED] = started
+        ways[ReplicaStatus.DELETION_SUCCESSFUL] = (*started, ReplicaStatus.DELETION_SUCCESSFUL)
+        ways[ReplicaStatus.DELETION_INELIGIBLE] = (*started, ReplicaStatus.DELETION_INELIGIBLE)
         for step in ways[state]:
             self.move(step)
         assert self.state is state
         self.batch.calls.clear()
 
-    def move(self, target: ReplicaState) -> None:
+    def move(self, target: ReplicaStatus) -> None:
         self.replicas.change({B: [T0]}, target)
 
     @property
-    def state(self) -> ReplicaState:
+    def state(self) -> ReplicaStatus:
         return self.replicas.state(B, T0)
 
 
@@ -111,41 +111,41 @@ class Machine:
 def test_a_replica_on_a_live_broker_starts_online() -> None:
     machine = Machine()
     machine.replicas.startup(machine.context.all_partitions)
-    assert machine.state is ReplicaState.ONLINE
+    assert machine.state is ReplicaStatus.ONLINE
 
 
 @pytest.mark.conformance("RSM-02")
 def test_a_replica_on_a_dead_broker_starts_offline() -> None:
     machine = Machine(live=())
     machine.replicas.startup(machine.context.all_partitions)
-    assert machine.state is ReplicaState.OFFLINE
+    assert machine.state is ReplicaStatus.OFFLINE
 
 
 @pytest.mark.conformance("RSM-03")
 def test_a_new_replica_without_a_leader_goes_offline() -> None:
     machine = Machine()
-    machine.be(ReplicaState.NEW)
-    machine.move(ReplicaState.OFFLINE)
+    machine.be(ReplicaStatus.NEW)
+    machine.move(ReplicaStatus.OFFLINE)
     assert machine.batch.calls == [("new",), ("SR", [B], T0, False), ("UMR", [B], [T0]), ("send", EPOCH)]
-    assert machine.state is ReplicaState.OFFLINE
+    assert machine.state is ReplicaStatus.OFFLINE
 
 
 @pytest.mark.conformance("RSM-04")
 def test_an_online_replica_is_told_again_that_it_is_online() -> None:
     machine = Machine()
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     state = machine.lead(B, (B,))
-    machine.move(ReplicaState.ONLINE)
+    machine.move(ReplicaStatus.ONLINE)
     assert machine.batch.calls == [("new",), ("LISR", [B], T0, state, (B,), False), ("send", EPOCH)]
-    assert machine.state is ReplicaState.ONLINE
+    assert machine.state is ReplicaStatus.ONLINE
 
 
 @pytest.mark.conformance("RSM-05")
 def test_a_leader_that_goes_offline_leaves_its_isr_to_the_others() -> None:
     machine = Machine(live=(B, B + 1), replicas=(B, B + 1))
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     machine.lead(B, (B, B + 1))
-    machine.move(ReplicaState.OFFLINE)
+    machine.move(ReplicaStatus.OFFLINE)
     after = LeaderAndIsr(-1, (B + 1,), leader_epoch=1, partition_epoch=1)
     assert machine.batch.calls == [
         ("new",),
@@ -156,19 +156,19 @@ def test_a_leader_that_goes_offline_leaves_its_isr_to_the_others() -> None:
     expected = LeaderIsrAndControllerEpoch(after, EPOCH)
     assert machine.store.read_partition_states([T0]) == {T0: expected}
     assert machine.context.partition_leadership_info(T0) == expected
-    assert machine.state is ReplicaState.OFFLINE
+    assert machine.state is ReplicaStatus.OFFLINE
 
 
 @pytest.mark.conformance("RSM-06")
 def test_the_deletion_of_a_replica_stops_and_deletes_it() -> None:
     machine = Machine()
-    machine.be(ReplicaState.OFFLINE)
-    machine.move(ReplicaState.DELETION_STARTED)
+    machine.be(ReplicaStatus.OFFLINE)
+    machine.move(ReplicaStatus.DELETION_STARTED)
     assert machine.batch.calls == [("new",), ("SR", [B], T0, True), ("send", EPOCH)]
-    assert machine.state is ReplicaState.DELETION_STARTED
+    assert machine.state is ReplicaStatus.DELETION_STARTED
 
 
-S = ReplicaState
+S = ReplicaStatus
 VALID = {
     (S.NON_EXISTENT, S.NEW),
     *product((S.NEW, S.ONLINE, S.OFFLINE, S.DELETION_INELIGIBLE), (S.ONLINE, S.OFFLINE)),
@@ -183,7 +183,7 @@ VALID = {
 @pytest.mark.conformance("RSM-08")
 @pytest.mark.parametrize(("before", "target"), sorted(set(product(S, S)) - VALID, key=str))
 def test_an_invalid_move_changes_nothing(
-    before: ReplicaState, target: ReplicaState, caplog: pytest.LogCaptureFixture
+    before: ReplicaStatus, target: ReplicaStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = Machine()
     machine.be(before)
@@ -195,7 +195,7 @@ def test_an_invalid_move_changes_nothing(
 
 
 @pytest.mark.parametrize(("before", "target"), sorted(VALID, key=str))
-def test_a_valid_move_is_made(before: ReplicaState, target: ReplicaState) -> None:
+def test_a_valid_move_is_made(before: ReplicaStatus, target: ReplicaStatus) -> None:
     machine = Machine()
     machine.be(before)
     machine.move(target)
@@ -206,21 +206,21 @@ def test_a_valid_move_is_made(before: ReplicaState, target: ReplicaState) -> Non
 def test_a_new_replica_gets_the_leader_unless_it_leads_itself(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine(live=(B, 6), replicas=(6, B))
     state = machine.lead(6, (6,))
-    machine.move(ReplicaState.NEW)
+    machine.move(ReplicaStatus.NEW)
     assert machine.batch.calls == [("new",), ("LISR", [B], T0, state, (6, B), True), ("send", EPOCH)]
     leader = Machine()
     leader.lead(B, (B,))
     with caplog.at_level(logging.ERROR, "state.change.logger"):
-        leader.move(ReplicaState.NEW)
-    assert leader.state is ReplicaState.NON_EXISTENT
+        leader.move(ReplicaStatus.NEW)
+    assert leader.state is ReplicaStatus.NON_EXISTENT
     assert "it leads the partition already" in caplog.text
 
 
 def test_the_last_replica_of_an_isr_stays_in_it() -> None:
     machine = Machine()
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     machine.lead(B, (B,))
-    machine.move(ReplicaState.OFFLINE)
+    machine.move(ReplicaStatus.OFFLINE)
     info = machine.context.partition_leadership_info(T0)
     assert info is not None
     assert info.leader_and_isr == LeaderAndIsr(-1, (B,), 1, 1)
@@ -228,19 +228,19 @@ def test_the_last_replica_of_an_isr_stays_in_it() -> None:
 
 def test_a_replica_outside_the_isr_goes_offline_without_a_new_leader_epoch() -> None:
     machine = Machine(live=(B, 6), replicas=(B, 6))
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     machine.lead(6, (6,), leader_epoch=3)
-    machine.move(ReplicaState.OFFLINE)
+    machine.move(ReplicaStatus.OFFLINE)
     assert machine.batch.calls == [("new",), ("SR", [B], T0, False), ("UMR", [B, 6], [T0]), ("send", EPOCH)]
-    assert machine.state is ReplicaState.OFFLINE
+    assert machine.state is ReplicaStatus.OFFLINE
 
 
 def test_a_state_that_another_has_written_is_read_again() -> None:
     machine = Machine(live=(B, 6, 7), replicas=(B, 6, 7))
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     machine.lead(6, (6, B, 7))
     machine.store.change_isr(T0, (6, B))
-    machine.move(ReplicaState.OFFLINE)
+    machine.move(ReplicaStatus.OFFLINE)
     info = machine.context.partition_leadership_info(T0)
     assert info is not None
     assert info.leader_and_isr == LeaderAndIsr(6, (6,), 1, 2)
@@ -248,23 +248,23 @@ def test_a_state_that_another_has_written_is_read_again() -> None:
 
 def test_a_partition_without_a_znode_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
-    machine.be(ReplicaState.ONLINE)
+    machine.be(ReplicaStatus.ONLINE)
     machine.lead(B, (B,))
     machine.store.delete_topics(["t"], 0)
     with caplog.at_level(logging.ERROR, "state.change.logger"):
-        machine.move(ReplicaState.OFFLINE)
-    assert machine.state is ReplicaState.ONLINE
+        machine.move(ReplicaStatus.OFFLINE)
+    assert machine.state is ReplicaStatus.ONLINE
     assert "it has no state in ZooKeeper" in caplog.text
 
 
 def test_the_states_of_a_deletion_are_counted_by_topic() -> None:
     machine = Machine()
-    machine.be(ReplicaState.DELETION_STARTED)
-    assert machine.replicas.any_in_state("t", ReplicaState.DELETION_STARTED)
-    machine.move(ReplicaState.DELETION_SUCCESSFUL)
-    assert not machine.replicas.any_in_state("t", ReplicaState.DELETION_STARTED)
-    assert machine.replicas.count_in_state("t", ReplicaState.DELETION_SUCCESSFUL) == 1
-    assert machine.replicas.replicas_in_state("t", ReplicaState.DELETION_SUCCESSFUL) == {B: [T0]}
-    machine.move(ReplicaState.NON_EXISTENT)
-    assert machine.replicas.count_in_state("t", ReplicaState.DELETION_SUCCESSFUL) == 0
+    machine.be(ReplicaStatus.DELETION_STARTED)
+    assert machine.replicas.any_in_state("t", ReplicaStatus.DELETION_STARTED)
+    machine.move(ReplicaStatus.DELETION_SUCCESSFUL)
+    assert not machine.replicas.any_in_state("t", ReplicaStatus.DELETION_STARTED)
+    assert machine.replicas.count_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == 1
+    assert machine.replicas.replicas_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == {B: [T0]}
+    machine.move(ReplicaStatus.NON_EXISTENT)
+    assert machine.replicas.count_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == 0
     assert machine.context.partition_replica_assignment(T0) == ()

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.network.channel import Channel, ChannelState, Connection, MuteEvent, MuteState
+from channel.network.channel import Channel, ChannelState, KafkaConnection, MuteEvent, MuteState
 from channel.network.frames import MemoryPool, Send
 from channel.network.transport import EVENT_READ, EVENT_WRITE
 
@@ -59,7 +59,7 @@ class FakeTransport:
 
 
 def channel_over(transport, authenticator=None, **settings):
-    return Channel(Connection("0", **settings), transport, authenticator)
+    return Channel(KafkaConnection("0", **settings), transport, authenticator)
 
 
 @pytest.mark.conformance("KCH-01")

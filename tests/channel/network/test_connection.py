@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel.errors import IllegalState, InvalidReceive
-from channel.network.channel import Connection, Phase
+from channel.network.channel import KafkaConnection, Phase
 from channel.network.frames import MemoryPool, Send, Window
 from channel.network.request import BodyRequest, ClientRequest
 
@@ -27,8 +27,8 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
-def in_phase(phase: Phase) -> Connection:
-    connection = Connection("0")
+def in_phase(phase: Phase) -> KafkaConnection:
+    connection = KafkaConnection("0")
     connection.phase = phase
     return connection
 
@@ -58,7 +58,7 @@ def goes(before, after, *, allowed):
 
 @pytest.mark.parametrize("checks_versions", [False, True])
 def test_requests_may_pass_once_it_is_established_and_until_it_closes(checks_versions):
-    connection = Connection("0", checks_versions=checks_versions)
+    connection = KafkaConnection("0", checks_versions=checks_versions)
     for phase in (Phase.HANDSHAKE, Phase.AUTHENTICATING):
         connection.enter(phase)
         assert not connection.usable
@@ -77,14 +77,14 @@ def test_requests_may_pass_once_it_is_established_and_until_it_closes(checks_ver
 
 
 def test_a_new_connection_passes_nothing_and_asks_for_no_versions_unless_told():
-    connection = Connection("0")
+    connection = KafkaConnection("0")
     assert not connection.usable
     connection.established()
     assert connection.phase is Phase.READY
 
 
 def test_a_request_is_in_flight_from_its_first_byte_until_its_answer_or_the_end():
-    connection = Connection("0")
+    connection = KafkaConnection("0")
     first, second = request(1), request(2)
     for made in (first, second):
         made.send = Send("0", [frame(b"question")], made)
@@ -100,14 +100,14 @@ def test_a_request_is_in_flight_from_its_first_byte_until_its_answer_or_the_end(
 
 
 def test_one_frame_goes_out_at_a_time():
-    connection = Connection("0")
+    connection = KafkaConnection("0")
     connection.start(Send("0", [b"frame"]))
     with pytest.raises(IllegalState, match="has not gone out"):
         connection.start(Send("0", [b"another"]))
 
 
 def test_a_frame_has_not_gone_out_while_the_transport_holds_some_of_it():
-    connection, send = Connection("0"), Send("0", [b"frame"])
+    connection, send = KafkaConnection("0"), Send("0", [b"frame"])
     connection.start(send)
     assert connection.sent(5, pending=True) is None
     assert not send.completed
@@ -119,7 +119,7 @@ def test_a_frame_has_not_gone_out_while_the_transport_holds_some_of_it():
 @pytest.mark.parametrize("window", [None, Window()], ids=["exact", "window"])
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_byte_by_byte_every_frame_arrives(window, payloads):
-    connection, arrived = Connection("0", window=window), []
+    connection, arrived = KafkaConnection("0", window=window), []
     for byte in b"".join(map(frame, payloads)):
         connection.reader.into[0] = byte
         payload = connection.received(1)
@@ -129,7 +129,7 @@ def test_byte_by_byte_every_frame_arrives(window, payloads):
 
 
 def test_a_length_above_the_limit_ends_it():
-    connection = Connection("0", max_receive_size=100, window=Window())
+    connection = KafkaConnection("0", max_receive_size=100, window=Window())
     connection.reader.into[:4] = struct.pack(">i", 101)
     with pytest.raises(InvalidReceive, match="the limit is 100"):
         connection.received(4)
@@ -138,7 +138,7 @@ def test_a_length_above_the_limit_ends_it():
 def test_a_connection_that_its_pool_refuses_memory_mutes_itself():
     pool = MemoryPool(10, 10, strict=True)
     held = pool.allocate(10)
-    connection = Connection("0", pool=pool)
+    connection = KafkaConnection("0", pool=pool)
     connection.reader.into[:4] = struct.pack(">i", 10)
     assert connection.received(4) is None
     assert connection.muted
