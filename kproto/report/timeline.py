@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.json_form import uuid_to_json
 from kproto.query import ask_sql
-from kproto.verdicts.epochs import STATE_ORDER
+from kproto.verdicts.states import STATE_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

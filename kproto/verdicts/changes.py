@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.verdicts.epochs import BEING_DELETED, NO_LEADER, STATE_ORDER
+from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, isr_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ __all__ = ["Changes", "PartitionHistory", "merged"]
 
 _EPOCHS: Final = [*STATE_ORDER, "controller_epoch"]
 _COMPACT_ROWS: Final = 1 << 22
-_KINDS: Final = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
+_KINDS: Final = ("leader_changes", "leader_lost", *(f"isr_{kind}s" for kind in ISR_CHANGES))
 _STATES: Final = pa.schema(
     [
         ("partition_key", pa.int64()),
@@ -307,9 +307,7 @@ def _steps(states: pa.Table, isrs: list[bytes]) -> Iterator[tuple[int, list[str]
     before, after = (side["isr"].filter(rows).combine_chunks().cast(pa.int64()) for side in (earlier, later))
     width = max(len(isrs), 1)
     pairs = pc.add(pc.multiply(before, width), after).dictionary_encode()
-    kind_of = [
-        _isr_change(_ids(isrs[pair // width]), _ids(isrs[pair % width])) for pair in pairs.dictionary.to_pylist()
-    ]
+    kind_of = [isr_change(_ids(isrs[pair // width]), _ids(isrs[pair % width])) for pair in pairs.dictionary.to_pylist()]
     steps = pa.table(
         {
             "key": later["partition_key"].filter(rows),
@@ -320,17 +318,8 @@ def _steps(states: pa.Table, isrs: list[bytes]) -> Iterator[tuple[int, list[str]
     )
     for row in steps.group_by(steps.column_names).aggregate([([], "count_all")]).to_pylist():
         kinds = [name for name, is_so in (("leader_changes", row["led"]), ("leader_lost", row["lost"])) if is_so]
-        yield row["key"], kinds + [row["isr"]] * bool(row["isr"]), row["count_all"]
+        yield row["key"], kinds + [f"isr_{row['isr']}s"] * bool(row["isr"]), row["count_all"]
 
 
 def _ids(isr: bytes) -> set[int]:
     return set(struct.unpack(f"={len(isr) // 4}i", isr))
-
-
-def _isr_change(old: set[int], new: set[int]) -> str:
-    """The kind of change from one ISR to the next; empty where only the order differs."""
-    if new < old:
-        return "isr_shrinks"
-    if new > old:
-        return "isr_expands"
-    return "isr_swaps" if new != old else ""

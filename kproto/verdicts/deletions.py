@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.tables.arrays import rows_of
-from kproto.verdicts.epochs import BEING_DELETED
 from kproto.verdicts.request_groups import target_of
+from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 from kproto.tables.stored import Reader
-from kproto.verdicts.epochs import BEING_DELETED, STATE_ORDER
 from kproto.verdicts.found import (
     BEHIND,
     BROKER_LIVES,
@@ -34,6 +33,7 @@ from kproto.verdicts.found import (
     missed_table,
 )
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
+from kproto.verdicts.states import BEGINS_SQL, BEING_DELETED, ISR_CHANGE_SQL, STATE_ORDER
 
 __all__ = ["DERIVED", "VIEWS", "Derived"]
 
@@ -105,8 +105,7 @@ _CHANGES: Final = Derived(
         SELECT DISTINCT capture, topic, partition, ts FROM (
             SELECT d.capture, d.topic, d.partition, min(s.ts) AS ts
             FROM deletions d JOIN states s ON s.capture = d.capture AND s.topic = d.topic AND s.partition = d.partition
-            WHERE s.ts > d.ts AND s.topic_id IS NULL AND s.leader <> {BEING_DELETED}
-              AND s.leader_epoch = 0 AND s.partition_epoch = 0
+            WHERE s.ts > d.ts AND s.topic_id IS NULL AND s.leader <> {BEING_DELETED} AND {BEGINS_SQL}
             GROUP BY d.capture, d.topic, d.partition, d.ts
         ) first
     ), lives AS (
@@ -191,14 +190,14 @@ _ISR_EVENTS: Final = Derived(
     ), compared AS (
         SELECT o.*, array_except(before, isr) AS removed, array_except(isr, before) AS added
         FROM ordered o WHERE before IS NOT NULL
+    ), named AS (
+        SELECT c.*, {ISR_CHANGE_SQL} AS kind FROM compared c
     )
-    SELECT {_LIFE}, ts,
-           CASE WHEN size(added) = 0 THEN 'shrink' WHEN size(removed) = 0 THEN 'expand' ELSE 'swap' END AS kind,
-           removed, added, CAST(size(isr) AS int) AS isr_size,
+    SELECT {_LIFE}, ts, kind, removed, added, CAST(size(isr) AS int) AS isr_size,
            size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch, former_leader_epoch,
            partition_epoch, former_partition_epoch
-    FROM compared
-    WHERE size(added) > 0 OR size(removed) > 0
+    FROM named
+    WHERE kind IS NOT NULL
     """,  # noqa: S608  # our own names
 )
 

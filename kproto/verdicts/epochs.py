@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "BEING_DELETED",
     "NOT_NEWER",
-    "NO_LEADER",
-    "STATE_ORDER",
     "Address",
     "ControllerEpoch",
     "EpochWentBack",
@@ -40,15 +37,6 @@ Address = tuple[str, int]
 """A broker's address: IP and port."""
 
 StaleReason = Literal["controller_epoch_regressed", "broker_epoch_regressed", "refused_as_stale"]
-
-BEING_DELETED: Final = -2
-"""The leader in UpdateMetadata of a topic that is being deleted."""
-
-NO_LEADER: Final = -1
-"""The leader of a partition that has none."""
-
-STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
-"""The order of a partition's states from its creation to its deletion; clocks only date them."""
 
 NOT_NEWER: Final = "not newer than the broker's (no zombie)"
 """The meaning of STALE_CONTROLLER_EPOCH for a single partition: its leader epoch is stale, not the controller epoch."""

@@ -19,8 +19,9 @@ from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.clocks import clock_offsets
-from kproto.verdicts.epochs import BEING_DELETED, NO_LEADER, Epochs
+from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.states import BEING_DELETED, NO_LEADER, begins_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -639,10 +640,7 @@ def _micros(moment: Any) -> int:
 
 
 def _fits(life: Incarnation, topic_id: bytes | None, state: State, ts: int) -> bool:
-    """Whether a state that was first told at a time belongs to a life of its partition.
-
-    While a deletion waits, the partition may still be told with higher epochs; a new topic begins with epochs of 0.
-    """
+    """Whether a state that was first told at a time belongs to a life of its partition."""
     if life.topic_id is not None and topic_id is not None:
         return life.topic_id == topic_id
-    return life.deleted is None or ts <= life.deleted or state.epochs != (0, 0)
+    return not begins_again(state.epochs, ts, life.deleted)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kproto.api import ApiKey
-from kproto.verdicts.epochs import BEING_DELETED
+from kproto.verdicts.states import deletes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -199,10 +199,10 @@ class Knowledge:
         return Changes(tuple(found), broker.live_brokers, brokers)
 
     def _kind(self, api_key: int, state: RequestPartition, before: RequestPartition | None, began: int) -> str:
-        if api_key == ApiKey.STOP_REPLICA:
-            return "deleted" if state.delete else "stopped"
-        if state.leader == BEING_DELETED:
+        if deletes(state):
             return "deleted"
+        if api_key == ApiKey.STOP_REPLICA:
+            return "stopped"
         if before is None:
             place = (state.topic, state.partition)
             # A broker that starts again is sent all partitions; only those created since are new.

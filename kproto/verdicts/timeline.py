@@ -12,8 +12,9 @@ from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_f
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.json_choice import named_ids, names_partition
 from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
-from kproto.verdicts.epochs import BEING_DELETED, Epochs, broker_name
+from kproto.verdicts.epochs import Epochs, broker_name
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
+from kproto.verdicts.states import deletes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -308,9 +309,7 @@ class Timeline:
             latency_ms = entry.exchange.latency_ms
             if latency_ms is None or latency_ms * 1_000_000 < more.slow_ns:
                 return False
-        if more.deletes and not any(
-            change.state.delete or change.state.leader == BEING_DELETED for change in entry.partitions
-        ):
+        if more.deletes and not any(deletes(change.state) for change in entry.partitions):
             return False
         return not more.changes or entry.is_change
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
-from kproto.verdicts.epochs import NO_LEADER
+from kproto.verdicts.states import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
