@@ -12,7 +12,7 @@ The former run's tables are removed when the next run begins, so that a reader m
 
 A run that adds captures writes their files into a fresh directory, too, moves them beside those of the current run, and
 renames a manifest that lists all: what was there is not touched. Files that the manifest does not list count for
-nothing; the next run removes those of a run that was killed.
+nothing; a run that fails removes its own, and the next run those of a run that was killed.
 
 DIR may be a URI. An object store has no rename, and needs none: the manifest appears whole when it has been written, in
 place of the former one. Other file systems rename it; where that fails since the former manifest is there, the former
@@ -26,7 +26,7 @@ import errno
 import json
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -157,6 +157,11 @@ class OutputDirectory:
             self.run = self._new_run()
             try:
                 yield
+            except BaseException:
+                with suppress(Exception):  # the first error is the one to tell
+                    self._check_lock()
+                    self._remove_unlisted()
+                raise
             finally:
                 if self._current() != self.run:
                     remove_tree(self.run)
@@ -224,7 +229,7 @@ class OutputDirectory:
                 remove_tree(run)
 
     def _remove_unlisted(self) -> None:
-        """Remove the files beside those of the current run that a killed run had added, or was about to remove."""
+        """Remove the files beside those of the current run that a failed run had added, or was about to remove."""
         try:
             stored = current_tables(self.path)
         except ConfigurationError:

@@ -131,6 +131,36 @@ def test_a_failed_run_leaves_the_old_tables_as_they_were(tmp_path: Path) -> None
     assert not out.run.exists()
 
 
+@pytest.mark.parametrize("also", [False, True])
+def test_a_run_that_fails_while_it_adds_files_removes_them_and_tells_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, also: bool
+) -> None:
+    """Also where the files cannot be removed."""
+    out = OutputDirectory(tmp_path / "out")
+    write(out, "1")
+    add(out, "2")
+    run = current_run(out.path)
+    before, facts = set(run.rglob("*")), manifest(out.path)
+    with monkeypatch.context() as patched:
+
+        def fail(_facts: object, run: Path) -> None:
+            for name in ("open-3", "brokers-3.json"):
+                (run / name).touch()
+            if also:
+                patched.setattr("kproto.pipeline.output.table_files", lambda _run: 1 / 0)
+            raise OSError(errno.ENOSPC, "the disk is full")
+
+        patched.setattr(out, "publish", fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            add(out, "3")
+    assert (set(run.rglob("*")) == before) == (not also)
+    assert manifest(out.path) == facts
+    assert listed(out.path) == {"1", "2"}
+    assert [entry.name for entry in (out.path / "kproto-runs").iterdir()] == [run.name]
+    add(out, "4")
+    assert listed(out.path) == {"1", "2", "4"}
+
+
 def test_a_failed_first_run_leaves_nothing(tmp_path: Path) -> None:
     out = OutputDirectory(tmp_path / "out")
     with pytest.raises(RuntimeError), out.writing():
