@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from .errors import IllegalState
 from .locks import new_lock
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "FatalExit", "LoopThread", "StoppableThread", "call_within", "close_all", "end_process", "ends_with_process",
-    "time_left",
+    "Closeable", "FatalExit", "LoopThread", "Startable", "StoppableThread", "call_within", "close_all", "end_process",
+    "ends_with_process", "time_left",
 ]  # fmt: skip
 
 _EXIT_S: Final = 5.0
@@ -66,6 +66,36 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+class Closeable:
+    """An object that a ``with`` closes."""
+
+    def close(self) -> object:
+        """Close it; harmless if closed."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Startable(Closeable):
+    """An object that a ``with`` starts and closes."""
+
+    def start(self) -> object:
+        """Start it; at most once."""
+        raise NotImplementedError
+
+    def close(self, timeout_s: float | None = None) -> object:
+        """Close it within this time; harmless if closed."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
 
 def close_all(*parts: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ from channel.logs import bounded
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
-from channel.threads import close_all, time_left
+from channel.threads import Startable, close_all, time_left
 from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
@@ -91,7 +91,7 @@ class ClusterMember:
         return self.listener is not None
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(Startable):
     """Brokers that serve a controller's requests, on loopback by default; ``EmbeddedBroker`` describes each broker.
 
     >>> with EmbeddedCluster(3) as cluster:
@@ -202,12 +202,6 @@ class EmbeddedCluster:
         finally:
             for member in self.members.values():
                 member.listener = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[ClusterMember]:
         return iter(self.members.values())

@@ -16,7 +16,7 @@ from channel.addresses import show_address
 from channel.errors import IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.threads import LoopThread
+from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError, KprotoError
 
 from .fleet_steps import Step, rehearse
@@ -44,7 +44,7 @@ _ANSWER_S: Final = 10.0
 """The time in which a client must take its whole answer."""
 
 
-class CommandServer:
+class CommandServer(Startable):
     """Serves a fleet's commands; ``start`` to ``close``, or a context manager.
 
     The server has no password: anybody who can connect may kill brokers. A web page in a browser cannot: requests with
@@ -92,13 +92,6 @@ class CommandServer:
     def _serve_once(self) -> None:
         self._server.handle_request()
         self._server.service_actions()
-
-    def __enter__(self) -> CommandServer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Server(ThreadingHTTPServer):

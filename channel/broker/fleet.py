@@ -18,7 +18,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
-from channel.threads import close_all
+from channel.threads import Startable, close_all
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
@@ -65,7 +65,7 @@ _QUORUM_BACKOFF_MS: Final = 2_000
 _LOOK_S: Final = 0.02
 
 
-class Fleet:
+class Fleet(Startable):
     """Simulated brokers that a controller finds in ZooKeeper; they store no records.
 
     A leader drops a follower that is down or paused for longer than ``replica_lag_time_max_ms`` from the ISR, and takes
@@ -211,7 +211,7 @@ class Fleet:
         self._followers.check_later()
         return self
 
-    def close(self, timeout_s: float = 10.0) -> None:
+    def close(self, timeout_s: float | None = 10.0) -> None:
         """End all brokers and their registrations at once, without a controlled shutdown. Harmless if closed.
 
         Args:
@@ -256,12 +256,6 @@ class Fleet:
                 self._leave(broker_id)
             failures |= failed
         return failures
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[ClusterMember]:
         return iter(self.cluster)

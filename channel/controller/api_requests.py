@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
 
@@ -59,7 +59,7 @@ class RequestRejected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRequest(ControllerEvent):
+class ApiRequest(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """A request about topics, partitions or producer ids.
 
     Attributes:
@@ -68,7 +68,6 @@ class ApiRequest(ControllerEvent):
         callback: Takes the response, once.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
     api_key: int
     version: int
     request: Any
@@ -76,17 +75,13 @@ class ApiRequest(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartitionReceived(ApiRequest):
+class AlterPartitionReceived(ApiRequest, state=ControllerState.ISR_CHANGE):
     """An AlterPartition request of a leader."""
-
-    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class ShutdownReceived(ApiRequest):
+class ShutdownReceived(ApiRequest, state=ControllerState.CONTROLLED_SHUTDOWN):
     """A ControlledShutdown request of a broker."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
 
 
 _KINDS: Final[dict[int, type[ApiRequest]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .events import ControllerEvent, ControllerState
 
@@ -48,109 +48,87 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerChange(ControllerEvent):
+class BrokerChange(ControllerEvent, state=ControllerState.BROKER_CHANGE):
     """The children of ``/brokers/ids`` have changed."""
-
-    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerModifications(ControllerEvent):
+class BrokerModifications(ControllerEvent, state=ControllerState.BROKER_CHANGE):
     """The data of a registered broker's znode has changed."""
 
-    state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class TopicChange(ControllerEvent):
+class TopicChange(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """The children of ``/brokers/topics`` have changed."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionModifications(ControllerEvent):
+class PartitionModifications(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """The data of a topic's znode has changed: partitions were added, or the controller has written it itself."""
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletion(ControllerEvent):
+class TopicDeletion(ControllerEvent, state=ControllerState.TOPIC_DELETION):
     """The children of ``/admin/delete_topics`` have changed."""
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
-
 
 @dataclass(frozen=True, slots=True)
-class ZkPartitionReassignment(ControllerEvent):
+class ZkPartitionReassignment(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """``/admin/reassign_partitions`` was created."""
 
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
-
 
 @dataclass(frozen=True, slots=True)
-class PartitionReassignmentIsrChange(ControllerEvent):
+class PartitionReassignmentIsrChange(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """The state of a partition that is being reassigned has changed in ZooKeeper: a broker has written its ISR."""
 
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class PreferredReplicaLeaderElection(ControllerEvent):
+class PreferredReplicaLeaderElection(ControllerEvent, state=ControllerState.MANUAL_LEADER_BALANCE):
     """``/admin/preferred_replica_election`` was created."""
 
-    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
-
 
 @dataclass(frozen=True, slots=True)
-class IsrChangeNotification(ControllerEvent):
+class IsrChangeNotification(ControllerEvent, state=ControllerState.ISR_CHANGE):
     """Brokers have written ISR changes themselves, and notified the controller in ``/isr_change_notification``."""
 
-    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
-
 
 @dataclass(frozen=True, slots=True)
-class LogDirEventNotification(ControllerEvent):
+class LogDirEventNotification(ControllerEvent, state=ControllerState.LOG_DIR_CHANGE):
     """Brokers have notified the controller in ``/log_dir_event_notification`` of a failed log directory."""
 
-    state: ClassVar[ControllerState] = ControllerState.LOG_DIR_CHANGE
-
 
 @dataclass(frozen=True, slots=True)
-class ConfigChangeNotification(ControllerEvent):
+class ConfigChangeNotification(ControllerEvent, state=ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE):
     """Administrators have changed settings, and notified the brokers in ``/config/changes``."""
-
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 # ---- timers and threads
 
 
 @dataclass(frozen=True, slots=True)
-class SendThreadFailed(ControllerEvent):
+class SendThreadFailed(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """A send thread of this controller epoch has died of an error: only a new leadership reaches its brokers again."""
 
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
     name: str
     broker_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AutoPreferredReplicaLeaderElection(ControllerEvent):
+class AutoPreferredReplicaLeaderElection(ControllerEvent, state=ControllerState.AUTO_LEADER_BALANCE):
     """``leader.imbalance.check.interval.seconds`` have passed: leaders go back to preferred replicas if need be."""
-
-    state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
 
 
 # ---- requests
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdown(ControllerEvent):
+class ControlledShutdown(ControllerEvent, state=ControllerState.CONTROLLED_SHUTDOWN):
     """A broker asks the controller to move its leaders away before it ends.
 
     Attributes:
@@ -159,7 +137,6 @@ class ControlledShutdown(ControllerEvent):
             ``StaleBrokerEpoch`` or ``BrokerNotAvailable``.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLED_SHUTDOWN
     broker_id: int
     broker_epoch: int
     callback: Callable[[Set[TopicPartition] | ChannelError], None]
@@ -178,7 +155,7 @@ class AlterPartitionResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartition(ControllerEvent):
+class AlterPartition(ControllerEvent, state=ControllerState.ISR_CHANGE):
     """A leader requests another ISR.
 
     Attributes:
@@ -188,7 +165,6 @@ class AlterPartition(ControllerEvent):
         callback: Takes the answer.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.ISR_CHANGE
     broker_id: int
     broker_epoch: int
     version: int
@@ -204,7 +180,7 @@ class ElectionType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaLeaderElection(ControllerEvent):
+class ReplicaLeaderElection(ControllerEvent, state=ControllerState.MANUAL_LEADER_BALANCE):
     """An administrator's client asks for elections.
 
     Attributes:
@@ -213,14 +189,13 @@ class ReplicaLeaderElection(ControllerEvent):
         callback: Takes the code of each partition; without ``partitions`` only of those that needed an election.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
     election_type: ElectionType
     partitions: Set[TopicPartition] | None
     callback: Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiPartitionReassignment(ControllerEvent):
+class ApiPartitionReassignment(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
     """An administrator's client asks for reassignments.
 
     Attributes:
@@ -228,13 +203,12 @@ class ApiPartitionReassignment(ControllerEvent):
         callback: Takes the top-level code and the code of each partition.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
     callback: Callable[[ErrorCode, Mapping[TopicPartition, ErrorCode]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ListPartitionReassignments(ControllerEvent):
+class ListPartitionReassignments(ControllerEvent, state=ControllerState.LIST_PARTITION_REASSIGNMENT):
     """An administrator's client asks for the reassignments that are under way.
 
     Attributes:
@@ -242,6 +216,5 @@ class ListPartitionReassignments(ControllerEvent):
         callback: Takes the top-level code and the assignments.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
     partitions: Set[TopicPartition] | None
     callback: Callable[[ErrorCode, Mapping[TopicPartition, ReplicaAssignment]], None]

@@ -12,13 +12,13 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from channel.api_errors import error_response
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
-from channel.threads import close_all, ends_with_process, time_left
+from channel.threads import Startable, close_all, ends_with_process, time_left
 from channel.zookeeper.cluster import create_persistent_nodes, delete_controller, read_controller, register_controller
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
@@ -47,32 +47,26 @@ __all__ = ["Controller", "MakeLeadership"]
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerChange(ControllerEvent):
+class ControllerChange(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """``/controller`` was or may have been created, changed or deleted; also the first event."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class Expire(ControllerEvent):
+class Expire(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """The session has expired."""
 
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
     done: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Reelect(ControllerEvent):
+class Reelect(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """A new session has begun."""
-
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
-class Resign(ControllerEvent):
+class Resign(ControllerEvent, state=ControllerState.CONTROLLER_SHUTDOWN):
     """The process ends: resign."""
 
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -89,7 +83,7 @@ _AGAIN_AFTER_S: Final = 1.0
 """The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
 
 
-class Controller:
+class Controller(Startable):
     """A candidate for the controller election of a cluster, and its active controller while elected.
 
     Args:
@@ -274,13 +268,6 @@ class Controller:
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: threads and connections are the parent's."""
         self._is_closed = True
-
-    def __enter__(self) -> Controller:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def ask(self, event: ControllerEvent) -> None:
         """Queue a request; its callback gets the answer, even if this broker is not the controller."""

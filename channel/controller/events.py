@@ -66,31 +66,33 @@ class ControllerState(Enum):
 
 
 class ControllerEvent:
-    """A piece of work for the controller; a subclass sets the controller's state while it is processed."""
+    """A piece of work for the controller; a subclass names the controller's state while it is processed."""
 
     state: ClassVar[ControllerState]
 
+    def __init_subclass__(cls, state: ControllerState | None = None) -> None:
+        if state is not None:  # None: a subclass of an event, or one that ``dataclass`` has made again with slots
+            cls.state = state
+
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrResponseReceived(ControllerEvent):
+class LeaderAndIsrResponseReceived(ControllerEvent, state=ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED):
     """A broker has answered a LeaderAndIsr request."""
 
-    state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
     response: Any
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMetadataResponseReceived(ControllerEvent):
+class UpdateMetadataResponseReceived(ControllerEvent, state=ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED):
     """A broker has answered an UpdateMetadata request."""
 
-    state: ClassVar[ControllerState] = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
     response: Any
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletionStopReplicaResponseReceived(ControllerEvent):
+class TopicDeletionStopReplicaResponseReceived(ControllerEvent, state=ControllerState.TOPIC_DELETION):
     """A broker has answered a StopReplica request that deletes replicas of topics whose deletion has begun.
 
     Attributes:
@@ -99,14 +101,13 @@ class TopicDeletionStopReplicaResponseReceived(ControllerEvent):
         partition_errors: The error code of each such replica.
     """
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
     broker_id: int
     request_error: int
     partition_errors: Mapping[TopicPartition, int]
 
 
-class _ShutdownEventThread(ControllerEvent):
-    state: ClassVar[ControllerState] = ControllerState.CONTROLLER_SHUTDOWN
+class _ShutdownEventThread(ControllerEvent, state=ControllerState.CONTROLLER_SHUTDOWN):
+    pass
 
 
 class ControllerEventProcessor(Protocol):

@@ -1,6 +1,6 @@
 from .frames cimport FrameReader, Send
 from .request cimport InFlightRequests
-from .selector_metrics cimport NodeMetrics, SelectorMetrics
+from .selector_metrics cimport SelectorMetrics
 
 
 cdef class KafkaConnection:
@@ -23,7 +23,6 @@ cdef class Channel:
     cdef public object transport, authenticator, lock, ended, authentication_error
     cdef public object client_information, cipher_information
     cdef public SelectorMetrics metrics
-    cdef public NodeMetrics node_metrics
     cdef public list unanswered
     cdef public int fd, registered
     cdef int _wanted

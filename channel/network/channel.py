@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .frames import MemoryPool
     from .request import ClientRequest
-    from .selector_metrics import NodeMetrics, SelectorMetrics
+    from .selector_metrics import SelectorMetrics
     from .transport import Authenticator, Bytes, Transport
 
 __all__ = ["Channel", "ChannelState", "Disconnection", "KafkaConnection", "MuteEvent", "MuteState", "Phase", "Receive"]
@@ -315,13 +315,13 @@ class Channel:
         broken: Whether a write has failed, so that the selector will close the channel.
         closed: Whether the channel takes no more frames to send.
         authentication_error: The error of a failed authentication.
-        metrics, node_metrics: The metrics that count this channel, None without metrics.
+        metrics: The metrics that count this channel, None without metrics.
     """
 
     __slots__ = (
         "_wanted", "authentication_error", "authenticator", "broken", "cipher_information", "client_information",
         "closed", "connected",
-        "connection", "ended", "fd", "has_completed_receive", "id", "lock", "metrics", "node_metrics", "registered",
+        "connection", "ended", "fd", "has_completed_receive", "id", "lock", "metrics", "registered",
         "transport", "unanswered", "watched",
     )  # fmt: skip
 
@@ -346,7 +346,6 @@ class Channel:
         self.client_information: tuple[str, str] | None = None
         self.cipher_information: tuple[str, str] | None = None
         self.metrics: SelectorMetrics | None = None
-        self.node_metrics: NodeMetrics | None = None
         self._wanted = 0
 
     def __repr__(self) -> str:

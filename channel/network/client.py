@@ -1015,8 +1015,6 @@ class NetworkClient:
         send = request.send
         if send is not None and not send.completed:
             self._check_early_answer(channel, request)
-        if channel.node_metrics is not None:
-            channel.node_metrics.latency.record(now - request.sent_ms)
         if request.internal or not request.expects_response:
             self._complete_special(responses, request, payload, now)
             return

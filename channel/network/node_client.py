@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from channel.addresses import show_address, why_unreachable
 from channel.errors import Disconnected, RequestTimeout
@@ -11,10 +11,11 @@ from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.security import SecurityConfig
+from channel.threads import Closeable
 from channel.types import Node, SecurityProtocol
 
 
-class NodeClient:
+class NodeClient(Closeable):
     """Asks one node; connects at the first request. Use it in a ``with``, from one thread.
 
     Args:
@@ -47,12 +48,6 @@ class NodeClient:
             setup_timeout_max_ms=timeout_ms,
             discover_versions=discover_versions,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection."""

@@ -19,12 +19,13 @@ import struct
 import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from crc32c import crc32c
 
 from channel.locks import new_lock
 from channel.logs import get_logger
+from channel.threads import Closeable
 from kproto import __version__
 from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
@@ -379,7 +380,7 @@ class _Conversation:
         self.first = self.sent.sequence = self.received.sequence = first
 
 
-class PcapngRecorder:
+class PcapngRecorder(Closeable):
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
     Only the file's owner may read it. A file that can no longer be written (a full disk) ends the recording, not the
@@ -387,7 +388,6 @@ class PcapngRecorder:
 
     Args:
         path: The file; one that exists is replaced.
-        application: The name of the recording program, as readers show it.
         keep_secrets: Record passwords and tokens too; by default zeros stand in their places.
 
     Attributes:
@@ -397,13 +397,7 @@ class PcapngRecorder:
         error: The error that ended the recording, None while it goes on.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        application: str = f"kproto {__version__}",
-        *,
-        keep_secrets: bool = False,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, keep_secrets: bool = False) -> None:
         self.path = Path(path)
         self.frames = 0
         self.written = 0
@@ -411,17 +405,10 @@ class PcapngRecorder:
         self._lock = new_lock("recorder")
         self._conversations: dict[tuple[Address, Address], _Conversation] = {}
         self._keep_secrets = keep_secrets
-        self._application = application
         self._fd = -1
         self._blocks: list[Bytes] = []
         with self._lock:
             self._open()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
         """Write the handshake of a connection."""
@@ -545,7 +532,7 @@ class PcapngRecorder:
                 os.fchmod(self._fd, 0o600)
         self.written = 0
         self.error = None
-        self._blocks += [_section_header(self._application), _interface()]
+        self._blocks += [_section_header(), _interface()]
         self._write()
 
     def _write(self) -> None:
@@ -621,8 +608,8 @@ def _wrapped(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + size + body + size
 
 
-def _section_header(application: str) -> bytes:
-    options = _option(4, application.encode()) + _option(0, b"")
+def _section_header() -> bytes:
+    options = _option(4, f"kproto {__version__}".encode()) + _option(0, b"")
     return _wrapped(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
 
 

@@ -426,7 +426,6 @@ class Traffic:
         metrics = channel.metrics
         if metrics is not None:
             metrics.created.value += 1
-            channel.node_metrics = metrics.node(channel.id)
             if accepted:
                 metrics.client_changed(channel, ("unknown", "unknown"))
         if self.recorder is not None:
@@ -440,16 +439,11 @@ class Traffic:
         """Count received bytes, and the frame that they complete."""
         metrics = channel.metrics
         if metrics is not None:
-            node = channel.node_metrics
             if count:
                 metrics.reads += 1
                 metrics.incoming.value += count
-                if node is not None:
-                    node.incoming.value += count
             if payload is not None:
                 metrics.responses.value += 1
-                if node is not None:
-                    node.response.value += 1
         if payload is not None and self.recorder is not None:
             self._record("received", channel, (_length.pack(len(payload)), payload))
 
@@ -457,19 +451,13 @@ class Traffic:
         """Count sent bytes, and the frame that they complete."""
         metrics = channel.metrics
         if metrics is not None:
-            node = channel.node_metrics
             if count:
                 metrics.writes += 1
                 metrics.outgoing.value += count
-                if node is not None:
-                    node.outgoing.value += count
             if send is not None:
                 metrics.requests.value += 1
                 if send.size > metrics.request_size_max:
                     metrics.request_size_max = send.size
-                if node is not None:
-                    node.request.value += 1
-                    node.size.record(send.size)
         if send is not None and self.recorder is not None:
             self._record("sent", channel, send.buffers)
 
@@ -478,7 +466,6 @@ class Traffic:
         metrics = channel.metrics
         if metrics is not None:
             metrics.closed.value += 1
-            metrics.forget_node(channel.id)
             metrics.client_changed(channel, None)
             metrics.cipher_changed(channel, None)
         if self.recorder is not None and channel.connected:

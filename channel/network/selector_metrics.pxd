@@ -7,18 +7,11 @@ cdef class PollTimes:
     cdef public Meter selects
 
 
-cdef class NodeMetrics:
-    cdef public Meter request, response, outgoing, incoming
-    cdef public Histogram size, latency
-
-
 cdef class SelectorMetrics:
     cdef object _metrics
     cdef dict _tags, _counts
     cdef public str group
-    cdef str _node_group
     cdef list _names
-    cdef public bint per_connection
     cdef public PollTimes polls
     cdef public long long connections, reads, writes, request_size_max
     cdef Meter _io

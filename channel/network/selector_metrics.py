@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .transport import Authenticator
 
-__all__ = ["NodeMetrics", "PollTimes", "SelectorMetrics"]
+__all__ = ["PollTimes", "SelectorMetrics"]
 
 _COMBINATIONS: Final = 100
 _UNKNOWN: Final = ("unknown", "unknown")
@@ -51,20 +51,6 @@ class PollTimes:
         return max(1, self.clock.nanoseconds() - self.began_ns)
 
 
-class NodeMetrics:
-    """The metrics of one connection: group ``<prefix>-node-metrics``, tag ``node-id=node-<id>``."""
-
-    __slots__ = ("incoming", "latency", "outgoing", "request", "response", "size")
-
-    def __init__(self, metrics: Metrics, group: str, tags: dict[str, str]) -> None:
-        self.request = metrics.meter(group, "request", tags, "requests sent")
-        self.response = metrics.meter(group, "response", tags, "responses received")
-        self.outgoing = metrics.meter(group, "outgoing-byte", tags, "bytes sent")
-        self.incoming = metrics.meter(group, "incoming-byte", tags, "bytes received")
-        self.size = metrics.histogram(group, "request-size", tags, "size of requests in bytes")
-        self.latency = metrics.histogram(group, "request-latency", tags, "time from sending to answer in ms")
-
-
 class SelectorMetrics:
     """The metrics of some connections: all of a selector's, or those to one broker.
 
@@ -74,11 +60,9 @@ class SelectorMetrics:
         metrics: The registry to add the metrics to.
         prefix: Kafka's metric group prefix, e.g. ``controller-channel``.
         tags: E.g. ``{"broker-id": "2"}``.
-        per_connection: Whether each connection gets metrics of its own.
         polls: The polls of the selector, if several metrics show them; None makes new ones.
 
     Attributes:
-        per_connection: As given.
         connections: The number of open connections.
     """
 
@@ -88,14 +72,11 @@ class SelectorMetrics:
         prefix: str,
         tags: dict[str, str] | None = None,
         *,
-        per_connection: bool = False,
         polls: PollTimes | None = None,
     ) -> None:
         self._metrics = metrics
         self._tags = tags = dict(tags or {})
         self.group = f"{prefix}-metrics"
-        self._node_group = f"{prefix}-node-metrics"
-        self.per_connection = per_connection
         self.polls = polls = PollTimes(metrics.clock) if polls is None else polls
         self._counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {_CLIENT: {}, _CIPHER: {}}
         self.connections = 0
@@ -138,20 +119,6 @@ class SelectorMetrics:
         failed = self.not_reauthenticated if renewing else self.not_authenticated
         failed.value += 1
 
-    def node(self, channel_id: str) -> NodeMetrics | None:
-        """Make the metrics of one connection, if connections have their own."""
-        if not self.per_connection:
-            return None
-        return NodeMetrics(self._metrics, self._node_group, self._node_tags(channel_id))
-
-    def forget_node(self, channel_id: str) -> None:
-        """Remove one connection's metrics."""
-        if self.per_connection:
-            self._metrics.remove(self._node_group, tags=self._node_tags(channel_id))
-
-    def _node_tags(self, channel_id: str) -> dict[str, str]:
-        return {**self._tags, "node-id": f"node-{channel_id}"}
-
     def client_changed(self, channel: _Counted, to: tuple[str, str] | None) -> None:
         """Count a connection under its client's software name and version, None when it closes."""
         self._count(_CLIENT, channel.client_information, -1)
@@ -184,7 +151,6 @@ class SelectorMetrics:
 
     def close(self) -> None:
         """Remove all metrics but the number of open connections; metrics with other tags stay."""
-        self._metrics.remove(self._node_group, tags=self._tags)
         for name in self._names:
             self._metrics.remove(name.group, name.name, dict(name.tags))
         self._names.clear()

@@ -17,7 +17,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
-from channel.threads import LoopThread, ends_with_process
+from channel.threads import LoopThread, Startable, ends_with_process
 
 from . import sockets
 from .channel import MuteEvent
@@ -321,7 +321,7 @@ _STOP_MS: Final = 10_000
 _POLL_FAILED_MS: Final = 10
 
 
-class SocketServer:
+class SocketServer(Startable):
     """Accepts connections, receives requests and sends responses on one thread, from ``start`` to ``close``.
 
     Args:
@@ -337,7 +337,6 @@ class SocketServer:
     Attributes:
         selector: Moves the bytes.
         listeners: The open listeners.
-        over_limit: The number of connections that were closed at once because a limit was reached.
     """
 
     def __init__(
@@ -367,7 +366,6 @@ class SocketServer:
             recorder=recorder,
         )
         self.listeners: list[ListeningSocket] = []
-        self.over_limit = 0
         self._connections: dict[str, AcceptedConnection] = {}
         self._per_ip: Counter[str] = Counter()
         self._numbers = itertools.count()
@@ -429,13 +427,6 @@ class SocketServer:
             self.selector.abandon()
             for listener in self.listeners:
                 listener.abandon()
-
-    def __enter__(self) -> SocketServer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # ---- calls into the thread ---------------------------------------------------------------------------------------
 
@@ -534,7 +525,6 @@ class SocketServer:
         """Take an accepted socket, or close it if there are too many connections."""
         full = len(self._connections) >= self._config.max_connections
         if full or self._per_ip[remote[0]] >= self._config.max_connections_per_ip:
-            self.over_limit += 1
             _log.debug("closed %s at %s: too many connections", remote, listener)
             sock.close()
             return

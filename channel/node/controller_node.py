@@ -29,7 +29,7 @@ from channel.metrics import Metrics
 from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
-from channel.threads import close_all, time_left
+from channel.threads import Startable, close_all, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
 from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import ACLS, broker_path, encode_broker
@@ -55,7 +55,7 @@ _QUORUM_BACKOFF_MS: Final = 2_000
 _LEAVE_S: Final = 10.0
 
 
-class ControllerNode:
+class ControllerNode(Startable):
     """A candidate for the controller with its listener; ``start`` to ``close``, or a context manager.
 
     Args:
@@ -184,13 +184,6 @@ class ControllerNode:
             lambda: self._server.close(left_s()),
             lambda: self._worker.close(left_s()),
         )
-
-    def __enter__(self) -> ControllerNode:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _other_brokers(self) -> list[Node]:
         """The live brokers that clients of the listener can reach."""

@@ -7,10 +7,11 @@ So every address is rewritten before a request is sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.addresses import show_address
 from channel.network.node_client import NodeClient
+from channel.threads import Closeable
 from channel.types import NO_BROKER_EPOCH, SecurityProtocol
 from kproto import codec
 from kproto.api import CONTROL_APIS, ApiKey
@@ -73,7 +74,7 @@ class Replayed:
         return self.captured is not None and self.captured != self.response
 
 
-class Replay:
+class Replay(Closeable):
     """A connection to the broker that gets the requests; use it in a ``with``.
 
     Args:
@@ -100,12 +101,6 @@ class Replay:
         self._endpoints = endpoints or {}
         self._broker_epoch = broker_epoch
         self._client = NodeClient(address, _CLIENT_ID, protocol=protocol, security=security, timeout_ms=timeout_ms)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
@@ -29,7 +29,7 @@ from channel.controller.migration import ImageChange, MigrationPropagator, Migra
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import bounded
 from channel.metrics import Metrics
-from channel.threads import close_all, time_left
+from channel.threads import Startable, close_all, time_left
 from channel.types import (
     NO_LEADER,
     Broker,
@@ -75,7 +75,7 @@ class BrokerAddress(Protocol):
         """The port of its inter-broker listener."""
 
 
-class ScriptedController:
+class ScriptedController(Startable):
     """A controller without ZooKeeper; use it in a ``with``.
 
     At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows only leaders that
@@ -131,12 +131,6 @@ class ScriptedController:
             self.close()
             raise
         return self
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self, timeout_s: float | None = None) -> None:
         """End the event thread and all channels; queued requests are dropped. Harmless if closed.
@@ -473,10 +467,9 @@ _PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Decision(ControllerEvent):
+class _Decision(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """A function for the event thread to call."""
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
     decide: Callable[[], None]
     done: threading.Event = field(default_factory=threading.Event)
     failures: list[Exception] = field(default_factory=list)

@@ -25,7 +25,7 @@ from channel.logs import get_logger
 from channel.network.sockets import Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
-from channel.threads import LoopThread
+from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
 
 from .link import CHUNK, READ, WRITE, Link, LinkTransport
@@ -81,7 +81,7 @@ _ACCEPT_PAUSE_S: Final = 0.05  # without free descriptors the listening socket s
 TlsContext: TypeAlias = ssl.SSLContext | Callable[[], ssl.SSLContext]
 
 
-class Tap:
+class Tap(Startable):
     """Relays connections and records them on a thread of its own, from ``start`` to ``close``.
 
     A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
@@ -175,13 +175,6 @@ class Tap:
     def relayed(self) -> int:
         """Bytes read from clients and nodes so far."""
         return self._relayed + sum(link.relayed for link in set(self._links.copy().values()))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _relay_once(self) -> None:
         buffered, self._buffered = self._buffered, {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.locks import new_lock
@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 _RETRY_NS: Final = 10_000_000_000  # after a file could not be opened
 
 
-class RotatingRecorder:
+class RotatingRecorder(PcapngRecorder):
     """Records into files of bounded size or time: ``NAME-00001.pcapng``, ``NAME-00002.pcapng`` and so on.
 
     The file that is being written ends in ``.part`` and is renamed when it is finished, so that a file with its final
@@ -57,39 +57,14 @@ class RotatingRecorder:
         self._clock = clock
         self._number = max(map(_number, self._stem.parent.glob(f"{self._stem.name}-*.pcapng*")), default=0) + 1
         self._began = clock.nanoseconds()
-        self._lock = new_lock("rotation")
+        self._rotating = new_lock("rotation")
         self._frames_before = 0
         self._retry_ns = 0
         self.finished = 0
-        self._recorder = PcapngRecorder(self._part(), keep_secrets=keep_secrets)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def frames(self) -> int:
-        """Number of pieces recorded."""
-        return self._recorder.frames
-
-    @property
-    def error(self) -> OSError | None:
-        """The error that ended the recording of the present file."""
-        return self._recorder.error
-
-    @property
-    def path(self) -> Path:
-        """The file that is being written."""
-        return self._recorder.path
+        super().__init__(self._part(), keep_secrets=keep_secrets)
 
     def _part(self) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{self._number:05d}.pcapng.part")
-
-    def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
-        """Record the handshake of a connection."""
-        self._recorder.opened(local, remote, time_ns, initiator=initiator)
 
     def record(
         self,
@@ -101,24 +76,16 @@ class RotatingRecorder:
         more: bool = False,
     ) -> None:
         """Record bytes; begin the next file if this one is full or old."""
-        self._recorder.record(direction, local, remote, time_ns, buffers, more)
+        super().record(direction, local, remote, time_ns, buffers, more)
         self.rotate_if_due()
-
-    def flush(self) -> None:
-        """Write frames that have not been written."""
-        self._recorder.flush()
-
-    def closed(self, local: Address, remote: Address, time_ns: int) -> None:
-        """Record the end of a connection."""
-        self._recorder.closed(local, remote, time_ns)
 
     def _is_due(self) -> bool:
         if self._clock.nanoseconds() < self._retry_ns:
             return False
-        if self._max_bytes and self._recorder.written >= self._max_bytes:
+        if self._max_bytes and self.written >= self._max_bytes:
             return True
         is_old = self._max_ns and self._clock.nanoseconds() - self._began >= self._max_ns
-        return bool(is_old) and self._recorder.frames > self._frames_before
+        return bool(is_old) and self.frames > self._frames_before
 
     def rotate_if_due(self) -> None:
         """Begin the next file if the present one is full, or old and not empty.
@@ -127,17 +94,17 @@ class RotatingRecorder:
         """
         if not self._is_due():
             return
-        with self._lock:
+        with self._rotating:
             if self._is_due():  # check again, now that no other thread rotates
                 self._rotate()
 
     def _rotate(self) -> None:
-        part = self._recorder.path
+        part = self.path
         self._number += 1
         self._began = self._clock.nanoseconds()
-        self._frames_before = self._recorder.frames
+        self._frames_before = self.frames
         try:
-            self._recorder.switch(self._part())
+            self.switch(self._part())
         except OSError as e:
             self._number -= 1
             self._retry_ns = self._clock.nanoseconds() + _RETRY_NS
@@ -147,10 +114,10 @@ class RotatingRecorder:
 
     def close(self) -> None:
         """Finish the present file."""
-        with self._lock:
-            self._recorder.close()
-            if self._recorder.path.suffix == ".part":
-                self._finish(self._recorder.path)
+        with self._rotating:
+            super().close()
+            if self.path.suffix == ".part":
+                self._finish(self.path)
 
     def _finish(self, part: Path) -> None:
         try:

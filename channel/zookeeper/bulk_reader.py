@@ -47,14 +47,14 @@ class BulkReader:
     Args:
         present: Returns a number that changes with the session's connection, and the present client of kazoo.
         answers: Sends the bulk reads.
-        read_each: Reads nodes one by one; without watches if its second argument is False.
+        read_each: Reads nodes one by one.
     """
 
     def __init__(
         self,
         present: Callable[[], tuple[int, Any]],
         answers: Answers,
-        read_each: Callable[[Iterable[str], bool], Iterator[tuple[bytes, Stat] | None]],
+        read_each: Callable[[Iterable[str]], Iterator[tuple[bytes, Stat] | None]],
     ) -> None:
         self._present = present
         self._answers = answers
@@ -67,7 +67,7 @@ class BulkReader:
         batches = iter(lambda: list(islice(left, _NODES)), [])
         first = next(batches, [])
         if len(first) < _NODES or not self.is_served():
-            yield from self._read_each(chain(first, left), False)
+            yield from self._read_each(chain(first, left))
             return
 
         unread: deque[list[str]] = deque()
@@ -98,7 +98,7 @@ class BulkReader:
                     else:
                         raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
         except _NoBulkReads:
-            yield from self._read_each(chain(chain.from_iterable(unread), left), False)
+            yield from self._read_each(chain(chain.from_iterable(unread), left))
 
     def is_served(self) -> bool:
         """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""

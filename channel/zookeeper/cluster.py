@@ -233,18 +233,16 @@ def read_controller_epoch(session: ZooKeeperSession) -> tuple[int, int] | None:
     return version, version
 
 
-def register_controller(session: ZooKeeperSession, controller_id: int, timestamp_ms: int | None = None) -> WonElection:
+def register_controller(session: ZooKeeperSession, controller_id: int) -> WonElection:
     """Become the controller, with the next controller epoch, in one transaction.
 
     Args:
         session: The session that will own the ephemeral node ``/controller``.
         controller_id: The broker id to register.
-        timestamp_ms: The time of registration in ms since 1970; now if None.
 
     Raises:
         ControllerMoved: There is a controller, or another broker was elected first.
     """
-    now = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     known = read_controller_epoch(session)
     if known is None:
         with contextlib.suppress(NodeExists):
@@ -252,7 +250,7 @@ def register_controller(session: ZooKeeperSession, controller_id: int, timestamp
         known = read_controller_epoch(session)
         assert known is not None
     epoch, version = known[0] + 1, known[1]
-    registration = Create(CONTROLLER, encode_controller(controller_id, now), ephemeral=True)
+    registration = Create(CONTROLLER, encode_controller(controller_id, time.time_ns() // 1_000_000), ephemeral=True)
     outcome = session.transaction([registration, SetData(CONTROLLER_EPOCH, str(epoch).encode(), version)])
     if outcome.error is None:
         return WonElection(epoch, outcome.results[1].version)

@@ -32,7 +32,7 @@ from channel.errors import (
 )
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.threads import call_within, ends_with_process
+from channel.threads import Startable, call_within, ends_with_process
 from kproto.errors import ConfigurationError
 
 from .bulk_reader import BulkReader
@@ -189,7 +189,7 @@ _NOTICE_S: Final = 1.0
 """The time after which a start that waits for ZooKeeper says so."""
 
 
-class ZooKeeperSession:
+class ZooKeeperSession(Startable):
     """A session with ZooKeeper, and after its expiry the next session; for any thread.
 
     Args:
@@ -246,7 +246,11 @@ class ZooKeeperSession:
         self._client: Any = None
         self._last_id = 0
         self._connection_number = 0  # grows whenever a connection begins or ends
-        self._bulk = BulkReader(lambda: (self._connection_number, self._client), self._answers, self._get_each)
+        self._bulk = BulkReader(
+            lambda: (self._connection_number, self._client),
+            self._answers,
+            lambda paths: _nodes(self._answers(KazooClient.get_async, paths, None)),
+        )
         try:
             self._make_client()
         except (kazoo_errors.KazooException, ValueError) as e:
@@ -312,13 +316,6 @@ class ZooKeeperSession:
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: the connection and its threads are the parent's."""
         self._is_closed = True
-
-    def __enter__(self) -> ZooKeeperSession:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def id(self) -> int:
@@ -431,7 +428,7 @@ class ZooKeeperSession:
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read data and stat of many nodes, pipelined; None for missing nodes."""
-        answers = list(self._get_each(paths))
+        answers = list(_nodes(self._read_watched("node", KazooClient.get_async, paths, None)))
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
         if missing:
             stats = self.exists_many([paths[i] for i in missing])
@@ -446,12 +443,6 @@ class ZooKeeperSession:
         Paths and nodes are read while the results are taken: only some thousand are in memory at a time.
         """
         return self._bulk.read(paths)
-
-    def _get_each(self, paths: Iterable[str], watch: bool = True) -> Iterator[tuple[bytes, Stat] | None]:
-        read = KazooClient.get_async
-        answers = self._read_watched("node", read, paths, None) if watch else self._answers(read, paths, None)
-        for _, found in answers:
-            yield None if found is None else (found[0] or b"", stat_of(found[1]))
 
     def exists(self, path: str) -> Stat | None:
         """Read a node's stat; None if the node does not exist."""
@@ -584,6 +575,11 @@ class ZooKeeperSession:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
+
+
+def _nodes(answers: Iterable[tuple[str, Any]]) -> Iterator[tuple[bytes, Stat] | None]:
+    for _, found in answers:
+        yield None if found is None else (found[0] or b"", stat_of(found[1]))
 
 
 def unknown_hosts(hosts: str) -> list[str]:

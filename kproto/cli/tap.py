@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from channel.network.recorder import PcapngRecorder
     from channel.tap import Mapping, Tap
-    from channel.tap.rotation import RotatingRecorder
     from channel.tls_contexts import CurrentContext
 
 
@@ -88,7 +87,7 @@ def command(
     near = None if listener_security is None else _context(listener_security, server=True)
     far = None if upstream_security is None else _context(upstream_security, server=False)
     try:
-        recorder: PcapngRecorder | RotatingRecorder
+        recorder: PcapngRecorder
         if rotate_size or rotate_seconds:
             recorder = RotatingRecorder(
                 out,
@@ -125,7 +124,7 @@ def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:
     print(f"recording to {recording}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
 
-def _has_ended(tap: Tap, recorder: PcapngRecorder | RotatingRecorder, seconds: float) -> bool:
+def _has_ended(tap: Tap, recorder: PcapngRecorder, seconds: float) -> bool:
     """Wait this number of seconds, and rotate files that are old; returns whether the tap has ended by itself."""
     from channel.tap.rotation import RotatingRecorder
 

@@ -5,7 +5,7 @@ The updater sends one Metadata request at a time, to the least loaded node.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.addresses import show_address, why_unreachable
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
@@ -17,7 +17,7 @@ from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.security import SecurityConfig
-from channel.threads import StoppableThread
+from channel.threads import Closeable, Startable, StoppableThread
 from channel.types import Node, SecurityProtocol
 from kproto import messages
 from kproto.errors import KprotoError
@@ -158,7 +158,7 @@ class DefaultMetadataUpdater:
         self.metadata.close()
 
 
-class MetadataSender(StoppableThread):
+class MetadataSender(StoppableThread, Startable):
     """A sender thread for callers who need to know a topic, as Kafka's producer has it; ``start`` to ``close``.
 
     A caller of ``wait_for_topic`` requests an update and wakes this thread. The thread's next poll sends the Metadata
@@ -287,13 +287,6 @@ class MetadataSender(StoppableThread):
         if not self._was_started:
             self.client.close()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # ---- on this thread
 
     def do_work(self) -> None:
@@ -325,7 +318,7 @@ _FIRST_BACKOFF_MS = 100
 _HINT = "Check host and port, and whether the listener wants TLS or SASL (security.protocol)"
 
 
-class _Connected:
+class _Connected(Closeable):
     """A network client that is closed at the end of a ``with``."""
 
     def __init__(
@@ -342,12 +335,6 @@ class _Connected:
         self._client = NetworkClient(
             Selector(channel_builder=builder), updater, client_id, request_timeout_ms=timeout_ms, **settings
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

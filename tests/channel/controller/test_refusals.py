@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,10 +33,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Running(ControllerEvent):
+class Running(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     """Keeps the event thread until it may end."""
 
-    state: ClassVar[ControllerState] = ControllerState.TOPIC_CHANGE
     begun: threading.Event
     may_end: threading.Event
 

@@ -55,7 +55,7 @@ def selector(clock, metrics, habits):
     made = Selector(
         max_idle_ms=IDLE_MS,
         clock=clock,
-        metrics=SelectorMetrics(metrics, "test", per_connection=True),
+        metrics=SelectorMetrics(metrics, "test"),
         channel_builder=cipher_builder(**habits),
     )
     yield made
@@ -249,9 +249,7 @@ def test_bytes_are_counted_as_they_move_and_frames_when_they_are_whole(selector,
         whole = selector.completed_receives[0] if selector.completed_receives else None
     assert metrics.value(GROUP, "outgoing-byte-total") == metrics.value(GROUP, "incoming-byte-total") == 81924
     assert metrics.value(GROUP, "request-total") == metrics.value(GROUP, "response-total") == 1
-    node = {"node-id": "node-0"}
-    assert metrics.value("test-node-metrics", "outgoing-byte-total", node) == 81924
-    assert metrics.value("test-node-metrics", "request-size", node, "max") == 81924
+    assert metrics.value(GROUP, "request-size-max") == 81924
 
 
 @pytest.mark.conformance("SEL-10")
@@ -522,7 +520,7 @@ def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ag
 
 @pytest.mark.conformance("SEL-31")
 def test_closing_removes_all_metrics_but_the_count_also_when_it_fails(clock, server, metrics):
-    selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test", per_connection=True))
+    selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"))
     connect(selector, server, "0")
     channel = selector.channel("0")
     really = channel.transport
