@@ -7,8 +7,6 @@ import socket
 from channel.types import Node
 from kproto.errors import ConfigurationError
 
-__all__ = ["parse_address", "parse_voters", "show_address", "why_unreachable"]
-
 
 def parse_address(text: str) -> tuple[str, int]:
     """Parse host and port of a text.

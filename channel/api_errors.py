@@ -11,8 +11,6 @@ from kproto.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["error_response"]
-
 
 def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
     """Make the response that answers the whole request with an error code."""

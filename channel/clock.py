@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-__all__ = ["FOREVER", "SYSTEM_CLOCK", "Clock", "SystemClock"]
-
 FOREVER: Final = 2**63 - 1
 """The longest wait in ms: Kafka's "maximum"."""
 

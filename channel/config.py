@@ -16,8 +16,6 @@ from kproto.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["BrokerConfigs", "ChannelConfig"]
-
 _INT32: Final = 2**31 - 1
 _PROTOCOLS: Final = tuple(SecurityProtocol.__members__)
 

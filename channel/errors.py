@@ -30,31 +30,6 @@ from __future__ import annotations
 from kproto.api import api_name
 from kproto.errors import KprotoError, UnsupportedVersion
 
-__all__ = [
-    "AuthenticationFailed",
-    "BadVersion",
-    "BrokerNotAvailable",
-    "ChannelError",
-    "ClientClosed",
-    "ControllerMoved",
-    "CorrelationIdMismatch",
-    "Disconnected",
-    "IllegalState",
-    "InvalidReceive",
-    "InvalidTopic",
-    "NoNode",
-    "NoUsableVersion",
-    "NodeExists",
-    "NodeTooLarge",
-    "NotEmpty",
-    "RequestTimeout",
-    "SessionExpired",
-    "StaleBrokerEpoch",
-    "TopicAuthorizationFailed",
-    "TopicNotKnown",
-    "ZooKeeperError",
-]
-
 
 class ChannelError(KprotoError):
     """The root of the channel's errors."""

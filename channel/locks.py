@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ORDER", "LockOrderError", "check_order", "new_lock", "new_reentrant_lock"]
-
 ORDER: Final = (
     "fleet commands",
     "fleet steps",

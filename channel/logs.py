@@ -12,8 +12,6 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["STATE_CHANGE", "TRACE", "JsonLines", "Logger", "PrefixLogger", "bounded", "get_logger", "state_change_log"]
-
 STATE_CHANGE: Final = logging.getLogger("state.change.logger")
 """The logger of Kafka's state-change log. Check ``isEnabledFor`` once before building a line for each partition."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-__all__ = ["Counter", "Histogram", "Meter", "MetricName", "Metrics", "Timer", "prometheus_collector"]
-
 _WINDOW_NS: Final = 30_000_000_000
 _SAMPLES: Final = 1024  # a power of two
 

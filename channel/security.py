@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-__all__ = [
-    "MECHANISMS",
-    "Credentials",
-    "Password",
-    "SecurityConfig",
-    "read_properties",
-    "read_security",
-    "security_protocol",
-]
-
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that both ends of the channel speak."""
 

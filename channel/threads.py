@@ -22,11 +22,6 @@ from .logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Closeable", "FatalExit", "LoopThread", "Startable", "StoppableThread", "call_within", "close_all", "end_process",
-    "ends_with_process", "time_left",
-]  # fmt: skip
-
 _EXIT_S: Final = 5.0
 _SLICE_S: Final = 0.5  # unlimited waits go in steps: a signal just before a wait begins does not end it
 _log = get_logger(__name__)

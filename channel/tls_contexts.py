@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from channel.security import SecurityConfig
 
-__all__ = ["CurrentContext", "client_context", "server_context"]
-
 _log = get_logger(__name__)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

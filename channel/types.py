@@ -10,28 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from kproto.types import Uuid
 
-__all__ = [
-    "EPOCH_DURING_DELETE",
-    "INITIAL_LEADER_EPOCH",
-    "LEADER_DURING_DELETE",
-    "NO_BROKER_EPOCH",
-    "NO_EPOCH",
-    "NO_LEADER",
-    "NO_NODE",
-    "Broker",
-    "EndPoint",
-    "LeaderAndIsr",
-    "LeaderIsrAndControllerEpoch",
-    "LeaderRecoveryState",
-    "Node",
-    "PartitionMetadata",
-    "ReplicaAssignment",
-    "SecurityProtocol",
-    "UpdateType",
-    "is_topic_name",
-    "random_uuid",
-]
-
 NO_LEADER: Final = -1
 """The leader of a partition that has none."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .links import Candidacy
     from .to_controller import NodeToControllerChannel
 
-__all__ = ["AdministratorRequests"]
-
 _log = get_logger(__name__)
 
 _SERVED: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})

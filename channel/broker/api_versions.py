@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
 
-__all__ = ["before_authentication", "handle", "unsupported"]
-
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OF_ZOOKEEPER: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
 _LEVEL_0_SINCE: Final = 4  # older clients treat a lowest level of 0 as an error, so the feature is left out

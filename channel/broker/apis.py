@@ -6,8 +6,6 @@ from typing import Final
 
 from kproto.api import CONTROL_APIS, ApiKey
 
-__all__ = ["LARGEST_BODY", "LARGEST_CONTROLLER_BODY", "LARGEST_RECORD_BODY", "RECORD_VERSIONS", "SERVED", "SLOW"]
-
 LARGEST_BODY: Final = {
     ApiKey.METADATA: 256 * 1024,  # the names of about 8,000 topics; a client with more topics requests all topics
     ApiKey.CONTROLLED_SHUTDOWN: 1024,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
     from channel.network.server import ListeningSocket
 
-__all__ = ["ClusterMember", "EmbeddedCluster", "raise_file_limit"]
-
 _FILES_A_BROKER: Final = 6
 """A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
 thread; and one in reserve."""

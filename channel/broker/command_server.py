@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .fleet_steps import StepReport
 
 
-__all__ = ["CommandServer", "FleetCommands"]
-
 _log = get_logger(__name__)
 
 _LONGEST_BODY: Final = 64 * 1024

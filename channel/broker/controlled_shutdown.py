@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedBroker
     from .to_controller import NodeToControllerChannel
 
-__all__ = ["ShutdownRequest", "ask_kraft_controller", "ask_zookeeper_controller", "controlled_shutdown"]
-
 _MOST_ATTEMPTS: Final = 4
 _RETRY_S: Final = 0.5
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .hooks import RecordApis
     from .shared_updates import SharedUpdates
 
-__all__ = ["EmbeddedBroker", "Features"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from .replicas import HostedReplica
 
 
-__all__ = ["Fleet"]
-
 _log = get_logger(__name__)
 
 _FILES_A_BROKER: Final = 14

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .hooks import RequestContext
     from .snapshot import MetadataSnapshot
 
-__all__ = ["ACTIONS", "Step", "StepReport", "rehearse", "report_table"]
-
 ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
 """kill: as kill -9. restart: brokers that are down start. bounce: down and up at once. leave: a controlled shutdown.
 new-controller: wait for a new controller, whatever its cause."""

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from .metadata_cache import MetadataCache
 
 
-__all__ = ["HANDLERS", "handle"]
-
-
 def must_be_zookeeper_mode(broker: EmbeddedBroker, context: RequestContext) -> None:
     """Raise ``UnsupportedVersion`` on a KRaft broker, for APIs that only a ZooKeeper controller sends."""
     if not broker.zookeeper_mode:

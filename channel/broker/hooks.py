@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .metadata_cache import CachedCluster
 
-__all__ = ["NO_RESPONSE", "BrokerHooks", "ControllerApis", "Interception", "PassedOn", "RecordApis", "RequestContext"]
-
 _LONGEST_DELAY_S: Final = 86_400.0
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .to_controller import NodeToControllerChannel
 
 
-__all__ = ["AlterPartitionSender", "IsrSender", "LedPartitions", "ZooKeeperIsr"]
-
 _log = get_logger(__name__)
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedBroker
     from .to_controller import NodeToControllerChannel
 
-__all__ = ["KRaftRegistration", "QuorumProvider", "heartbeat"]
-
 _log = get_logger(__name__)
 
 _HEARTBEAT_MS: Final = 2_000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .to_controller import NodeToControllerChannel
 
 
-__all__ = ["BrokerLinks", "BrokerRegistration", "Candidacy", "Stand"]
-
 _log = get_logger(__name__)
 
 

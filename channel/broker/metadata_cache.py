@@ -21,8 +21,6 @@ from .snapshot import EMPTY, MetadataSnapshot, Update
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CachedCluster", "MetadataCache", "PartitionAnswer", "PartitionView", "TopicAnswer"]
-
 _MOST_NOTES: Final = 10
 """Most lines of an update in the state-change log, as a full update may remove any number of topics."""
 

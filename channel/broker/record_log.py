@@ -12,8 +12,6 @@ import crc32c
 
 from kproto.error_codes import ErrorCode
 
-__all__ = ["Batch", "RecordLog", "RecordsRefused", "read_batch"]
-
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PLACE: Final = Struct(">qii")
 _CHECKSUM_ENDS: Final = 21

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .embedded import EmbeddedBroker
     from .hooks import RequestContext
 
-__all__ = ["BrokerRecords", "NoRecords", "RecordConfig", "RecordStore"]
-
 _ALL: Final = -1
 _LATEST, _EARLIEST = -1, -2
 _MIN_ISR: Final = "min.insync.replicas"

@@ -18,8 +18,6 @@ from kproto.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["BrokerReplicas", "Fetcher", "HostedReplica", "Refused", "StopPartition"]
-
 
 class Refused(Exception):
     """A request was refused as a whole.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .hooks import RecordApis
     from .worker import Worker
 
-__all__ = ["BrokerService"]
-
 _log = get_logger(__name__)
 
 

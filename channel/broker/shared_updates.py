@@ -21,8 +21,6 @@ from .snapshot import LiveBrokers, Update, apply_update, live_brokers
 if TYPE_CHECKING:
     from .snapshot import MetadataSnapshot
 
-__all__ = ["SharedUpdateMetadata", "SharedUpdates"]
-
 _BUDGET: Final = 8 * 1024 * 1024
 _SHARED_FROM: Final = 4096
 """Smaller bodies are cheaper to decode again than to keep."""

@@ -17,17 +17,6 @@ from kproto.types import ZERO_UUID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "EMPTY",
-    "CachedController",
-    "LiveBrokers",
-    "MetadataSnapshot",
-    "Update",
-    "apply_update",
-    "deletions_of_full_update",
-    "live_brokers",
-]
-
 
 class CachedController(NamedTuple):
     """The controller that sent the last UpdateMetadata."""

@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from .metadata_cache import MetadataCache
 
 
-__all__ = [
-    "ControllerInformation",
-    "MetadataCacheProvider",
-    "NodeToControllerChannel",
-    "NodeToControllerThread",
-    "controller_thread",
-]
-
 _log = get_logger(__name__)
 
 _NO_CONTROLLER_MS: Final = 100

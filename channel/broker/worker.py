@@ -14,8 +14,6 @@ from channel.threads import LoopThread, close_all, time_left
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Worker"]
-
 _log = get_logger(__name__)
 
 _CLOSE_S: Final = 10.0

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from .store import ControllerStore
 
 
-__all__ = ["Administration"]
-
 _log = get_logger(__name__)
 
 _BLOCK: Final = 1000

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
     from kproto.error_codes import ErrorCode
 
-__all__ = [
-    "CONFIG_APIS",
-    "CONTROLLER_APIS",
-    "AlterPartitionReceived",
-    "ApiRequest",
-    "RequestRejected",
-    "ShutdownReceived",
-    "api_request",
-]
-
 CONTROLLER_APIS: Final = frozenset(
     {
         ApiKey.CONTROLLED_SHUTDOWN,

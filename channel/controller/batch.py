@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from .context import ControllerContext
 
-__all__ = ["ControlRequestSender", "ControllerBrokerRequestBatch", "EventSink"]
-
 _topic_of: Final = itemgetter(0)
 
 

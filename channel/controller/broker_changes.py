@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .replicas import ReplicaStateMachine
     from .requests import ControlRequest
 
-__all__ = ["BrokerChanges", "BrokerChannels"]
-
 
 class BrokerChannels(Protocol):
     """The channels to the brokers: the channel manager."""

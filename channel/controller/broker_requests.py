@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .requests import ControlRequest
 
-__all__ = ["BrokerRequests", "DroppedRequest", "Outcome", "QueueItem", "SendThread"]
-
 
 class Outcome(Enum):
     """The outcome of a request that was not answered."""

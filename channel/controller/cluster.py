@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .context import ControllerContext
     from .store import ControllerStore
 
-__all__ = ["ControlledCluster"]
-
 _ATTEMPTS: Final = 20
 """The number of attempts to write a state whose znode brokers keep changing."""
 

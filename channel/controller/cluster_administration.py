@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from .context import ControllerContext
     from .events import ControllerEvent
 
-__all__ = ["ClusterAdministration"]
-
 _log = get_logger(__name__)
 
 _MESSAGES: Final = {

@@ -20,30 +20,6 @@ if TYPE_CHECKING:
     from kproto.error_codes import ErrorCode
     from kproto.types import TopicPartition
 
-__all__ = [
-    "AlterPartition",
-    "AlterPartitionResult",
-    "ApiPartitionReassignment",
-    "AutoPreferredReplicaLeaderElection",
-    "BrokerChange",
-    "BrokerModifications",
-    "ConfigChangeNotification",
-    "ControlledShutdown",
-    "ElectionType",
-    "IsrChangeNotification",
-    "ListPartitionReassignments",
-    "LogDirEventNotification",
-    "PartitionModifications",
-    "PartitionReassignmentIsrChange",
-    "PreferredReplicaLeaderElection",
-    "ReplicaLeaderElection",
-    "SendThreadFailed",
-    "TopicChange",
-    "TopicDeletion",
-    "ZkPartitionReassignment",
-]
-
-
 # ---- changes of znodes
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kproto.types import Uuid
 
-__all__ = ["ControllerContext"]
-
 _UNASSIGNED: Final = ReplicaAssignment(())
 
 

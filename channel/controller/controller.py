@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster import WonElection
 
 
-__all__ = ["Controller", "MakeLeadership"]
-
-
 @dataclass(frozen=True, slots=True)
 class ControllerChange(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """``/controller`` was or may have been created, changed or deleted; also the first event."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from .store import ControllerStore
 
 
-__all__ = ["ControllerDecisions"]
-
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _STATS: Final = "kafka.controller:type=ControllerStats"
 _UNCLEAN: Final = "UncleanLeaderElectionsPerSec-total"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .partitions import PartitionStateMachine
     from .replicas import ReplicaStateMachine
 
-__all__ = ["TopicDeletions"]
-
 _DELETED: Final = ReplicaStatus.DELETION_SUCCESSFUL
 
 

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics, Timer
     from kproto.types import TopicPartition
 
-__all__ = [
-    "ControllerEvent",
-    "ControllerEventManager",
-    "ControllerEventProcessor",
-    "ControllerState",
-    "LeaderAndIsrResponseReceived",
-    "QueuedEvent",
-    "TopicDeletionStopReplicaResponseReceived",
-    "UpdateMetadataResponseReceived",
-    "controller_stats",
-]
-
 EVENT_THREAD: Final = "controller-event-thread"
 _GROUP: Final = "kafka.controller:type=ControllerEventManager"
 _STATS: Final = "kafka.controller:type=ControllerStats"

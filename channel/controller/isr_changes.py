@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .cluster_events import AlterPartition
     from .reassignment import Reassignments
 
-__all__ = ["IsrChanges"]
-
 _INELIGIBLE_REPLICA_SINCE: Final = 2
 """The first version of AlterPartition with the code INELIGIBLE_REPLICA."""
 

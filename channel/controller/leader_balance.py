@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .cluster_events import ReplicaLeaderElection
     from .partitions import PartitionStateMachine
 
-__all__ = ["LeaderBalance"]
-
 
 class LeaderBalance:
     """Holds requested elections; on the event thread only."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .context import ControllerContext
 
-__all__ = ["ELECTIONS", "Elected", "Election", "ElectionFunction", "with_leader"]
-
 
 class Elected(NamedTuple):
     """The outcome of an election.

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from .controller import MakeLeadership
     from .events import ControllerEvent
 
-__all__ = ["MakeChannels", "ZooKeeperLeadership", "leadership_of"]
-
 _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
 _FIRST_BALANCE_S: Final = 5.0
 _BY_ID: Final = 2

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = ["ControllerChannelManager"]
-
 _log = get_logger(__name__)
 
 GROUP: Final = "kafka.controller:type=ControllerChannelManager"

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .context import ControllerContext
 
 
-__all__ = ["MetadataColumns"]
-
 _GROUPED_SINCE: Final = 2  # LeaderAndIsr; before, each partition's state names its topic
 _RECOVERY_STATE_SINCE: Final = 6  # LeaderAndIsr of 3.2-IV0
 

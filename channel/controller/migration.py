@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .context import ControllerContext
 
-__all__ = ["ImageChange", "MigrationPropagator", "MigrationRequestBatch", "Registration", "channel_changes"]
-
 _log = get_logger(__name__)
 
 

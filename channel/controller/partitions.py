@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .cluster import ControlledCluster
 
-__all__ = ["PREVIOUS_STATES", "UNCLEAN", "PartitionState", "PartitionStateMachine"]
-
 UNCLEAN: Final = "unclean.leader.election.enable"
 
 

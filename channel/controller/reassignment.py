@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .partitions import PartitionStateMachine
     from .replicas import ReplicaStateMachine
 
-__all__ = ["Reassignments"]
-
 
 class Reassignments:
     """The partitions that are being reassigned; on the event thread only.

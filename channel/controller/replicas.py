@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .batch import ControllerBrokerRequestBatch
     from .cluster import ControlledCluster
 
-__all__ = ["PREVIOUS_STATES", "ReplicaStateMachine", "ReplicaStatus", "replicas_by_broker"]
-
 
 class ReplicaStatus(Enum):
     """The state of a replica; a replica that the machine does not know is NON_EXISTENT."""

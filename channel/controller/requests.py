@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from channel.network.transport import Bytes
     from kproto.codec import Message
 
-__all__ = [
-    "ControlRequest",
-    "ListenerNotExpressible",
-    "SharedRequest",
-    "SingleRequest",
-    "UnwritableRequest",
-    "with_version_addresses",
-]
-
 _KNOWN: Final[dict[tuple[type, int], int]] = {}  # message classes and versions that can be sent, with the API's key
 _LISTENERS_SINCE: Final = 3  # UpdateMetadata; 1 and 2 have security protocols instead, 0 one PLAINTEXT address
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .requests import ControlRequest
     from .state_change_log import StateChangeLog
 
-__all__ = ["RETRY_BACKOFF_MS", "ClientFactory", "RequestSendThread", "send_thread_name"]
-
 RETRY_BACKOFF_MS: Final = 100
 """The pause between two attempts to deliver a request."""
 

@@ -14,8 +14,6 @@ from channel.logs import STATE_CHANGE, TRACE, bounded
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["StateChangeLog"]
-
 
 class StateChangeLog:
     """The log of one controller.

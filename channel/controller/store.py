@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
     from kproto.types import TopicPartition, Uuid
 
-__all__ = ["ConfigChanges", "ControllerStore", "Notifications", "StateWrite", "TopicAssignment", "WriteOutcome"]
-
 
 class TopicAssignment(NamedTuple):
     """The znode of a topic.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .partitions import PartitionStateMachine
     from .replicas import ReplicaStateMachine
 
-__all__ = ["TopicChanges"]
-
 
 class TopicChanges:
     """The decisions about new topics and partitions; on the event thread only.

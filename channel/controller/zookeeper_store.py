@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from .events import ControllerEvent
 
-__all__ = ["ZooKeeperStore"]
-
 _log = get_logger(__name__)
 
 _SETTLING_S: Final = 0.05

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .transport import Bytes, Transport
 
-__all__ = ["SaslAuthenticator"]
-
 _RENEW_FROM: Final = 0.85
 _RENEW_SPREAD: Final = 0.10
 """A client renews its session at 85 to 95 % of its lifetime: early enough for the exchange, and not all at one time."""

@@ -6,8 +6,6 @@ import math
 import random
 from typing import Protocol
 
-__all__ = ["ExponentialBackoff", "Randomness"]
-
 
 class Randomness(Protocol):
     """The part of ``random`` that the network uses; tests bring their own."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .selector_metrics import SelectorMetrics
     from .transport import Authenticator, Bytes, Transport
 
-__all__ = ["Channel", "ChannelState", "Disconnection", "KafkaConnection", "MuteEvent", "MuteState", "Phase", "Receive"]
-
 
 class Phase(Enum):
     """The phase of a connection."""

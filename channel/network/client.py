@@ -48,20 +48,6 @@ if TYPE_CHECKING:
     from .sockets import Resolution
     from .transport import Bytes
 
-__all__ = [
-    "ClusterConnectionStates",
-    "ConnectionState",
-    "LeastLoaded",
-    "ManualMetadataUpdater",
-    "MetadataClient",
-    "MetadataUpdater",
-    "NetworkClient",
-    "await_ready",
-    "is_ready",
-    "maybe_raise_authentication_error",
-    "send_and_receive",
-]
-
 _log = get_logger(__name__)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .transport import Bytes
 
-__all__ = ["UNLIMITED", "FrameReader", "MemoryPool", "Send", "Window"]
-
 _log = get_logger(__name__)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .client import NetworkClient
     from .request import Callback, ClientRequest, RequestBuilder
 
-__all__ = ["InterBrokerSendThread", "NodeRequest"]
-
 
 class NodeRequest(NamedTuple):
     """A request and its destination.

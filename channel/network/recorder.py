@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from .transport import Address, Bytes
 
-__all__ = ["Direction", "PcapngRecorder", "Recorder", "SecretMask"]
-
 _log = get_logger(__name__)
 
 Direction: TypeAlias = Literal["sent", "received"]

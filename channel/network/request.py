@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     from .transport import Bytes
 
-__all__ = [
-    "FIRST_SASL_CORRELATION_ID",
-    "BodyRequest",
-    "Callback",
-    "ClientId",
-    "ClientRequest",
-    "ClientResponse",
-    "CorrelationIds",
-    "InFlightRequests",
-    "MessageRequest",
-    "RequestBuilder",
-    "RequestFramer",
-    "parse_response",
-]
-
 Callback: TypeAlias = "Callable[[ClientResponse], None]"
 ClientId: TypeAlias = "str | Callable[[str], str] | None"
 """The client id in the headers of requests; a function of the node's id where nodes get different ones."""

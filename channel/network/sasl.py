@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 
     from .transport import Bytes
 
-__all__ = [
-    "MOST_TOKEN_BYTES",
-    "ClientMechanism",
-    "SaslClient",
-    "SaslServer",
-    "ServerMechanism",
-    "client_mechanism",
-    "server_mechanism",
-]
-
 _SCRAM_ITERATIONS: Final = 4_096
 """The iterations that a server demands, and the fewest that a client accepts, as Kafka's."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .sockets import ChannelBuilder, Peer
     from .transport import Authenticator, Transport
 
-__all__ = ["client_channels", "server_channels"]
-
 
 def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: ClientId) -> ChannelBuilder:
     """Make the builder of connections to nodes.

@@ -36,23 +36,6 @@ if TYPE_CHECKING:
     from .sockets import ChannelBuilder
     from .transport import Address, Bytes
 
-__all__ = [
-    "ChannelExpiry",
-    "ChannelFactory",
-    "ChannelOpener",
-    "ChannelReader",
-    "ChannelRegistry",
-    "ChannelWriter",
-    "Closing",
-    "DelayedCloses",
-    "IdleExpiry",
-    "Poller",
-    "Selector",
-    "StalledFrames",
-    "SystemPoller",
-    "Traffic",
-]
-
 _log = get_logger(__name__)
 
 _SHARE: Final = 64

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .transport import Authenticator
 
-__all__ = ["PollTimes", "SelectorMetrics"]
-
 _COMBINATIONS: Final = 100
 _UNKNOWN: Final = ("unknown", "unknown")
 _CLIENT: Final = ("clientSoftwareName", "clientSoftwareVersion")

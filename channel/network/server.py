@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from .sockets import ChannelBuilder
     from .transport import Address, Bytes
 
-__all__ = [
-    "ANONYMOUS",
-    "AcceptedConnection",
-    "Handler",
-    "ListeningSocket",
-    "NetworkThread",
-    "ReceivedRequest",
-    "SocketServer",
-    "principal_of",
-    "serialized_principal",
-]
-
 _log = get_logger(__name__)
 
 ANONYMOUS: Final = "User:ANONYMOUS"

@@ -22,23 +22,6 @@ if TYPE_CHECKING:
 
     from .transport import Address, Authenticator, Transport
 
-__all__ = [
-    "ChannelBuilder",
-    "NameResolution",
-    "Peer",
-    "Resolution",
-    "Resolver",
-    "Waker",
-    "begin_connect",
-    "configure",
-    "dial",
-    "listening_socket",
-    "literal_address",
-    "new_socket",
-    "plaintext_channel",
-    "resolve",
-]
-
 _log = get_logger(__name__)
 
 _MOST_THREADS: Final = 32

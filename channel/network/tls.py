@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .transport import Bytes
 
-__all__ = ["TlsState", "TlsTransport"]
-
 _CIPHERTEXT: Final = 65_536
 """Bytes of ciphertext taken from the socket in one call."""
 

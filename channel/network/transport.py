@@ -25,21 +25,6 @@ except ImportError:  # the channel is not compiled: every frame passes by the me
         return -1
 
 
-__all__ = [
-    "COMPUTING",
-    "EVENT_READ",
-    "EVENT_WRITE",
-    "IOV_MAX",
-    "Address",
-    "Authenticator",
-    "Bytes",
-    "PlaintextTransport",
-    "SocketTransport",
-    "Transport",
-    "reset_on_close",
-    "socket_address",
-]
-
 EVENT_READ: Final = select.EPOLLIN
 EVENT_WRITE: Final = select.EPOLLOUT
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from channel.broker.links import Stand
     from channel.zookeeper.session import ZooKeeperSession
 
-__all__ = ["Candidate", "candidates"]
-
 
 class Candidate:
     """A broker that stands for election as controller: the ``Candidacy`` of a fleet's broker.

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from channel.network.request import ClientResponse
     from channel.zookeeper.session import ZooKeeperSession
 
-__all__ = ["ControllerNode"]
-
 _log = get_logger(__name__)
 
 _QUORUM_BACKOFF_MS: Final = 2_000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     ChannelsOf: TypeAlias = Callable[[str], ChannelBuilder | None]
 
-__all__ = ["FrameRelay", "channels_of_clients"]
-
 _log = get_logger(__name__)
 
 _AT_ONCE: Final = 8

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .frame_relay import FrameRelay
 
 
-__all__ = ["ForwardedRequests", "NodeRequests", "PassedRequests", "SuperUsers"]
-
 _log = get_logger(__name__)
 
 _BROKER: Final = 4

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
 
-__all__ = ["Journal", "JournaledChannels", "SentRequest"]
-
 
 class SentRequest:
     """A request that a controller sent, and its response.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from channel.security import SecurityConfig
     from kproto.capture import Exchange
 
-__all__ = ["Replay", "Replayed", "Responded", "rewrite"]
-
 _CLIENT_ID: Final = "kproto-replay"
 _BROKER: Final = 4  # the type of a broker among the resources of DescribeConfigs
 _LOOPBACK: Final = "127.0.0.1"

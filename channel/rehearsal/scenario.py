@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from channel.network.recorder import Recorder
 
-__all__ = ["Scenario"]
-
 _CONTROLLER: Final = 100
 _DEPOSED_CONTROLLER: Final = 99
 _EPOCH: Final = 2

@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
 
 
-__all__ = ["ScriptedController"]
-
-
 class BrokerAddress(Protocol):
     """A broker's id, epoch and address, as it is registered; ``EmbeddedCluster`` is an iterable of them."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
     from channel.types import LeaderAndIsr
 
-__all__ = ["ZooKeeperScenario"]
-
 _FIRST_CONTROLLER: Final = 1000
 _SECOND_CONTROLLER: Final = 1001
 _SESSION_MS: Final = 2_000

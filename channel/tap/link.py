@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.network.recorder import Direction, Recorder
 
-__all__ = ["CHUNK", "READ", "WRITE", "Link", "LinkTransport"]
-
 CHUNK: Final = 262_144
 """Bytes read from one connection in one call."""
 

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from channel.network.transport import Bytes
 
 
-__all__ = ["Mapping", "Tap"]
-
-
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """A listening address of the tap, and the node that it relays to.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from channel.network.transport import Address, Bytes
 
-__all__ = ["RotatingRecorder"]
-
 _log = get_logger(__name__)
 
 _RETRY_NS: Final = 10_000_000_000  # after a file could not be opened

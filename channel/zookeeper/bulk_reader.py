@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-__all__ = ["BulkReader"]
-
 _NODES: Final = 256
 """The number of nodes that one bulk read names."""
 

@@ -43,23 +43,6 @@ if TYPE_CHECKING:
     from .operations import Operation
     from .session import ZooKeeperSession
 
-__all__ = [
-    "WonElection",
-    "cluster_id",
-    "controller_status",
-    "create_persistent_nodes",
-    "delete_controller",
-    "fenced",
-    "fenced_all",
-    "fenced_together",
-    "read_controller",
-    "read_controller_epoch",
-    "read_settings",
-    "register_broker",
-    "register_controller",
-    "write_settings",
-]
-
 _log = get_logger(__name__)
 
 _BUNDLE: Final = 100

@@ -11,17 +11,6 @@ from kproto.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "Decoding",
-    "decoded_or_none",
-    "json_bytes",
-    "json_object",
-    "natural_number",
-    "string",
-    "whole_number",
-    "whole_numbers",
-]
-
 _log = get_logger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

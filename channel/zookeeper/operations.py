@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from channel.errors import ZooKeeperError
 
-__all__ = ["Check", "Create", "Delete", "Operation", "SetData", "Stat", "Transaction"]
-
 
 class Stat(NamedTuple):
     """A node's metadata in ZooKeeper.

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from channel.metrics import Histogram, Metrics
 
-__all__ = ["ERRORS", "ZooKeeperSession", "answers"]
-
 SLICE_S: Final = 1.0
 """The interval at which a wait checks its session; results and changes of state end the wait at once."""
 

@@ -13,8 +13,6 @@ from channel.locks import new_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Watches"]
-
 
 class Watches:
     """Handlers of changed nodes by kind ("node" or "children") and path; for any thread.

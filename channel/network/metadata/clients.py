@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .cluster import LeaderChange, LeaderUpdate, MetadataQuestion
     from .snapshot import PartitionInfo
 
-__all__ = ["ClusterClient", "ClusterWatch", "DefaultMetadataUpdater", "MetadataSender", "metadata_request"]
-
 _log = get_logger(__name__)
 
 _OLDEST: Final = 4  # earlier versions would let the broker create the requested topics

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from channel.network.backoff import Randomness
     from channel.types import Node
 
-__all__ = ["LeaderChange", "LeaderUpdate", "Metadata", "MetadataQuestion", "ProducerMetadata", "RefreshSchedule"]
-
 _BASE: Final = 2
 _JITTER: Final = 0.2
 

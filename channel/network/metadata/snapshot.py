@@ -14,16 +14,6 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-__all__ = [
-    "EPOCHS_FROM",
-    "INVALID_METADATA",
-    "ClusterSnapshot",
-    "ClusterView",
-    "Difference",
-    "PartitionInfo",
-    "differences",
-]
-
 EPOCHS_FROM: Final = 9
 """The first version of Metadata whose leader epochs are reliable."""
 INVALID_METADATA: Final = frozenset({
