@@ -35,7 +35,7 @@ from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.clock import FOREVER
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -92,7 +92,7 @@ def channel(protocol: SecurityProtocol, authority: Path, port: int, body: bytes)
     security = SecurityConfig(ssl_truststore_location=str(authority))
     selector = Selector(channel_builder=client_channels(protocol, security, CLIENT_ID.decode()))
     node = Node(0, "localhost", port)
-    client = NetworkClient(selector, ManualMetadataUpdater([node]), CLIENT_ID.decode(), discover_versions=False)
+    client = NetworkClient(selector, MetadataUpdater([node]), CLIENT_ID.decode(), discover_versions=False)
     assert await_ready(client, node, 10_000)
     builder = BodyRequest(ApiKey.UPDATE_METADATA, 8, [body])
     found: list[Any] = []

@@ -14,7 +14,7 @@ from channel.clock import FOREVER
 from channel.errors import IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.network.client import ManualMetadataUpdater, NetworkClient
+from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -435,7 +435,7 @@ def controller_thread(
         channels = client_channels(SecurityProtocol(information.security_protocol), secured, broker_of)
         return NetworkClient(
             Selector(max_receive_size=config.receive_max, channel_builder=channels, metrics_of=metrics_of),
-            ManualMetadataUpdater(),
+            MetadataUpdater(),
             broker_of,
             max_in_flight=1,
             reconnect_backoff_ms=_RECONNECT_BACKOFF_MS,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
 from channel.logs import STATE_CHANGE, TRACE, bounded
-from channel.network.client import ManualMetadataUpdater
+from channel.network.client import MetadataUpdater
 from channel.threads import StoppableThread
 from kproto.api import CONTROL_APIS, api_name
 
@@ -61,7 +61,7 @@ class ClientFactory(Protocol):
         """Make a client with this updater, one request in flight for each node, and this hook for invalid responses."""
 
 
-class _Nodes(ManualMetadataUpdater):
+class _Nodes(MetadataUpdater):
     """Reports ended and failed connections to a send thread."""
 
     def __init__(self, thread: RequestSendThread) -> None:

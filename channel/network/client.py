@@ -10,7 +10,7 @@ import random
 from collections import deque
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.errors import ClientClosed, Disconnected, IllegalState, NoUsableVersion, RequestTimeout
@@ -306,36 +306,29 @@ class LeastLoaded(NamedTuple):
     connection_ready: bool
 
 
-class MetadataClient(Protocol):
-    """The part of a network client that a metadata updater uses; for the client's thread alone."""
+class MetadataUpdater:
+    """Keeps a client's list of nodes: a fixed list without requests, unless a subclass updates it.
 
-    def least_loaded_node(self) -> LeastLoaded:
-        """Choose the least loaded node."""
+    Times are in ms of the client's clock.
+    """
 
-    def can_send(self, node: Node) -> bool:
-        """Whether the node can take a request now, even while an update is due."""
+    def __init__(self, nodes: Sequence[Node] = ()) -> None:
+        self._nodes = tuple(nodes)
 
-    def ready(self, node: Node) -> bool:
-        """Return whether the node is ready; begins to connect if the back-off allows."""
-
-    def send_internal_metadata_request(self, node_id: str, builder: RequestBuilder) -> None:
-        """Send a request of the updater."""
-
-
-class MetadataUpdater(Protocol):
-    """Keeps a client's list of nodes up to date, perhaps by its own requests. Times are in ms of the client's clock."""
-
-    def attach(self, client: MetadataClient) -> None:
+    def attach(self, client: NetworkClient) -> None:
         """Use this client for requests; called once, as the client is made."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes to choose from."""
+        return self._nodes
 
     def is_update_due(self, now: int) -> bool:
         """Whether an update should go out before any other request."""
+        return False
 
     def maybe_update(self, now: int) -> int:
         """Begin an update if one is due; returns the ms until the next may begin, ``FOREVER`` for never."""
+        return FOREVER
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
         """Note that a connection ended, or could not be made."""
@@ -348,40 +341,6 @@ class MetadataUpdater(Protocol):
 
     def close(self) -> None:
         """Release all resources."""
-
-
-class ManualMetadataUpdater:
-    """A fixed list of nodes, which sends no requests."""
-
-    def __init__(self, nodes: Sequence[Node] = ()) -> None:
-        self._nodes = tuple(nodes)
-
-    def attach(self, client: MetadataClient) -> None:
-        """Do nothing: this updater sends no requests."""
-
-    def nodes(self) -> Sequence[Node]:
-        """The nodes."""
-        return self._nodes
-
-    def is_update_due(self, now: int) -> bool:
-        """Never."""
-        return False
-
-    def maybe_update(self, now: int) -> int:
-        """Do nothing: no update is ever due."""
-        return FOREVER
-
-    def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
-        """Do nothing: the senders of requests see failures."""
-
-    def handle_failed_request(self, now: int, error: UnsupportedVersion | None) -> None:
-        """Nothing to do: it sends none."""
-
-    def handle_successful_response(self, request: ClientRequest, now: int, response: Any) -> None:
-        """Nothing to do: it sends none."""
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
 
 
 SOFTWARE_NAME: Final = "kproto"

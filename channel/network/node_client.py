@@ -6,7 +6,7 @@ from typing import Any
 
 from channel.addresses import show_address, why_unreachable
 from channel.errors import Disconnected, RequestTimeout
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -41,7 +41,7 @@ class NodeClient(Closeable):
         self._timeout_ms = timeout_ms
         self._client = NetworkClient(
             Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), client_id)),
-            ManualMetadataUpdater([self._node]),
+            MetadataUpdater([self._node]),
             client_id,
             request_timeout_ms=timeout_ms,
             setup_timeout_ms=timeout_ms,

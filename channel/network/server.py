@@ -11,7 +11,7 @@ import itertools
 import socket
 import threading
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -91,42 +91,6 @@ _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, e
 _ACCEPT_PAUSE_MS: Final = 100
 
 
-class NetworkThread(Protocol):
-    """The part of a server that its listeners and requests call.
-
-    Attributes:
-        listeners: The open listeners.
-        selector: Moves the bytes.
-    """
-
-    listeners: list[ListeningSocket]
-    selector: Selector
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Call a function on the server's thread, and return its result."""
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        """Call a function on the server's thread."""
-
-    def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
-        """Call a function on the server's thread after a delay."""
-
-    def accepted(self, listener: ListeningSocket, sock: socket.socket, remote: Address) -> None:
-        """Take an accepted socket."""
-
-    def channel(self, connection: AcceptedConnection) -> Channel | None:
-        """Return the channel of a connection, which may have ended with requests still to be read."""
-
-    def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
-        """Send an answer."""
-
-    def read_next(self, connection: AcceptedConnection) -> None:
-        """Read the next request."""
-
-    def close_connection(self, connection: AcceptedConnection) -> None:
-        """Close a connection."""
-
-
 class AcceptedConnection:
     """An accepted connection.
 
@@ -168,7 +132,7 @@ class ReceivedRequest:
     __slots__ = ("_answered", "_server", "connection", "payload", "received_ns")
 
     def __init__(
-        self, server: NetworkThread, connection: AcceptedConnection, payload: bytearray, received_ns: int
+        self, server: SocketServer, connection: AcceptedConnection, payload: bytearray, received_ns: int
     ) -> None:
         self._server = server
         self._answered = False
@@ -222,7 +186,7 @@ class ListeningSocket:
         connections: The open connections, by id (for the server's thread alone; other threads may take its ``len``).
     """
 
-    def __init__(self, server: NetworkThread, sock: socket.socket, handler: Handler, name: str) -> None:
+    def __init__(self, server: SocketServer, sock: socket.socket, handler: Handler, name: str) -> None:
         self._server = server
         self._sock = sock
         self._listening = False

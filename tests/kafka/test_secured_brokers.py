@@ -18,7 +18,7 @@ from channel.controller.manager import ControllerChannelManager
 from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.metadata.clients import ClusterClient
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
@@ -111,7 +111,7 @@ def test_a_session_is_renewed_as_long_as_requests_come_and_the_broker_ends_it_el
             metrics=SelectorMetrics(metrics, "test"),
             channel_builder=client_channels(protocol, SecurityConfig(**settings), "test"),
         )
-        client = NetworkClient(selector, ManualMetadataUpdater([node]), "test")
+        client = NetworkClient(selector, MetadataUpdater([node]), "test")
 
         def ask():
             assert await_ready(client, node, 60_000)

@@ -12,7 +12,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import ChannelError, ClientClosed, Disconnected, RequestTimeout
 from channel.logs import get_logger
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from channel.errors import AuthenticationFailed
-    from channel.network.client import MetadataClient, MetadataUpdater
     from channel.network.request import ClientRequest
     from kproto.errors import UnsupportedVersion
     from kproto.types import TopicPartition
@@ -50,7 +49,7 @@ def metadata_request(topics: Sequence[str] | None) -> MessageRequest:
     )
 
 
-class DefaultMetadataUpdater:
+class DefaultMetadataUpdater(MetadataUpdater):
     """A metadata updater that follows the client's cluster by Metadata requests.
 
     Args:
@@ -78,10 +77,10 @@ class DefaultMetadataUpdater:
         self._request_timeout_ms = request_timeout_ms
         self._reconnect_backoff_ms = reconnect_backoff_ms
         self._rebootstraps = rebootstraps
-        self._client: MetadataClient | None = None
+        self._client: NetworkClient | None = None
         self._in_progress: MetadataQuestion | None = None
 
-    def attach(self, client: MetadataClient) -> None:
+    def attach(self, client: NetworkClient) -> None:
         """Ask through this client."""
         self._client = client
 
@@ -118,7 +117,7 @@ class DefaultMetadataUpdater:
         client.ready(node)  # connects, unless it does already
         return self._reconnect_backoff_ms
 
-    def _ask(self, client: MetadataClient, node: Node, now: int) -> None:
+    def _ask(self, client: NetworkClient, node: Node, now: int) -> None:
         question = self._in_progress = self.metadata.question(now)
         _log.debug("asking node %s for %s", node, "all topics" if question.topics is None else question.topics)
         client.send_internal_metadata_request(node.key, metadata_request(question.topics))
@@ -359,7 +358,7 @@ class ClusterClient(_Connected):
         client_id: str = "kproto",
         timeout_ms: int = 10_000,
     ) -> None:
-        super().__init__(ManualMetadataUpdater(), protocol, security, client_id, timeout_ms)
+        super().__init__(MetadataUpdater(), protocol, security, client_id, timeout_ms)
         self._bootstrap = ClusterSnapshot.of_bootstrap(bootstrap).nodes
 
     def ask(self, node: Node, topics: Sequence[str] | None = None) -> ClusterView:

@@ -15,7 +15,7 @@ from channel.broker.to_controller import (
 )
 from channel.clock import FOREVER
 from channel.errors import IllegalState
-from channel.network.client import ManualMetadataUpdater, NetworkClient
+from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.request import MessageRequest
 from channel.types import Node
 from kproto.codec import encode
@@ -65,7 +65,7 @@ class Channels:
         network = ScriptedSelector(self.clock)
         self.networks.append(network)
         return NetworkClient(
-            network, ManualMetadataUpdater(), "5", max_in_flight=1, reconnect_backoff_ms=50,
+            network, MetadataUpdater(), "5", max_in_flight=1, reconnect_backoff_ms=50,
             reconnect_backoff_max_ms=50, request_timeout_ms=30_000, discover_versions=False,
             api_versions=self.versions, on_invalid_answer=on_invalid_answer, clock=self.clock,
             resolution=InlineResolution(),

@@ -15,7 +15,7 @@ from tls_network import TlsSelector
 
 from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, CorrelationIdMismatch, IllegalState, NoUsableVersion
-from channel.network.client import ManualMetadataUpdater, NetworkClient
+from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.request import (
     FIRST_SASL_CORRELATION_ID,
     BodyRequest,
@@ -49,7 +49,7 @@ def versions_answer(error=0, ranges=DEFAULT_RANGES, version=4):
     return struct.pack(">hB", error, len(ranges) + 1) + entries + struct.pack(">iB", 0, 0)
 
 
-class RecordingUpdater(ManualMetadataUpdater):
+class RecordingUpdater(MetadataUpdater):
     """A manual updater that notes what it is told, and counts the answers to its own requests."""
 
     def __init__(self, nodes=()):
@@ -897,7 +897,7 @@ def test_every_request_that_was_taken_ends_exactly_once(script):
     selector = ScriptedSelector(clock)
     client = NetworkClient(
         selector,
-        ManualMetadataUpdater([NODE]),
+        MetadataUpdater([NODE]),
         "mock",
         reconnect_backoff_ms=0,
         reconnect_backoff_max_ms=0,

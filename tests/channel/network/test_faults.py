@@ -14,7 +14,7 @@ import pytest
 from network_peers import PLAIN_OR_TLS, SECURITY, accepted, frame, greet, until
 
 from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, RequestTimeout
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, is_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready, is_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels, server_channels
@@ -53,7 +53,7 @@ def clients(protocol):
         defaults = {"max_in_flight": 1, "reconnect_backoff_ms": 0, "reconnect_backoff_max_ms": 0}
         client = NetworkClient(
             Selector(recorder=recorder, channel_builder=client_channels(protocol, SECURITY, None)),
-            ManualMetadataUpdater([node]),
+            MetadataUpdater([node]),
             "1001",
             **{**defaults, "discover_versions": False, **settings},
         )

@@ -15,7 +15,7 @@ from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
 from channel.network import authenticator as authenticators
 from channel.network.channel import Phase
-from channel.network.client import ManualMetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
 from channel.network.frames import Send
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest, MessageRequest
@@ -109,7 +109,7 @@ class Asking(End):
         )
         self.client = NetworkClient(
             self.selector,
-            ManualMetadataUpdater([self.node]),
+            MetadataUpdater([self.node]),
             "1",
             **{"discover_versions": False, "clock": self.clock, "reconnect_backoff_ms": 0,
                "reconnect_backoff_max_ms": 0, **settings},
