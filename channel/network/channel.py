@@ -19,10 +19,11 @@ from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .authenticator import SaslAuthenticator
     from .frames import MemoryPool
     from .request import ClientRequest
     from .selector_metrics import SelectorMetrics
-    from .transport import Authenticator, Bytes, Transport
+    from .transport import Bytes, Transport
 
 
 class Phase(Enum):
@@ -324,7 +325,7 @@ class Channel:
     )  # fmt: skip
 
     def __init__(
-        self, connection: KafkaConnection, transport: Transport, authenticator: Authenticator | None = None
+        self, connection: KafkaConnection, transport: Transport, authenticator: SaslAuthenticator | None = None
     ) -> None:
         self.id = connection.id
         self.connection = connection

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .request import ClientId
     from .sockets import ChannelBuilder, Peer
-    from .transport import Authenticator, Transport
+    from .transport import Transport
 
 
 def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: ClientId) -> ChannelBuilder:
@@ -43,7 +43,7 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
         if mechanism is None:
             raise ConfigurationError(f"{protocol.name} needs sasl.mechanism, for example SCRAM-SHA-512")
 
-    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
         transport = transport_of(sock, peer)
         if credentials is None or mechanism is None:
             return transport, None
@@ -75,7 +75,7 @@ def server_channels(
             "(sasl.jaas.config with user_NAME=PASSWORD)"
         )
 
-    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+    def build(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
         transport = transport_of(sock)
         if not protocol.uses_sasl:
             return transport, None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.metrics import Metrics
 
-    from .transport import Authenticator
+    from .authenticator import SaslAuthenticator
 
 _COMBINATIONS: Final = 100
 _UNKNOWN: Final = ("unknown", "unknown")
@@ -101,7 +101,7 @@ class SelectorMetrics:
         self._io.value = self.reads + self.writes
         return self._io.rate()
 
-    def authentication_succeeded(self, authenticator: Authenticator | None) -> None:
+    def authentication_succeeded(self, authenticator: SaslAuthenticator | None) -> None:
         """Count an authentication, or its renewal, that succeeded."""
         if authenticator is not None and authenticator.renewal_took_ns is not None:
             self.reauthenticated.value += 1
@@ -111,7 +111,7 @@ class SelectorMetrics:
         if authenticator is None or not authenticator.renewable:
             self.without_renewal += 1
 
-    def authentication_failed(self, authenticator: Authenticator | None) -> None:
+    def authentication_failed(self, authenticator: SaslAuthenticator | None) -> None:
         """Count an authentication, or its renewal, that failed."""
         renewing = authenticator is not None and authenticator.renewing
         failed = self.not_reauthenticated if renewing else self.not_authenticated

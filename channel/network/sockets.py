@@ -20,7 +20,8 @@ from .transport import PlaintextTransport
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .transport import Address, Authenticator, Transport
+    from .authenticator import SaslAuthenticator
+    from .transport import Address, Transport
 
 _log = get_logger(__name__)
 
@@ -130,14 +131,14 @@ class Peer(NamedTuple):
 class ChannelBuilder(Protocol):
     """Puts a transport on a socket, and an authenticator for SASL; TLS and SASL are added here."""
 
-    def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+    def __call__(self, sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
         """Make a transport over this socket, which is connecting or, if the peer was accepted, connected.
 
         Any exception is treated as an I/O error of this connection.
         """
 
 
-def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, Authenticator | None]:
+def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
     """Build a plaintext transport."""
     return PlaintextTransport(sock, connected=peer.accepted), None
 

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 try:
     from ._socket_calls import receive_small, send_small
@@ -113,71 +113,6 @@ class Transport(Protocol):
 
     def abandon(self) -> None:
         """Close a forked child's copy of the descriptor, without sending anything to the peer."""
-
-
-class Authenticator(Protocol):
-    """Authenticates the two ends over a ready transport by SASL, before any request passes and before sessions end.
-
-    Plaintext, and TLS alone, have none. Times are in ns of the selector's clock. All calls but ``is_server`` are made
-    under the channel's lock.
-
-    Attributes:
-        renewing: Whether the session is being renewed.
-        renews_ns: The time from which the session must be renewed before a request is sent; 0 for never.
-        renewal_took_ns: The duration of the last renewal; None before the first.
-        notify: Called from another thread when ``authenticate`` may go on after a computation.
-    """
-
-    renewing: bool
-    renews_ns: int
-    renewal_took_ns: int | None
-    notify: Callable[[], None] | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the authentication is over."""
-
-    @property
-    def is_server(self) -> bool:
-        """Whether this end has accepted the connection."""
-
-    @property
-    def user(self) -> str | None:
-        """The user that this end has accepted; None before, and at a client."""
-
-    @property
-    def renewable(self) -> bool:
-        """Whether the peer is a client that can renew its session."""
-
-    def authenticate(self) -> int:
-        """Go on; returns which of ``EVENT_READ | EVENT_WRITE`` the exchange waits for, or ``COMPUTING``; 0 at its end.
-
-        Raises:
-            AuthenticationFailed: One side does not accept the other.
-            OSError: The connection broke.
-        """
-
-    def send_failure(self) -> None:
-        """Send the failure to a client, as much of it as the transport takes at once."""
-
-    def begin_session(self, now_ns: int) -> bool:
-        """Note that ``authenticate`` is over; returns whether a session has begun or was renewed."""
-
-    def renew(self, now_ns: int) -> None:
-        """Begin to renew the session."""
-
-    def takes(self, payload: Bytes, now_ns: int) -> bool:
-        """Take a frame if it renews the session; returns whether it did.
-
-        Raises:
-            AuthenticationFailed: One side rejected the other in a renewal.
-        """
-
-    def expired(self, now_ns: int) -> bool:
-        """Whether the session has expired, so that a renewal must come before the next request."""
-
-    def close(self) -> None:
-        """Forget secrets."""
 
 
 class SocketTransport:
