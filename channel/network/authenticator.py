@@ -19,7 +19,8 @@ from .transport import COMPUTING, EVENT_READ, EVENT_WRITE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .transport import Bytes, Transport
+    from .tls import Transport
+    from .transport import Bytes
 
 _RENEW_FROM: Final = 0.85
 _RENEW_SPREAD: Final = 0.10

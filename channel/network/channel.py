@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .frames import MemoryPool
     from .request import ClientRequest
     from .selector_metrics import SelectorMetrics
-    from .transport import Bytes, Transport
+    from .tls import Transport
+    from .transport import Bytes
 
 
 class Phase(Enum):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .request import ClientId
     from .sockets import ChannelBuilder, Peer
-    from .transport import Transport
+    from .tls import Transport
 
 
 def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client_id: ClientId) -> ChannelBuilder:

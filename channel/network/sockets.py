@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .authenticator import SaslAuthenticator
-    from .transport import Address, Transport
+    from .tls import Transport
+    from .transport import Address
 
 _log = get_logger(__name__)
 

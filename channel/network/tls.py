@@ -10,12 +10,12 @@ import contextlib
 import ssl
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from channel.errors import AuthenticationFailed
 from channel.locks import new_lock
 
-from .transport import EVENT_READ, EVENT_WRITE, SocketTransport
+from .transport import EVENT_READ, EVENT_WRITE, PlaintextTransport, SocketTransport
 
 if TYPE_CHECKING:
     import socket
@@ -373,6 +373,10 @@ class TlsTransport(SocketTransport):
                     self._send_ciphertext()
             finally:
                 self._sock.close()
+
+
+Transport: TypeAlias = PlaintextTransport | TlsTransport
+"""A channel's transport."""
 
 
 def _records(buffers: Sequence[Bytes]) -> list[Bytes]:

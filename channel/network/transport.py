@@ -1,4 +1,4 @@
-"""The transport below a channel: its interface, and the plaintext transport; ``channel.network.tls`` has the other."""
+"""The transport below a channel: the base of all, and the plaintext transport; ``channel.network.tls`` has the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,80 +43,12 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 """The number of buffers that the system takes in one call."""
 
 
-class Transport(Protocol):
-    """A non-blocking byte stream over one socket. Calls return at once; ``OSError`` means the connection is gone.
-
-    ``read_into`` is called by the selector's thread alone. Everything that writes, and ``close``, is called under the
-    channel's lock, by any thread: a transport whose reading and writing share state needs a lock of its own for that.
-    """
-
-    def fileno(self) -> int:
-        """The socket's file descriptor."""
-
-    @property
-    def local(self) -> Address:
-        """This end."""
-
-    @property
-    def remote(self) -> Address:
-        """The other end."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether the handshake is over and payload may pass."""
-
-    def finish_connect(self) -> bool:
-        """Check whether the TCP connection is established.
-
-        Raises:
-            OSError: It could not be made.
-        """
-
-    def handshake(self) -> int:
-        """Go on with the handshake; returns which of ``EVENT_READ | EVENT_WRITE`` it waits for, 0 when it is over.
-
-        Raises:
-            AuthenticationFailed: One side does not accept the other.
-            OSError: The connection broke.
-        """
-
-    def read_into(self, buffer: memoryview) -> int:
-        """Read the bytes that have arrived; returns their number, 0 if there are none.
-
-        Raises:
-            EOFError: The peer will send no more.
-        """
-
-    def write(self, buffers: Sequence[Bytes]) -> int:
-        """Write as much of the buffers, one after the other, as the socket takes now; they are never joined."""
-
-    @property
-    def cipher_information(self) -> tuple[str, str] | None:
-        """Cipher suite and TLS version, None without TLS."""
-
-    @property
-    def has_pending_writes(self) -> bool:
-        """Whether bytes taken (and encrypted) by ``write`` have not gone out yet."""
-
-    def flush(self) -> None:
-        """Send pending bytes."""
-
-    @property
-    def has_bytes_buffered(self) -> bool:
-        """Whether bytes that were read (and decrypted) are buffered here, which no event will announce."""
-
-    def reset_on_close(self) -> None:
-        """Make ``close`` end the connection by a reset, so that nothing more of it is delivered."""
-
-    def close(self) -> None:
-        """Close the socket; harmless if it is closed."""
-
-    def abandon(self) -> None:
-        """Close a forked child's copy of the descriptor, without sending anything to the peer."""
-
-
 class SocketTransport:
-    """The base of all transports: a non-blocking socket, its connecting, and its addresses.
+    """The base of all transports: a non-blocking byte stream over one socket, its connecting, and its addresses.
+
+    Calls return at once; ``OSError`` means the connection is gone. ``read_into`` is called by the selector's thread
+    alone. Everything that writes, and ``close``, is called under the channel's lock, by any thread: a transport whose
+    reading and writing share state needs a lock of its own for that.
 
     Args:
         sock: A non-blocking socket, connecting or connected.

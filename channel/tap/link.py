@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import select
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from channel.network.tls import TlsTransport
-from channel.network.transport import Address, PlaintextTransport
+from channel.network.transport import Address
 
 if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.network.recorder import Direction, Recorder
+    from channel.network.tls import Transport
 
 CHUNK: Final = 262_144
 """Bytes read from one connection in one call."""
@@ -24,9 +24,6 @@ _OPENING_NS: Final = 30_000_000_000
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
-
-LinkTransport: TypeAlias = PlaintextTransport | TlsTransport
-"""Either end of a link."""
 
 
 class _ByteFlow:
@@ -42,7 +39,7 @@ class _ByteFlow:
 
     __slots__ = ("ended", "finished", "pending", "recorded_as", "source", "target")
 
-    def __init__(self, source: LinkTransport, target: LinkTransport, recorded_as: Direction) -> None:
+    def __init__(self, source: Transport, target: Transport, recorded_as: Direction) -> None:
         self.source = source
         self.target = target
         self.recorded_as: Direction = recorded_as
@@ -98,8 +95,8 @@ class Link:
 
     def __init__(
         self,
-        client: LinkTransport,
-        node: LinkTransport,
+        client: Transport,
+        node: Transport,
         client_address: Address,
         node_address: Address,
         recorder: Recorder,

@@ -28,12 +28,13 @@ from channel.network.transport import Address, PlaintextTransport, reset_on_clos
 from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
 
-from .link import CHUNK, READ, WRITE, Link, LinkTransport
+from .link import CHUNK, READ, WRITE, Link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.network.recorder import Direction, Recorder
+    from channel.network.tls import Transport
     from channel.network.transport import Bytes
 
 
@@ -401,7 +402,7 @@ def _serves(listening: socket.socket, address: Any) -> bool:
     return False
 
 
-def _transport(sock: socket.socket, context: TlsContext | None, *, server_side: bool, host: str) -> LinkTransport:
+def _transport(sock: socket.socket, context: TlsContext | None, *, server_side: bool, host: str) -> Transport:
     if context is None:
         return PlaintextTransport(sock, connected=False)
     if not isinstance(context, ssl.SSLContext):
