@@ -99,7 +99,7 @@ class DecidedCluster:
             ChannelConfig(**self.settings),
             self.store,
             self.channels,
-            self.channels,
+            self.channels.put,
             self.metrics,
             without_storage=self.without_storage,
         )

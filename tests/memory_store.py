@@ -1,6 +1,6 @@
 """A controller's store in memory, with the versions and the fence that ZooKeeper has.
 
-The methods of ``ControllerStore`` are the controller's. The others are the hands of brokers and administrators; their
+The methods of ``ZooKeeperStore`` are the controller's. The others are the hands of brokers and administrators; their
 caller gives the controller the event that ZooKeeper's watches would give.
 """
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
 from decided_cluster import T0, broker
 from memory_store import MemoryStore
 
-from channel.controller.store import ControllerStore, StateWrite, TopicAssignment, WriteOutcome
+from channel.controller.store import StateWrite, TopicAssignment, WriteOutcome
+from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.types import TopicPartition
@@ -71,6 +74,8 @@ def test_an_assignment_of_a_topic_that_has_gone_is_not_written(store: MemoryStor
     assert store.read_topics() == set()
 
 
-def test_it_is_a_controllers_store(store: MemoryStore) -> None:
-    as_protocol: ControllerStore = store
-    assert as_protocol.read_topics() == set()
+def test_it_has_the_methods_of_the_controllers_store() -> None:
+    methods = {name: method for name, method in vars(ZooKeeperStore).items() if not name.startswith("_")}
+    assert methods.pop("unwatch")
+    for name, method in methods.items():
+        assert list(signature(method).parameters) == list(signature(getattr(MemoryStore, name)).parameters), name

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .api_requests import ApiRequest
     from .context import ControllerContext
     from .events import ControllerEvent
-    from .store import ControllerStore
+    from .zookeeper_store import ZooKeeperStore
 
 
 _log = get_logger(__name__)
@@ -69,7 +69,7 @@ class Administration:
     def __init__(
         self,
         context: ControllerContext,
-        store: ControllerStore,
+        store: ZooKeeperStore,
         session: ZooKeeperSession,
         config: ChannelConfig,
         process: Callable[[ControllerEvent], object],

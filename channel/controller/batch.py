@@ -54,13 +54,6 @@ class ControlRequestSender(Protocol):
         """Queue a request; ``callback`` takes the response, on the broker's send thread."""
 
 
-class EventSink(Protocol):
-    """The receiver of brokers' answers, as events: the event manager."""
-
-    def put(self, event: ControllerEvent) -> object:
-        """Queue an event."""
-
-
 class ControllerBrokerRequestBatch:
     """A controller's request batch, used for one decision after the other, on its event thread only.
 
@@ -71,7 +64,7 @@ class ControllerBrokerRequestBatch:
         controller_id: The controller's broker id.
         config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
         sender: Takes the requests.
-        events: Takes the brokers' answers, as events.
+        put: Takes the brokers' answers, as events.
         context: Returns the controller's context; called at each ``new_batch``.
         log: Kafka's state-change log.
     """
@@ -83,7 +76,7 @@ class ControllerBrokerRequestBatch:
         controller_id: int,
         config: ChannelConfig,
         sender: ControlRequestSender,
-        events: EventSink,
+        put: Callable[[ControllerEvent], object],
         context: Callable[[], ControllerContext],
         log: StateChangeLog | None = None,
     ) -> None:
@@ -92,7 +85,7 @@ class ControllerBrokerRequestBatch:
         self._listener = config.inter_broker_listener
         self._addresses = messages.BrokerAddresses(self._listener, self.versions.update_metadata)
         self._sender = sender
-        self._events = events
+        self._put = put
         self._context_now = context
         self._context: ControllerContext | None = None
         self._state_log = log or StateChangeLog(controller_id)
@@ -396,12 +389,12 @@ class ControllerBrokerRequestBatch:
 
     def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
         """Queue an event, as a broker has answered LeaderAndIsr."""
-        self._events.put(LeaderAndIsrResponseReceived(response, broker_id))
+        self._put(LeaderAndIsrResponseReceived(response, broker_id))
 
     def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
         """Queue an event, as a broker has answered UpdateMetadata."""
-        self._events.put(UpdateMetadataResponseReceived(response, broker_id))
+        self._put(UpdateMetadataResponseReceived(response, broker_id))
 
     def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
         """Queue an event, as a broker has answered StopReplica for replicas of topics that are being deleted."""
-        self._events.put(TopicDeletionStopReplicaResponseReceived(broker_id, response.error_code, errors))
+        self._put(TopicDeletionStopReplicaResponseReceived(broker_id, response.error_code, errors))

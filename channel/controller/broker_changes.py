@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
 from channel.logs import bounded
@@ -22,28 +22,10 @@ if TYPE_CHECKING:
     from .cluster import ControlledCluster
     from .deletion import TopicDeletions
     from .events import LeaderAndIsrResponseReceived
+    from .manager import ControllerChannelManager
     from .partitions import PartitionStateMachine
     from .reassignment import Reassignments
     from .replicas import ReplicaStateMachine
-    from .requests import ControlRequest
-
-
-class BrokerChannels(Protocol):
-    """The channels to the brokers: the channel manager."""
-
-    def add_broker(self, broker: Broker) -> None:
-        """Open a channel to a broker, unless it has one."""
-
-    def remove_broker(self, broker_id: int) -> None:
-        """Close the channel to a broker and drop its requests."""
-
-    def send_request(
-        self, broker_id: int, request: ControlRequest, callback: Callable[[Any], None] | None = None
-    ) -> None:
-        """Queue a request; ``callback`` takes the response, on the broker's send thread."""
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """Close all channels, within this time."""
 
 
 class BrokerChanges:
@@ -60,7 +42,7 @@ class BrokerChanges:
     def __init__(
         self,
         cluster: ControlledCluster,
-        channels: BrokerChannels,
+        channels: ControllerChannelManager,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         deletions: TopicDeletions,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .batch import ControllerBrokerRequestBatch
     from .context import ControllerContext
-    from .store import ControllerStore
+    from .zookeeper_store import ZooKeeperStore
 
 _ATTEMPTS: Final = 20
 """The number of attempts to write a state whose znode brokers keep changing."""
@@ -49,7 +49,7 @@ class ControlledCluster:
         controller_id: int,
         config: ChannelConfig,
         context: ControllerContext,
-        store: ControllerStore,
+        store: ZooKeeperStore,
         batch: ControllerBrokerRequestBatch,
         without_storage: frozenset[int] = frozenset(),
     ) -> None:

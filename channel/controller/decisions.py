@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics
     from kproto.types import Uuid
 
-    from .batch import EventSink
-    from .broker_changes import BrokerChannels
     from .events import ControllerEvent
-    from .store import ControllerStore
+    from .manager import ControllerChannelManager
+    from .zookeeper_store import ZooKeeperStore
 
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
@@ -61,7 +60,7 @@ class ControllerDecisions:
         config: The controller's settings.
         store: The durable state of the cluster.
         channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
-        answers: Takes the brokers' answers, as events that must be passed to ``process``.
+        put: Takes the brokers' answers, as events that must be passed to ``process``.
         metrics: Takes the controller's gauges.
         new_topic_id: Makes the ids of topics that have none; random ones by default.
         without_storage: The brokers that keep no records: they get no replicas.
@@ -76,9 +75,9 @@ class ControllerDecisions:
         epoch: int,
         fence: int,
         config: ChannelConfig,
-        store: ControllerStore,
-        channels: BrokerChannels,
-        answers: EventSink,
+        store: ZooKeeperStore,
+        channels: ControllerChannelManager,
+        put: Callable[[ControllerEvent], object],
         metrics: Metrics | None = None,
         *,
         new_topic_id: Callable[[], Uuid] | None = None,
@@ -86,7 +85,7 @@ class ControllerDecisions:
     ) -> None:
         self.context = context = ControllerContext()
         context.epoch, context.epoch_zk_version = epoch, fence
-        batch = ControllerBrokerRequestBatch(controller_id, config, channels, answers, lambda: self.context)
+        batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: self.context)
         self._channels = channels
         self._metrics = metrics
         self._cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)

@@ -118,7 +118,7 @@ class ZooKeeperLeadership:
             config,
             self._store,
             channels,
-            _EventQueue(put),
+            put,
             metrics,
             without_storage=without_storage,
         )
@@ -265,13 +265,6 @@ def leadership_of(
         )
 
     return make
-
-
-class _EventQueue:
-    """Takes the events that the brokers' answers become."""
-
-    def __init__(self, put: Callable[[ControllerEvent], object]) -> None:
-        self.put = put
 
 
 def _shutdown_code(error: Exception) -> ErrorCode:

@@ -52,9 +52,17 @@ _KNOWN_STATES: Final = 1_000
 
 
 class ZooKeeperStore:
-    """``ControllerStore`` on a ZooKeeper session.
+    """The controller's access to the cluster's durable state in ZooKeeper; called on the event thread only.
 
-    A znode with contents that Kafka would not write there is logged and ignored, as if it were missing.
+    A read also watches its znodes if the controller has an event for their changes: the children of
+    broker ids, topics, deletions and notifications, the data of each broker id and of each topic, the znodes of
+    reassignments and preferred elections. Every change of such a znode after the read becomes an event. Calls about
+    many znodes are pipelined. A znode with contents that Kafka would not write there is logged and ignored, as if it
+    were missing.
+
+    ``fence`` is the version of ``/controller_epoch`` that the controller was elected with, in the context
+    ``epoch_zk_version``. Every method raises ``ChannelError`` if ZooKeeper cannot be reached; every write raises
+    ``ControllerMoved``, and changes nothing, if another controller has been elected since.
 
     Args:
         session: The session; its expiry ends the watches, which the next controller's reads begin again.

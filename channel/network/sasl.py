@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hmac
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from channel.errors import AuthenticationFailed
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
@@ -46,28 +46,6 @@ _SCRAM_ITERATIONS: Final = 4_096
 
 _MOST_ITERATIONS: Final = 262_144
 """The most iterations that a client computes: 16 times what Kafka lets an administrator set, 0.2 s of CPU time."""
-
-
-class ClientMechanism(Protocol):
-    """The client's side of a mechanism.
-
-    Attributes:
-        complete: Whether both sides are authenticated.
-        computation: Computes the next token on any thread, as that takes long; None if the answers have it already.
-    """
-
-    complete: bool
-    computation: Callable[[], bytes] | None
-
-    def first(self) -> bytes:
-        """The first token."""
-
-    def respond(self, token: bytes) -> bytes | None:
-        """Take a token; returns the next one, None if it is to be computed or the server is authenticated too.
-
-        Raises:
-            AuthenticationFailed: The server is not accepted.
-        """
 
 
 class _PlainClient:
@@ -140,21 +118,6 @@ class _ScramClient:
             raise AuthenticationFailed(f"the answer to the server's challenge cannot be computed: {e}") from None
 
 
-class ServerMechanism(Protocol):
-    """The server's side of one mechanism.
-
-    Attributes:
-        complete: Whether the client is authenticated.
-        user: The user name in the client's token; empty before its token.
-    """
-
-    complete: bool
-    user: str
-
-    def respond(self, token: bytes) -> bytes:
-        """Return the answer to a token. Raises ``AuthenticationFailed``."""
-
-
 class _PlainServer:
     def __init__(self, users: Mapping[str, Password]) -> None:
         self._users = users
@@ -204,13 +167,17 @@ class _ScramServer:
         return final
 
 
-def client_mechanism(name: str, credentials: Credentials) -> ClientMechanism:
-    """Make the client's side of the mechanism of this name."""
+def client_mechanism(name: str, credentials: Credentials) -> _PlainClient | _ScramClient:
+    """Make the client's side of the mechanism of this name.
+
+    ``respond`` takes a token and returns the next one, None if ``computation`` computes it, on any thread as that takes
+    long, or the server is authenticated too: then the side is ``complete``.
+    """
     return _PlainClient(credentials) if name == "PLAIN" else _ScramClient(name, credentials)
 
 
-def server_mechanism(name: str, users: Mapping[str, Password]) -> ServerMechanism:
-    """Make the server's side of the mechanism of this name."""
+def server_mechanism(name: str, users: Mapping[str, Password]) -> _PlainServer | _ScramServer:
+    """Make the server's side of the mechanism of this name; ``respond`` returns the answer to a token."""
     return _PlainServer(users) if name == "PLAIN" else _ScramServer(name, users)
 
 
@@ -402,7 +369,7 @@ class SaslServer:
         self._api_versions = api_versions
         self.session_lifetime_ms = session_ms
         self.renewable = False
-        self._mechanism: ServerMechanism | None = None
+        self._mechanism: _PlainServer | _ScramServer | _AnotherMechanism | None = None
         self._mechanism_name = ""
         self._user: str | None = None
         self._bare = False

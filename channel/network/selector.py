@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from enum import Enum
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
@@ -287,25 +287,6 @@ class ChannelExpiry:
 _LONGEST: Final = 2**31 - 1  # longest wait of the system in ms; a longer one has no time limit
 
 
-class SystemPoller(Protocol):
-    """The part of ``select.epoll`` that the poller uses; tests bring their own."""
-
-    def register(self, fd: int, eventmask: int, /) -> None:
-        """Wait for these events of a descriptor."""
-
-    def modify(self, fd: int, eventmask: int, /) -> None:
-        """Wait for other events of the descriptor."""
-
-    def unregister(self, fd: int, /) -> None:
-        """Stop waiting for the descriptor."""
-
-    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """Wait this many seconds; returns descriptors and their events."""
-
-    def close(self) -> None:
-        """Close epoll's own descriptor."""
-
-
 class Poller:
     """Waits for events of channels, and of other descriptors with a callback each.
 
@@ -321,7 +302,7 @@ class Poller:
 
     __slots__ = ("_changed", "_system", "callbacks", "changed", "channels")
 
-    def __init__(self, system: SystemPoller | None = None) -> None:
+    def __init__(self, system: select.epoll | None = None) -> None:
         self._system: Any = select.epoll() if system is None else system
         self._changed: deque[Channel] = deque()
         self.changed = self._changed.append
@@ -1135,7 +1116,7 @@ class Selector:
         pool: MemoryPool | None = None,
         channel_builder: ChannelBuilder = sockets.plaintext_channel,
         recorder: Recorder | None = None,
-        system: SystemPoller | None = None,
+        system: select.epoll | None = None,
         dial: Callable[[Address, int, int], tuple[socket.socket, bool]] = sockets.dial,
     ) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The transport below a channel: the base of all, and the plaintext transport; ``channel.network.tls`` has the other."""
+"""The transports below a channel: their base, and the plaintext transport; ``channel.network.tls`` has the other."""
 
 from __future__ import annotations
 

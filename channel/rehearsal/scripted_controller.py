@@ -511,7 +511,7 @@ class DecisionRunner:
             journal, controller_id, lambda: self.context.epoch, config, metrics=metrics, recorder=recorder
         )
         self._events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
-        batch_of = (controller_id, config, self.manager, self._events, lambda: self.context)
+        batch_of = (controller_id, config, self.manager, self._events.put, lambda: self.context)
         self.batch = ControllerBrokerRequestBatch(*batch_of)
         self._kraft_batch = MigrationRequestBatch(*batch_of)
         self.migration: MigrationPropagator | None = None
