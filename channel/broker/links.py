@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from channel.errors import ChannelError, SessionExpired
 from channel.logs import get_logger
@@ -58,11 +58,8 @@ class Candidacy(Protocol):
         """Resign, and stop standing for election, within this time. Harmless if ended."""
 
 
-class Stand(Protocol):
-    """A function that makes a broker's candidacy."""
-
-    def __call__(self, broker_id: int, session: ZooKeeperSession) -> Candidacy:
-        """Make the candidacy; ``session`` has not begun."""
+Stand: TypeAlias = "Callable[[int, ZooKeeperSession], Candidacy]"
+"""Makes the candidacy of a broker, by its id, in a session that has not begun."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import IllegalState
@@ -58,11 +58,8 @@ class ControllerInformation:
     sasl_mechanism: str | None = None
 
 
-class ControllerProvider(Protocol):
-    """A function that returns the active controller."""
-
-    def __call__(self) -> ControllerInformation:
-        """Return the present controller; must not block."""
+ControllerProvider: TypeAlias = "Callable[[], ControllerInformation]"
+"""Returns the present controller; must not block."""
 
 
 class MetadataCacheProvider:
@@ -109,13 +106,10 @@ def broker_of(node_id: str) -> str:
     return node_id.partition("-")[0]
 
 
-class ControllerClientFactory(Protocol):
-    """A function that makes the client of a node-to-controller thread."""
-
-    def __call__(
-        self, information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]
-    ) -> NetworkClient:
-        """Make a client for this kind of controller: one request in flight for each node, versions discovered."""
+ControllerClientFactory: TypeAlias = (
+    "Callable[[ControllerInformation, Callable[[str, Exception], None]], NetworkClient]"
+)
+"""Makes a client for this kind of controller, and a hook for invalid answers: one request in flight for each node."""
 
 
 class _Item(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kproto.types import TopicPartition
 
@@ -38,11 +38,8 @@ class Election(Enum):
     CONTROLLED_SHUTDOWN = "the leader is shutting down"
 
 
-class ElectionFunction(Protocol):
-    """A function that holds an election of one kind; returns None if no replica may lead."""
-
-    def __call__(self, context: ControllerContext, tp: TopicPartition, state: LeaderAndIsr) -> Elected | None:
-        """Elect one partition's leader."""
+ElectionFunction: TypeAlias = "Callable[[ControllerContext, TopicPartition, LeaderAndIsr], Elected | None]"
+"""Elects one partition's leader; returns None if no replica may lead."""
 
 
 def with_leader(

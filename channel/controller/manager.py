@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, overload
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -452,11 +452,8 @@ class ControllerChannelManager:
             return sum(len(state.requests) for state in self._brokers.values())
 
 
-class DroppedHook(Protocol):
-    """A hook for requests that will not be answered."""
-
-    def __call__(self, broker_id: int, items: list[DroppedRequest]) -> None:
-        """Take dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
+DroppedHook: TypeAlias = "Callable[[int, list[DroppedRequest]], None]"
+"""Takes a broker's dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
 
 
 class DroppedRequests:

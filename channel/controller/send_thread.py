@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
@@ -54,11 +54,8 @@ def _refuse(api_key: int, request: ControlRequest) -> None:
     raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
 
 
-class ClientFactory(Protocol):
-    """Makes the client of a send thread."""
-
-    def __call__(self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-        """Make a client with this updater, one request in flight for each node, and this hook for invalid responses."""
+ClientFactory: TypeAlias = "Callable[[MetadataUpdater, Callable[[str, Exception], None]], NetworkClient]"
+"""Makes a client with this updater and this hook for invalid responses: one request in flight for each node."""
 
 
 class _Nodes(MetadataUpdater):
