@@ -382,7 +382,8 @@ class PcapngRecorder(Closeable):
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
     Only the file's owner may read it. A file that can no longer be written (a full disk) ends the recording, not the
-    traffic: the error is logged once, and kept in ``error``.
+    traffic: the error is logged once, and kept in ``error``; frames are counted in ``lost`` until ``switch`` begins a
+    file that can be written. The file keeps the whole frames that it had.
 
     Args:
         path: The file; one that exists is replaced.
@@ -391,6 +392,7 @@ class PcapngRecorder(Closeable):
     Attributes:
         path: The file that is written now.
         frames: Number of frames recorded.
+        lost: Number of frames that could not be recorded.
         written: Bytes written to the present file.
         error: The error that ended the recording, None while it goes on.
     """
@@ -398,6 +400,7 @@ class PcapngRecorder(Closeable):
     def __init__(self, path: str | os.PathLike[str], *, keep_secrets: bool = False) -> None:
         self.path = Path(path)
         self.frames = 0
+        self.lost = 0
         self.written = 0
         self.error: OSError | None = None
         self._lock = new_lock("recorder")
@@ -405,6 +408,8 @@ class PcapngRecorder(Closeable):
         self._keep_secrets = keep_secrets
         self._fd = -1
         self._blocks: list[Bytes] = []
+        self._frames_in_blocks = 0
+        self._told_of_error = False
         with self._lock:
             self._open()
 
@@ -464,6 +469,7 @@ class PcapngRecorder(Closeable):
                     blocks += _packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
                     way.advance(length)
             self.frames += 1
+            self._frames_in_blocks += 1
             self._blocks += blocks
             if not more or size > _JOINED or len(self._blocks) >= _MOST_BLOCKS:
                 self._write()
@@ -508,6 +514,9 @@ class PcapngRecorder(Closeable):
                     os.close(former)
                 except OSError as e:  # bytes that the system had taken and could not write
                     _log.error("the end of the recording %s may be missing: %s", former_path, e)
+            if self._told_of_error and self.error is None:
+                self._told_of_error = False
+                _log.warning("the recording goes on in %s; so far %d frames are missing", self.path, self.lost)
 
     def close(self) -> None:
         """End the recording; later frames are not recorded."""
@@ -536,8 +545,12 @@ class PcapngRecorder(Closeable):
     def _write(self) -> None:
         """Write all blocks in one call, unless the system takes only a part."""
         pieces, self._blocks = self._blocks, []
+        frames, self._frames_in_blocks = self._frames_in_blocks, 0
         if self._fd < 0 or self.error is not None:
+            self.frames -= frames
+            self.lost += frames
             return
+        before = self.written
         try:
             at = 0
             while at < len(pieces):
@@ -550,7 +563,14 @@ class PcapngRecorder(Closeable):
                     pieces[at] = memoryview(pieces[at])[written:]
         except OSError as e:
             self.error = e
-            _log.error("recording to %s has ended: %s", self.path, e)
+            self.frames -= frames
+            self.lost += frames
+            with contextlib.suppress(OSError):  # no file, but a pipe
+                os.ftruncate(self._fd, before)  # what is lost is lost whole: no block is torn
+                self.written = before
+            if not self._told_of_error:
+                self._told_of_error = True
+                _log.error("recording to %s has ended: %s", self.path, e)
 
 
 def _packet(

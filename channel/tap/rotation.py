@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_RETRY_NS: Final = 10_000_000_000  # after a file could not be opened
+_RETRY_NS: Final = 10_000_000_000  # after a file could not be opened or written
 
 
 class RotatingRecorder(PcapngRecorder):
@@ -26,7 +26,8 @@ class RotatingRecorder(PcapngRecorder):
 
     The file that is being written ends in ``.part`` and is renamed when it is finished, so that a file with its final
     name never changes any more. After ``kill -9`` the last ``.part`` is readable up to the last packet. A file that
-    cannot be renamed is logged and keeps its name; the recording goes on in the next file.
+    cannot be renamed is logged and keeps its name; the recording goes on in the next file. When a file can no longer be
+    written, as the disk is full, another is tried every ten seconds; what passes meanwhile is counted.
 
     Args:
         path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
@@ -78,15 +79,18 @@ class RotatingRecorder(PcapngRecorder):
         self.rotate_if_due()
 
     def _is_due(self) -> bool:
-        if self._clock.nanoseconds() < self._retry_ns:
+        now = self._clock.nanoseconds()
+        if now < self._retry_ns:
             return False
+        if self.error is not None and now - self._began >= _RETRY_NS:
+            return True
         if self._max_bytes and self.written >= self._max_bytes:
             return True
-        is_old = self._max_ns and self._clock.nanoseconds() - self._began >= self._max_ns
+        is_old = self._max_ns and now - self._began >= self._max_ns
         return bool(is_old) and self.frames > self._frames_before
 
     def rotate_if_due(self) -> None:
-        """Begin the next file if the present one is full, or old and not empty.
+        """Begin the next file if the present one is full, or old and not empty, or cannot be written any more.
 
         ``record`` calls it; while no bytes pass, the owner has to.
         """
@@ -119,6 +123,9 @@ class RotatingRecorder(PcapngRecorder):
 
     def _finish(self, part: Path) -> None:
         try:
+            if not part.stat().st_size:  # the disk had no room for its beginning
+                part.unlink()
+                return
             part.rename(part.with_suffix(""))
         except OSError as e:
             _log.error("the finished recording keeps its name %s, as it cannot be renamed: %s", part, e.strerror)

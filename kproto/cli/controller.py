@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.cli.ending import ended_by_sigterm
+from kproto.cli.text import counted
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def command(
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
     if recorder is not None and recorder.error is not None:
-        raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+        missing = f"{counted(recorder.lost, 'frame')} could not be written: {recorder.error.strerror}"
+        raise ConfigurationError(f"the recording is incomplete, {missing}; make room and start again")
 
 
 def _settings(config: Path | None, security: Path | None) -> ChannelConfig:

@@ -112,8 +112,10 @@ def command(
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
     if tap.error is not None:
         raise ConfigurationError(f"the tap has ended by itself: {tap.error}; start it again") from tap.error
-    if recorder.error is not None:
-        raise ConfigurationError(f"the recording is incomplete: {recorder.error.strerror}; make room and start again")
+    if recorder.lost or recorder.error is not None:
+        missing = f"{counted(recorder.lost, 'piece')} could not be written"
+        why = "" if recorder.error is None else f": {recorder.error.strerror}"
+        raise ConfigurationError(f"the recording is incomplete, {missing}{why}; make room and start again")
     if tap.recording_error is not None:
         raise ConfigurationError(f"the recording is incomplete: {tap.recording_error}") from tap.recording_error
 

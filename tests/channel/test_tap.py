@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import random
 import signal
 import socket
@@ -432,6 +434,36 @@ def test_a_file_is_finished_by_age_unless_it_is_empty(tmp_path: Path) -> None:
         clock.sleep(11_000)
         recorder.rotate_if_due()
         assert recorder.finished == 2
+
+
+@pytest.mark.parametrize("limits", [{"max_bytes": 10**6}, {"max_seconds": 60}], ids=["size", "time"])
+def test_another_file_is_tried_while_the_disk_is_full(limits: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
+    clock, writev, is_full = FakeClock(), os.writev, [False]
+
+    def written(fd: int, pieces: list[Any]) -> int:
+        if is_full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return writev(fd, pieces)
+
+    monkeypatch.setattr(os, "writev", written)
+    ends = ("127.0.0.1", 1), ("127.0.0.1", 2)
+    with RotatingRecorder(tmp_path / "t", clock=clock, **limits) as recorder:
+        recorder.record("sent", *ends, 0, [METADATA])
+        is_full[0] = True
+        for _ in range(8):
+            clock.sleep(4_000)
+            recorder.record("sent", *ends, 0, [METADATA])
+        is_full[0] = False
+        clock.sleep(10_000)
+        recorder.rotate_if_due()
+        assert recorder.error is None
+        assert (recorder.frames, recorder.lost) == (1, 8)
+        recorder.record("sent", *ends, 0, [METADATA])
+    files = sorted(tmp_path.iterdir())
+    assert recorder.finished == len(files) == 2  # those that had no room for a beginning are gone
+    summary = CaptureSummary()
+    assert list(frames(tmp_path, apis=(), summary=summary)) == []
+    assert (summary.packets, summary.bad_input_count) == (2, 0)
 
 
 def test_numbers_go_on_after_an_earlier_run(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def tap(*options: object, tls: bool = False) -> Iterator[Running]:
         try:
             assert process.stderr is not None
             first = process.stderr.readline()
+            if "/dev/full has ended" in first:
+                first = process.stderr.readline()
             assert first.startswith("relaying 127.0.0.1:"), first + process.stderr.read()
             yield Running(process, int(first.split()[1].rpartition(":")[2]))
         finally:
@@ -122,6 +124,15 @@ def test_a_node_that_the_upstream_settings_do_not_trust_gets_nothing(tmp_path: P
             assert sock.recv(1) == b""
         assert running.end() == 0
     assert "certificate is not accepted" in running.said
+
+
+def test_a_recording_with_a_hole_is_told_at_the_end(tmp_path: Path) -> None:
+    with tap("--out", "/dev/full") as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as sock:
+            assert echoed(sock, REQUEST) == REQUEST
+        assert running.end() == 2
+    last = running.said.splitlines()[-1]
+    assert "the recording is incomplete, 2 pieces could not be written: No space left on device; make room" in last
 
 
 def test_rotate_size_begins_a_new_file_after_so_many_megabytes(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 
@@ -333,6 +335,47 @@ def test_a_file_that_cannot_be_written_any_more_ends_the_recording_and_not_the_t
     assert len([r for r in caplog.records if "has ended" in r.message]) == 1
     recorder.close()
     recorder.record("sent", CLIENT, SERVER, NOW, [request(3)])
+
+
+def test_a_full_disk_leaves_whole_frames_and_the_rest_is_counted_until_the_next_file(tmp_path, monkeypatch, caplog):
+    writev, room = os.writev, [sys.maxsize]
+
+    def written(fd, pieces):
+        taken = b"".join(pieces)[: room[0]]
+        if not taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= len(taken)
+        return writev(fd, [taken])
+
+    monkeypatch.setattr(os, "writev", written)
+    full = tmp_path / "full.pcapng"
+    with PcapngRecorder(full) as recorder:
+        recorder.opened(CLIENT, SERVER, NOW)
+        for number in range(3):
+            recorder.record("sent", CLIENT, SERVER, NOW, [request(number)])
+        size = full.stat().st_size
+        room[0] = 30  # less than a block
+        for number in range(3, 5):
+            recorder.record("sent", CLIENT, SERVER, NOW, [request(number)])
+        recorder.record("sent", CLIENT, SERVER, NOW, [request(5)], True)
+        recorder.flush()
+        assert (recorder.frames, recorder.lost) == (3, 3)
+        assert recorder.error.errno == errno.ENOSPC
+        assert full.stat().st_size == size == recorder.written
+        recorder.switch(tmp_path / "none.pcapng")  # there is still no room
+        recorder.record("sent", CLIENT, SERVER, NOW, [request(6)])
+        assert (recorder.frames, recorder.lost) == (3, 4)
+        room[0] = sys.maxsize
+        recorder.switch(tmp_path / "next.pcapng")
+        assert recorder.error is None
+        recorder.record("sent", CLIENT, SERVER, NOW, [request(7)])
+        assert (recorder.frames, recorder.lost) == (4, 4)
+    assert (tmp_path / "none.pcapng").read_bytes() == b""
+    payloads = [payload for path in (full, tmp_path / "next.pcapng") for _, payload, _ in read_back(path)]
+    assert payloads == [request(number)[4:] for number in (0, 1, 2, 7)]
+    ended, goes_on = (record.getMessage() for record in caplog.records)
+    assert ended == f"recording to {full} has ended: [Errno 28] No space left on device"
+    assert goes_on == f"the recording goes on in {tmp_path / 'next.pcapng'}; so far 4 frames are missing"
 
 
 API_VERSIONS = frame(struct.pack(">hhih", 18, 0, 9, -1))
