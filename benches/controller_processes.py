@@ -16,7 +16,7 @@ from free_ports import free_ports
 from measure import CACHE, KAFKA_JVM
 
 from channel.types import LeaderAndIsr, ReplicaAssignment
-from channel.zookeeper.cluster import create_persistent_nodes
+from channel.zookeeper.cluster_state import create_persistent_nodes
 from channel.zookeeper.operations import Create
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (

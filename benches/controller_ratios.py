@@ -56,7 +56,7 @@ from controller_processes import (
 from figures import Goal, finish, options_of, settled
 from measure import machine
 
-from channel.zookeeper.cluster import read_controller_epoch
+from channel.zookeeper.cluster_state import read_controller_epoch
 from channel.zookeeper.operations import Create
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (

@@ -11,7 +11,7 @@ from led_cluster import LedCluster
 from real_brokers import eventually
 
 from channel.errors import NoNode
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
 

@@ -1,4 +1,4 @@
-"""One name has one meaning: no two classes of the product share one."""
+"""One name has one meaning: no two classes of the product share one, and no two modules of the channel."""
 
 from __future__ import annotations
 
@@ -18,4 +18,12 @@ def test_no_two_classes_share_a_name() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name].add(str(path))
+    assert {name: sorted(files) for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_no_two_modules_of_the_channel_share_a_name() -> None:
+    places: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGES[0].rglob("*.py"):
+        if path.name != "__init__.py":
+            places[path.name].add(str(path))
     assert {name: sorted(files) for name, files in places.items() if len(files) > 1} == {}

@@ -20,7 +20,7 @@ from channel.errors import IllegalState, RequestTimeout
 from channel.logs import get_logger
 from channel.threads import Startable, close_all
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
-from channel.zookeeper.cluster import cluster_id, create_persistent_nodes, read_settings
+from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ibp_at_least
 from kproto.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from channel.errors import ChannelError, SessionExpired
 from channel.logs import get_logger
 from channel.threads import close_all
-from channel.zookeeper.cluster import register_broker
+from channel.zookeeper.cluster_state import register_broker
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import encode_broker
 

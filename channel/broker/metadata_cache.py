@@ -15,8 +15,8 @@ from channel.types import LEADER_DURING_DELETE, NO_NODE, Broker, Node
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID, TopicPartition
 
+from .metadata_snapshot import EMPTY, MetadataSnapshot, Update
 from .shared_updates import SharedUpdates
-from .snapshot import EMPTY, MetadataSnapshot, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

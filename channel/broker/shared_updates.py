@@ -16,10 +16,10 @@ from kproto import codec
 from kproto.api import ApiKey
 from kproto.prefix import prefix_of
 
-from .snapshot import LiveBrokers, Update, apply_update, live_brokers
+from .metadata_snapshot import LiveBrokers, Update, apply_update, live_brokers
 
 if TYPE_CHECKING:
-    from .snapshot import MetadataSnapshot
+    from .metadata_snapshot import MetadataSnapshot
 
 _BUDGET: Final = 8 * 1024 * 1024
 _SHARED_FROM: Final = 4096

@@ -11,7 +11,7 @@ from channel.errors import BadVersion, NodeExists, NodeTooLarge
 from channel.logs import get_logger
 from channel.types import ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import fenced, fenced_together
+from channel.zookeeper.cluster_state import fenced, fenced_together
 from channel.zookeeper.operations import Create, SetData
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least

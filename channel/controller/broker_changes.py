@@ -11,21 +11,21 @@ from kproto.error_codes import ErrorCode, error_name
 from kproto.types import ZERO_UUID, TopicPartition
 
 from .leader_election import Election
-from .partitions import PartitionState
-from .replicas import ReplicaStatus
+from .partition_states import PartitionState
+from .replica_states import ReplicaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from channel.types import Broker
 
-    from .cluster import ControlledCluster
+    from .controlled_cluster import ControlledCluster
     from .deletion import TopicDeletions
     from .events import LeaderAndIsrResponseReceived
     from .manager import ControllerChannelManager
-    from .partitions import PartitionStateMachine
+    from .partition_states import PartitionStateMachine
     from .reassignment import Reassignments
-    from .replicas import ReplicaStateMachine
+    from .replica_states import ReplicaStateMachine
 
 
 class BrokerChanges:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from channel.logs import get_logger
-from channel.zookeeper.cluster import read_settings, write_settings
+from channel.zookeeper.cluster_state import read_settings, write_settings
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode

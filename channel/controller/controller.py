@@ -19,7 +19,12 @@ from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
 from channel.threads import Startable, close_all, ends_with_process, time_left
-from channel.zookeeper.cluster import create_persistent_nodes, delete_controller, read_controller, register_controller
+from channel.zookeeper.cluster_state import (
+    create_persistent_nodes,
+    delete_controller,
+    read_controller,
+    register_controller,
+)
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 from kproto.error_codes import ErrorCode
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.metrics import Metrics
-    from channel.zookeeper.cluster import WonElection
+    from channel.zookeeper.cluster_state import WonElection
 
 
 @dataclass(frozen=True, slots=True)

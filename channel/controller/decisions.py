@@ -15,8 +15,8 @@ from kproto.error_codes import ErrorCode, error_name
 
 from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
-from .cluster import ControlledCluster
 from .context import ControllerContext
+from .controlled_cluster import ControlledCluster
 from .deletion import TopicDeletions
 from .events import (
     LeaderAndIsrResponseReceived,
@@ -25,9 +25,9 @@ from .events import (
 )
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
-from .partitions import UNCLEAN, PartitionStateMachine
+from .partition_states import UNCLEAN, PartitionStateMachine
 from .reassignment import Reassignments
-from .replicas import ReplicaStateMachine
+from .replica_states import ReplicaStateMachine
 from .topics import TopicChanges
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from channel.logs import bounded
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .partitions import PartitionState
-from .replicas import ReplicaStatus, replicas_by_broker
+from .partition_states import PartitionState
+from .replica_states import ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
-    from .cluster import ControlledCluster
+    from .controlled_cluster import ControlledCluster
     from .events import TopicDeletionStopReplicaResponseReceived
-    from .partitions import PartitionStateMachine
-    from .replicas import ReplicaStateMachine
+    from .partition_states import PartitionStateMachine
+    from .replica_states import ReplicaStateMachine
 
 _DELETED: Final = ReplicaStatus.DELETION_SUCCESSFUL
 

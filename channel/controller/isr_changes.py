@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
-    from .cluster import ControlledCluster
     from .cluster_events import AlterPartition
+    from .controlled_cluster import ControlledCluster
     from .reassignment import Reassignments
 
 _INELIGIBLE_REPLICA_SINCE: Final = 2

@@ -11,14 +11,14 @@ from kproto.types import TopicPartition
 
 from .cluster_events import ElectionType
 from .leader_election import Election
-from .partitions import PartitionState
+from .partition_states import PartitionState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Set
 
-    from .cluster import ControlledCluster
     from .cluster_events import ReplicaLeaderElection
-    from .partitions import PartitionStateMachine
+    from .controlled_cluster import ControlledCluster
+    from .partition_states import PartitionStateMachine
 
 
 class LeaderBalance:

@@ -10,7 +10,7 @@ from channel.locks import new_lock
 from channel.threads import close_all
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import fenced
+from channel.zookeeper.cluster_state import fenced
 from channel.zookeeper.operations import Create
 from kproto import messages
 from kproto.api import ibp_at_least
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from channel.errors import ChannelError
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
-    from channel.zookeeper.cluster import WonElection
+    from channel.zookeeper.cluster_state import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
     from .controller import MakeLeadership

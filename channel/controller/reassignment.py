@@ -14,8 +14,8 @@ from channel.types import ReplicaAssignment
 from kproto.error_codes import ErrorCode
 
 from .leader_election import Election
-from .partitions import PartitionState
-from .replicas import ReplicaStatus, replicas_by_broker
+from .partition_states import PartitionState
+from .replica_states import ReplicaStatus, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
-    from .cluster import ControlledCluster
     from .cluster_events import ApiPartitionReassignment, ListPartitionReassignments
+    from .controlled_cluster import ControlledCluster
     from .deletion import TopicDeletions
-    from .partitions import PartitionStateMachine
-    from .replicas import ReplicaStateMachine
+    from .partition_states import PartitionStateMachine
+    from .replica_states import ReplicaStateMachine
 
 
 class Reassignments:

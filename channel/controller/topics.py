@@ -10,8 +10,8 @@ from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
 from .leader_election import Election
-from .partitions import PartitionState
-from .replicas import ReplicaStatus, replicas_by_broker
+from .partition_states import PartitionState
+from .replica_states import ReplicaStatus, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from kproto.types import Uuid
 
-    from .cluster import ControlledCluster
+    from .controlled_cluster import ControlledCluster
     from .deletion import TopicDeletions
-    from .partitions import PartitionStateMachine
-    from .replicas import ReplicaStateMachine
+    from .partition_states import PartitionStateMachine
+    from .replica_states import ReplicaStateMachine
 
 
 class TopicChanges:

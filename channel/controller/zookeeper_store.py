@@ -9,7 +9,7 @@ from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import fenced, fenced_together
+from channel.zookeeper.cluster_state import fenced, fenced_together
 from channel.zookeeper.contents import decoded_or_none
 from channel.zookeeper.operations import Create, Delete, SetData
 

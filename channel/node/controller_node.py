@@ -31,7 +31,7 @@ from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.threads import Startable, close_all, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
-from channel.zookeeper.cluster import cluster_id, read_settings, register_broker
+from channel.zookeeper.cluster_state import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import ACLS, broker_path, encode_broker
 from kproto import messages
 

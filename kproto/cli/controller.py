@@ -128,7 +128,7 @@ def command(
     from channel.node.controller_node import ControllerNode
 
     if status:
-        from channel.zookeeper.cluster import controller_status
+        from channel.zookeeper.cluster_state import controller_status
         from channel.zookeeper.session import ZooKeeperSession
 
         with ZooKeeperSession(zookeeper) as session:

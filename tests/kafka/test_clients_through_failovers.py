@@ -20,7 +20,7 @@ from real_brokers import IS_LONG, eventually
 from real_clients import Clients
 
 from channel.errors import NoNode
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from channel.config import ChannelConfig
 from channel.controller.api_requests import api_request
 from channel.node.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto import codec, headers

@@ -12,7 +12,7 @@ from real_brokers import IS_LONG, eventually
 
 from channel.broker.fleet import Fleet
 from channel.node.candidate import candidates
-from channel.zookeeper.cluster import read_controller_epoch
+from channel.zookeeper.cluster_state import read_controller_epoch
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, partition_state_path, topic_path
 from kproto.types import TopicPartition

@@ -15,7 +15,7 @@ from network_namespace import NetworkNamespace
 from real_brokers import IS_LONG, eventually, paused, real_kafka
 
 from channel.types import ReplicaAssignment
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
 

@@ -25,7 +25,7 @@ from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
 from channel.config import ChannelConfig
 from channel.errors import NodeExists, NoNode
-from channel.zookeeper.cluster import cluster_id, create_persistent_nodes
+from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (
     CLUSTER_ID,

@@ -15,7 +15,7 @@ from led_cluster import CONTROLLER, LedCluster
 from real_brokers import eventually
 
 from channel.types import ReplicaAssignment
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.messages import MetadataRequest
 from kproto.types import TopicPartition

@@ -23,7 +23,7 @@ from channel.node.candidate import candidates
 from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster import create_persistent_nodes
+from channel.zookeeper.cluster_state import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
 from kproto.types import TopicPartition

@@ -15,7 +15,7 @@ from real_brokers import eventually
 
 from channel.broker.fleet import Fleet
 from channel.node.candidate import candidates
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
 

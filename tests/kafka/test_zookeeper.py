@@ -22,7 +22,7 @@ from channel.errors import (
     SessionExpired,
 )
 from channel.types import Broker, EndPoint
-from channel.zookeeper import cluster
+from channel.zookeeper import cluster_state as cluster
 from channel.zookeeper.operations import Check, Create, Delete, SetData
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (

@@ -18,7 +18,7 @@ from simulation.zookeeper import Ensemble
 from simulation.zookeeper_client import client_class
 
 from channel.errors import ControllerMoved, NodeExists, SessionExpired
-from channel.zookeeper import cluster
+from channel.zookeeper import cluster_state as cluster
 from channel.zookeeper.operations import Check, Create, Delete, SetData
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER

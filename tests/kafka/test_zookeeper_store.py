@@ -26,7 +26,8 @@ from channel.controller.store import ConfigChanges, Notifications, StateWrite, T
 from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import ControllerMoved
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from channel.zookeeper import cluster, znodes
+from channel.zookeeper import cluster_state as cluster
+from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
 

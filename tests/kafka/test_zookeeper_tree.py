@@ -30,7 +30,7 @@ from real_brokers import IS_LONG, eventually
 
 from channel.errors import NodeExists
 from channel.types import ReplicaAssignment
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto import types
 from kproto.messages import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from real_brokers import paused, real_kafka
 
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 
 from .processes import SESSION_S
 

@@ -20,7 +20,7 @@ from real_brokers import client_settings, eventually, jars, paused, real_kafka
 from real_clients import Clients
 
 from channel.errors import ChannelError, NoNode
-from channel.zookeeper import cluster as zk
+from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition

@@ -22,7 +22,7 @@ from channel.types import Node, SecurityProtocol
 from kproto import messages
 from kproto.errors import KprotoError
 
-from .cluster import Metadata, ProducerMetadata
+from .cluster_metadata import Metadata, ProducerMetadata
 from .snapshot import ClusterSnapshot, ClusterView
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kproto.errors import UnsupportedVersion
     from kproto.types import TopicPartition
 
-    from .cluster import LeaderChange, LeaderUpdate, MetadataQuestion
+    from .cluster_metadata import LeaderChange, LeaderUpdate, MetadataQuestion
     from .snapshot import PartitionInfo
 
 _log = get_logger(__name__)

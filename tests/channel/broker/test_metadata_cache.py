@@ -9,14 +9,14 @@ import pytest
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
 from channel.broker.metadata_cache import MetadataCache
-from channel.broker.shared_updates import SharedUpdates
-from channel.broker.snapshot import (
+from channel.broker.metadata_snapshot import (
     EMPTY,
     CachedController,
     MetadataSnapshot,
     apply_update,
     deletions_of_full_update,
 )
+from channel.broker.shared_updates import SharedUpdates
 from channel.logs import STATE_CHANGE, TRACE
 from channel.types import Node
 from kproto import codec

@@ -16,7 +16,7 @@ from channel.controller.controller import NO_CONTROLLER, Controller, ControllerC
 from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics
-from channel.zookeeper.cluster import WonElection
+from channel.zookeeper.cluster_state import WonElection
 from channel.zookeeper.operations import Check, Create, Delete, SetData, Stat, Transaction
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 

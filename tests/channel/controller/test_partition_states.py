@@ -12,10 +12,10 @@ from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.cluster import ControlledCluster
 from channel.controller.context import ControllerContext
+from channel.controller.controlled_cluster import ControlledCluster
 from channel.controller.leader_election import ELECTIONS, Elected, Election
-from channel.controller.partitions import PREVIOUS_STATES, PartitionState, PartitionStateMachine
+from channel.controller.partition_states import PREVIOUS_STATES, PartitionState, PartitionStateMachine
 from channel.controller.store import StateWrite, WriteOutcome
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, ReplicaAssignment
 from kproto.api import ApiKey

@@ -11,9 +11,9 @@ from decided_cluster import T0, broker
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
-from channel.controller.cluster import ControlledCluster
 from channel.controller.context import ControllerContext
-from channel.controller.replicas import PREVIOUS_STATES, ReplicaStateMachine, ReplicaStatus
+from channel.controller.controlled_cluster import ControlledCluster
+from channel.controller.replica_states import PREVIOUS_STATES, ReplicaStateMachine, ReplicaStatus
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 
 from channel.errors import AuthenticationFailed, IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
-from channel.network.metadata.cluster import LeaderUpdate, Metadata
+from channel.network.metadata.cluster_metadata import LeaderUpdate, Metadata
 from channel.types import Node
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import (

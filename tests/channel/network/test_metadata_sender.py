@@ -15,7 +15,7 @@ from channel.config import ChannelConfig
 from channel.errors import IllegalState, TopicNotKnown
 from channel.network import sockets
 from channel.network.metadata.clients import MetadataSender, metadata_request
-from channel.network.metadata.cluster import LeaderUpdate
+from channel.network.metadata.cluster_metadata import LeaderUpdate
 from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.api import ApiKey
 from kproto.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

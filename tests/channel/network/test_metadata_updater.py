@@ -16,7 +16,7 @@ from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.network.client import NetworkClient
 from channel.network.metadata.clients import DefaultMetadataUpdater
-from channel.network.metadata.cluster import Metadata, ProducerMetadata
+from channel.network.metadata.cluster_metadata import Metadata, ProducerMetadata
 from channel.network.request import BodyRequest
 from channel.network.selector import Selector
 from channel.rehearsal.scripted_controller import ScriptedController

@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicNotKnown
-from channel.network.metadata.cluster import ProducerMetadata
+from channel.network.metadata.cluster_metadata import ProducerMetadata
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from kproto.types import TopicPartition

@@ -16,7 +16,7 @@ from .store import WriteOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .cluster import ControlledCluster
+    from .controlled_cluster import ControlledCluster
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 

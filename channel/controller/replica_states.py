@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from .batch import ControllerBrokerRequestBatch
-    from .cluster import ControlledCluster
+    from .controlled_cluster import ControlledCluster
 
 
 class ReplicaStatus(Enum):
