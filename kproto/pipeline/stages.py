@@ -31,7 +31,7 @@ from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
 from kproto.tables.writing import TableFiles
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
-from kproto.verdicts.summary import Figures
+from kproto.verdicts.summary import ACCEPTED, Figures, first_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,19 +48,19 @@ CLAIMS: Final = pa.schema(
     [
         ("body_id", pa.binary()),
         ("kept", pa.bool_()),
-        ("accepted", pa.bool_()),
+        ("accepted_us", pa.int64()),
         ("ts_ns", pa.int64()),
         ("frame_id", pa.binary()),
         *STAGED,
     ]
 )
-"""The bodies of a piece: whether a wanted frame has it, whether a broker accepted it, when and in which frame it was
-first sent, and where it is staged: in this piece, or by the task that read it."""
+"""The bodies of a piece: whether a wanted frame has it, when the first broker accepted it (null: none), when and in
+which frame it was first sent, and where it is staged: in this piece, or by the task that read it."""
 
 
 _DAY_NS: Final = 86_400_000_000_000
 
-CHOSEN: Final = ("body_id", "accepted", "ts_ns", "piece", "batch", "row")
+CHOSEN: Final = ("body_id", "accepted_us", "ts_ns", "piece", "batch", "row")
 """The fields of a body that ``write_bodies`` needs."""
 
 
@@ -205,11 +205,10 @@ class _StagedBodies:
     def close(self) -> int:
         """Stage the claims, of which no body is known to be kept or accepted yet; return the bytes of the bodies."""
         first = self._first.values()
-        unknown = pa.repeat(pa.scalar(False), len(first))
         columns = [
             pa.array(self._first, pa.binary()),
-            unknown,
-            unknown,
+            pa.repeat(pa.scalar(False), len(first)),
+            pa.nulls(len(first), pa.int64()),
             pa.array([ts_ns for ts_ns, _frame, _place in first], pa.int64()),
             pa.array([frame_id for _ts, frame_id, _place in first], pa.binary()),
             *pa.array([place for _ts, _frame, place in first], STAGED).flatten(),
@@ -259,7 +258,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
     figures = Figures(knowledge.seen)
-    accepted: set[bytes] = set()
+    accepted: list[pa.Table] = []
     kept: set[bytes] = set()
     addresses: set[tuple[str, str, int]] = set()
     for batches in zip(*(read_staged(place_of(piece), name) for name in _RELATED), strict=True):
@@ -268,12 +267,16 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         for name, table in tables.items():
             files.write(name, table)
         addresses.update(rows_of(tables["requests"], _ADDRESS))
-        accepted.update(figures.add(tables))
+        accepted.append(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
     claims = pa.Table.from_batches(read_staged(place_of(piece), "claims"), CLAIMS)
-    for name, bodies in (("kept", kept), ("accepted", accepted)):
-        is_so = pc.is_in(claims["body_id"], value_set=pa.array(bodies, pa.binary()))
-        claims = claims.set_column(CLAIMS.get_field_index(name), name, is_so)
+    first = first_accepted(accepted)
+    columns = {
+        "kept": pc.is_in(claims["body_id"], value_set=pa.array(kept, pa.binary())),
+        "accepted_us": first["ts"].take(pc.index_in(claims["body_id"], value_set=first["body_id"].combine_chunks())),
+    }
+    for name, column in columns.items():
+        claims = claims.set_column(CLAIMS.get_field_index(name), name, column)
     figures.forget_epochs()
     made = TaskOutput(figures, {str(path): files.close()}, claims=claims.num_rows, addresses=addresses)
     return made, claims
@@ -337,7 +340,8 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
     files = TableFiles(path)
     made = TaskOutput(Figures())
     chosen = list(chosen)
-    accepted = {bytes(row["body_id"]) for row in chosen if row["accepted"]}
+    times = [{"body_id": row["body_id"], "ts": row["accepted_us"]} for row in chosen]
+    accepted = pa.Table.from_pylist(times, schema=ACCEPTED)
     by_day: dict[int, list[Mapping[str, Any]]] = {}
     for row in chosen:
         by_day.setdefault(row["ts_ns"] // _DAY_NS, []).append(row)
@@ -352,18 +356,9 @@ def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters:
                 if kind == "state":
                     states = wanted_partitions(pa.Table.from_batches([rows]), filters)
                     files.write("partition_states", states, day)
-                    _count(made.figures, states, accepted)
+                    made.figures.add_states(states, accepted)
     made.files[str(path)] = files.close()
     return made
-
-
-def _count(figures: Figures, states: pa.Table, accepted: set[bytes]) -> None:
-    """Count the states whose bodies a broker accepted."""
-    bodies = pc.unique(states["body_id"]).to_pylist()
-    wanted = [body_id for body_id in bodies if body_id in accepted]
-    if len(wanted) < len(bodies):
-        states = states.filter(pc.is_in(states["body_id"], value_set=pa.array(wanted, pa.binary())))
-    figures.add_states(states)
 
 
 def small_table(pieces: Iterable[str], name: str) -> pa.Table:

@@ -290,11 +290,11 @@ def _choose(claims: Sequence[Place], directory: Place, stored: StoredTables | No
             every = every.filter(pc.invert(pc.is_in(every["body_id"], value_set=batch["body_id"])))
     every = every.append_column("rank", pa.array(range(every.num_rows), pa.int64()))
     bodies = every.group_by("body_id", use_threads=False)
-    first = bodies.aggregate([("kept", "any"), ("accepted", "any"), ("rank", "min")])
+    first = bodies.aggregate([("kept", "any"), ("accepted_us", "min"), ("rank", "min")])
     first = first.filter(first["kept_any"])
     places = every.select(["ts_ns", "piece", "batch", "row", "task"]).take(first["rank_min"])
-    columns = [first["body_id"], first["accepted_any"], *places.columns]
-    chosen = pa.Table.from_arrays(columns, ["body_id", "accepted", *places.column_names]).sort_by("task")
+    columns = [first["body_id"], first["accepted_us_min"], *places.columns]
+    chosen = pa.Table.from_arrays(columns, ["body_id", "accepted_us", *places.column_names]).sort_by("task")
     staged = StagedTables(directory)
     tasks = pc.value_counts(chosen["task"].combine_chunks())
     at = 0
@@ -312,11 +312,11 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | Non
         .groupBy("body_id")
         .agg(
             F.bool_or("kept").alias("kept"),
-            F.bool_or("accepted").alias("accepted"),
+            F.min("accepted_us").alias("accepted_us"),
             F.min(F.struct("ts_ns", "frame_id", "piece", "batch", "row", "task")).alias("first"),
         )
         .where("kept")
-        .select("body_id", "accepted", "first.ts_ns", "first.piece", "first.batch", "first.row", "first.task")
+        .select("body_id", "accepted_us", "first.ts_ns", "first.piece", "first.batch", "first.row", "first.task")
     )
     if stored is not None:
         known = parquet_rows(spark, pa.schema([("body_id", pa.binary())]), stored.files("bodies"))

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, isr_change
+from kproto.tables.arrays import rows_of
+from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, begins_again, isr_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +28,16 @@ _STATES: Final = pa.schema(
         *((name, pa.int32()) for name in _EPOCHS),
         ("leader", pa.int32()),
         ("isr", pa.int32()),
+        ("ts", pa.int64()),
         ("is_counted", pa.bool_()),
     ]
 )
 """A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number.
-The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already."""
+The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already. The times tell incarnations
+apart; those of partitions that were not deleted may be 0."""
 
-_ORDER: Final = _STATES.names[:-1]
+_ORDER: Final = _STATES.names[:-2]
+_NO_ID: Final = bytes(16)
 
 Changes = tuple[dict[str, int], list[dict[str, Any]]]
 """Totals, and the partitions whose leaders changed most, as ``PartitionHistory.changes`` gives them."""
@@ -43,7 +47,8 @@ class PartitionHistory:
     """The states of every partition, ordered by their epochs.
 
     The order is that of the epochs, not of time: clocks differ and requests are sent again. Memory grows with the
-    number of distinct states: one a partition, and one a change; ``limit`` bounds it.
+    number of distinct states: one a partition, and one a change; ``limit`` bounds it. A later incarnation of a topic
+    without id is kept like another topic of that name, with the incarnation's number in place of the id.
     """
 
     def __init__(self) -> None:
@@ -59,20 +64,18 @@ class PartitionHistory:
         return self._rows
 
     def add(self, states: pa.Table) -> None:
-        """Add rows of ``partition_states`` that brokers accepted."""
-        counts = pc.and_(
-            pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)), pc.not_equal(states["leader"], BEING_DELETED)
-        )
-        if not pc.all(counts, skip_nulls=False).as_py():
-            states = states.filter(counts)
-        for batch in states.select(["topic", "topic_id", "partition", *_EPOCHS, "leader", "isr"]).to_batches():
+        """Add rows of ``partition_states``, with ``ts``: when the first broker accepted each, in us since 1970."""
+        told = pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA))
+        if not pc.all(told).as_py():
+            states = states.filter(told)
+        for batch in states.select(["topic", "topic_id", "partition", *_EPOCHS, "leader", "isr", "ts"]).to_batches():
             topics = _numbers(batch.column("topic"), batch.column("topic_id"), self._topics)
             key = _partition_key(topics, batch.column("partition"))
             isrs = _as_binary(batch.column("isr")).dictionary_encode()
             known = self._isrs
             numbers = [known.setdefault(isr, len(known)) for isr in isrs.dictionary.to_pylist()]
             isr = pa.array(numbers, pa.int32()).take(isrs.indices)
-            columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), isr]
+            columns = [key, *(batch.column(name) for name in (*_EPOCHS, "leader")), isr, batch.column("ts")]
             counted = pa.repeat(pa.scalar(False), batch.num_rows)
             self._append(pa.Table.from_arrays([*columns, counted], schema=_STATES))
 
@@ -86,7 +89,7 @@ class PartitionHistory:
             key = table["partition_key"]
             topic = pc.shift_left(topics.take(pc.shift_right(key, 32)), 32)
             key = pc.bit_wise_or(topic, pc.bit_wise_and(key, 0xFFFFFFFF))
-            columns = [key, *table.columns[1:-2], isrs.take(table["isr"]), table["is_counted"]]
+            columns = [key, *table.columns[1:-3], isrs.take(table["isr"]), table["ts"], table["is_counted"]]
             self._append(pa.Table.from_arrays(columns, schema=_STATES))
         _add_counts(self._counts, other._counts)
 
@@ -122,9 +125,12 @@ class PartitionHistory:
                 self._compact_at = max(_COMPACT_ROWS, 2 * self._compact().num_rows)
 
     def _compact(self) -> pa.Table:
-        """Return all states, each once."""
+        """Return all states, each once; of deleted partitions once a time."""
         if len(self._states) > 1:
             every = pa.concat_tables(self._states)
+            deleted = pc.unique(every["partition_key"].filter(pc.equal(every["leader"], BEING_DELETED)))
+            times = pc.if_else(pc.is_in(every["partition_key"], value_set=deleted), every["ts"], 0)
+            every = every.set_column(every.column_names.index("ts"), "ts", times)
             self._states = [every.group_by(every.column_names).aggregate([])]
             self._rows = self._states[0].num_rows
         return self._states[0] if self._states else _STATES.empty_table()
@@ -142,8 +148,8 @@ class PartitionHistory:
         """
         if not self._states:
             return dict.fromkeys(("partitions", "partitions_moved", *_KINDS), 0), []
+        states, _turns, counts = self._counted()
         names = [name for name, _topic_id in self._topics]
-        states, counts = self._counted()
         totals = {kind: sum(count[kind] for count in counts.values()) for kind in _KINDS}
         moved = sum(count["leader_changes"] > 0 for count in counts.values())
         restless = [(place, count) for place, count in counts.items() if count["leader_changes"]]
@@ -152,14 +158,18 @@ class PartitionHistory:
         partitions = {(names[key >> 32], key & 0xFFFFFFFF) for key in pc.unique(states["partition_key"]).to_pylist()}
         return {"partitions": len(partitions), "partitions_moved": moved, **totals}, listed
 
-    def _counted(self) -> tuple[pa.Table, dict[tuple[str, int], dict[str, int]]]:
-        """The states in order, with the rank of their ISR instead of its number, and each partition's changes."""
+    def _counted(self) -> tuple[pa.Table, pa.Table, dict[tuple[str, int], dict[str, int]]]:
+        """The states in order, those that end or begin an incarnation, and each partition's changes.
+
+        The states have the rank of their ISR instead of its number.
+        """
         isrs = sorted(self._isrs)
         ranks = {isr: rank for rank, isr in enumerate(isrs)}
         rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
         states = pa.concat_tables(self._states)
         states = states.set_column(states.column_names.index("isr"), "isr", rank.take(states["isr"]))
-        states = _after_counted(_ordered(states))
+        states, turns = self._by_incarnation(states)
+        states = _after_counted(_ordered(states.drop_columns("ts")))
         names = [name for name, _topic_id in self._topics]
         counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
         _add_counts(counts, self._counts)
@@ -167,7 +177,50 @@ class PartitionHistory:
             count = counts[names[key >> 32], _signed(key)]
             for kind in kinds:
                 count[kind] += steps
-        return states, counts
+        return states, turns, counts
+
+    def _by_incarnation(self, states: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Tell the incarnations of topics without ids apart.
+
+        Returns:
+            The states but for those of deletions; and those that say a deletion or begin an incarnation after one.
+        """
+        ends = pc.equal(states["leader"], BEING_DELETED)
+        turns = states.filter(ends)
+        if not turns.num_rows:
+            return states, turns
+        states = states.filter(pc.invert(ends))
+        ended = turns.group_by("partition_key").aggregate([("ts", "min")])
+        since = ended["ts_min"].take(pc.index_in(states["partition_key"], value_set=ended["partition_key"]))
+        topics = list(self._topics)
+        later = pc.unique(states["partition_key"].filter(pc.greater(states["ts"], since))).to_pylist()
+        again = pa.array([key for key in later if not topics[key >> 32][1]], pa.int64())
+        if not len(again):
+            return states, turns
+        is_again = pc.is_in(states["partition_key"], value_set=again)
+        some = pa.concat_tables([states.filter(is_again), turns]).sort_by(
+            [("partition_key", "ascending"), ("ts", "ascending")]
+        )
+        keys, begin = [], []
+        former, number, deleted = -1, 0, None
+        for row, (key, leader, ts, *epochs) in enumerate(
+            rows_of(some, ("partition_key", "leader", "ts", *STATE_ORDER))
+        ):
+            if key != former:
+                former, number, deleted = key, 0, None
+            if leader == BEING_DELETED:
+                deleted = ts if deleted is None else deleted
+            elif begins_again((epochs[0], epochs[1]), ts, deleted):
+                number, deleted = number + 1, None
+                begin.append(row)
+            topic = key >> 32
+            if number:
+                topic = self._topics.setdefault((topics[topic][0], b"%d" % number), len(self._topics))
+            keys.append(topic << 32 | key & 0xFFFFFFFF)
+        turns = pa.concat_tables([turns, some.take(pa.array(begin, pa.int64()))])
+        some = some.set_column(0, "partition_key", pa.array(keys, pa.int64()))
+        some = some.filter(pc.not_equal(some["leader"], BEING_DELETED))
+        return pa.concat_tables([states.filter(pc.invert(is_again)), some]), turns
 
     def limit(self, most: int) -> None:
         """Beyond ``most`` distinct states count their changes, and keep the newest state of each partition alone.
@@ -176,15 +229,15 @@ class PartitionHistory:
         """
         if self._rows <= most or self._compact().num_rows <= most:
             return
-        states, counts = self._counted()
+        states, turns, counts = self._counted()
         key = states["partition_key"].combine_chunks()
         is_last = pc.not_equal(key[:-1], key[1:]).to_pylist()
         states = states.filter(pa.array([*is_last, True]))
         self._counts = dict(counts)
         self._isrs = {isr: number for number, isr in enumerate(sorted(self._isrs))}
-        counted = pa.repeat(pa.scalar(True), states.num_rows)
-        self._states = [states.set_column(states.num_columns - 1, "is_counted", counted)]
-        self._rows = states.num_rows
+        columns = [*states.columns[:-1], pa.repeat(pa.scalar(0), states.num_rows), pa.repeat(True, states.num_rows)]
+        self._states = [pa.Table.from_arrays(columns, schema=_STATES), turns]
+        self._rows = states.num_rows + turns.num_rows
         self._compact_at = _COMPACT_ROWS
 
 
@@ -215,6 +268,7 @@ def _rank(place: tuple[str, int], count: dict[str, Any]) -> tuple[Any, ...]:
 def _numbers(names: pa.Array, ids: pa.Array, known: dict[tuple[str, bytes], int]) -> pa.Array:
     """The number of each row's topic; topics that are not ``known`` are added."""
     (of_name, names), (of_id, ids) = _encoded(names), _encoded(ids)
+    ids = [b"" if topic_id == _NO_ID else topic_id for topic_id in ids]
     width = max(len(ids), 1)
     pairs = pc.add(pc.multiply(of_name.cast(pa.int64()), width), of_id.cast(pa.int64())).dictionary_encode()
     numbers = [

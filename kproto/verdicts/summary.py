@@ -18,7 +18,7 @@ from kproto.verdicts.epochs import partition_error_meaning
 from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kproto.verdicts.changes import Changes
     from kproto.verdicts.epochs import Epochs
@@ -43,6 +43,9 @@ SUMMARY_COLUMNS: Final = {
 MOST_CHANGED: Final = 10
 """The number of partitions that ``most_changed`` lists."""
 
+ACCEPTED: Final = pa.schema([("body_id", pa.binary()), ("ts", pa.int64())])
+"""The bodies that brokers accepted, and when the first did, in us since 1970."""
+
 _REFUSED_STATES: Final = 1_000_000
 _REFUSED_BODIES: Final = 20_000
 """The most rows of states, and bodies, that are kept while no request with the body was accepted; the oldest are
@@ -50,6 +53,13 @@ dropped."""
 
 _MOST_STATES: Final = 2_000_000
 """Beyond this number of states, changes are counted and the newest state of each partition is kept."""
+
+
+def first_accepted(accepted: Sequence[pa.Table]) -> pa.Table:
+    """Return each body once, ``ACCEPTED``, from rows of that kind."""
+    every = pa.concat_tables(accepted or [ACCEPTED.empty_table()])
+    first = every.group_by("body_id", use_threads=False).aggregate([("ts", "min")])
+    return first.rename_columns(ACCEPTED.names).combine_chunks()
 
 
 class Figures:
@@ -69,17 +79,17 @@ class Figures:
         self._changes: list[Changes] = []
         self.history = PartitionHistory()
 
-    def add(self, tables: Mapping[str, pa.Table]) -> list[bytes]:
+    def add(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """Add a piece of the tables without its partition states; any table may be missing.
 
         Returns:
-            The bodies that brokers accepted, each once, in the order of their first acceptance.
+            The bodies that brokers accepted, ``ACCEPTED``, each once.
         """
-        bodies: list[bytes] = []
+        bodies = ACCEPTED.empty_table()
         if "requests" in tables:
             accepted = self._requests.add(tables["requests"])
             self._deletions.add_requests(accepted)
-            bodies = pc.unique(accepted["body_id"]).to_pylist()
+            bodies = first_accepted([accepted.select(ACCEPTED.names)])
         if "partition_errors" in tables:
             self._add_partition_errors(tables["partition_errors"], tables["responses"])
         if "brokers" in tables:
@@ -98,11 +108,25 @@ class Figures:
         apis = responses["api_key"].take(position)
         self._partition_errors.update(zip(apis.to_pylist(), errors["error_code"].to_pylist(), strict=True))
 
-    def add_states(self, states: pa.Table) -> None:
-        """Add rows of ``partition_states`` whose bodies a broker accepted."""
+    def add_states(self, states: pa.Table, accepted: pa.Table) -> pa.Table:
+        """Add rows of ``partition_states``.
+
+        Args:
+            states: The rows.
+            accepted: The bodies that brokers accepted, ``ACCEPTED``, and others.
+
+        Returns:
+            The rows that were not added, since no broker accepted their bodies.
+        """
         states = states.select(SUMMARY_COLUMNS["partition_states"])
-        self.history.add(states)
+        times = accepted["ts"].take(pc.index_in(states["body_id"], value_set=accepted["body_id"].combine_chunks()))
+        refused = states.slice(0, 0)
+        if times.null_count:
+            refused = states.filter(pc.is_null(times))
+            states, times = states.filter(pc.is_valid(times)), times.drop_null()
+        self.history.add(states.append_column("ts", times))
         self._deletions.add_states(states)
+        return refused
 
     def add_changes(self, changes: Changes) -> None:
         """Add the changes of partitions that are in no other history."""
@@ -180,19 +204,15 @@ def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:
     """
     figures = Figures()
     refused = _RefusedStates()
-    accepted: list[bytes] = []
+    accepted = ACCEPTED.empty_table()
     for piece in pieces:
         just_accepted = figures.add(piece)
         if "requests" in piece:
             accepted = just_accepted  # the states of bodies that were accepted before have been added
-        for body_id in just_accepted:
-            if (states := refused.pop(body_id)) is not None:
-                figures.add_states(states)
+        for states in refused.pop(just_accepted["body_id"].to_pylist()):
+            figures.add_states(states, just_accepted)
         if "partition_states" in piece and piece["partition_states"].num_rows:
-            states = piece["partition_states"].select(SUMMARY_COLUMNS["partition_states"])
-            is_accepted = pc.is_in(states["body_id"], value_set=pa.array(accepted, pa.binary()))
-            figures.add_states(states.filter(is_accepted))
-            refused.add(states.filter(pc.invert(is_accepted)))
+            refused.add(figures.add_states(piece["partition_states"], accepted))
         if "requests" in piece:
             figures.history.limit(_MOST_STATES)
     return figures.rows()
@@ -212,8 +232,8 @@ class _RefusedStates:
         while rows > _REFUSED_STATES or len(self._states) > _REFUSED_BODIES:
             rows -= self._states.pop(next(iter(self._states))).num_rows
 
-    def pop(self, body_id: bytes) -> pa.Table | None:
-        return self._states.pop(body_id, None)
+    def pop(self, bodies: Iterable[bytes]) -> list[pa.Table]:
+        return [self._states.pop(body_id) for body_id in bodies if body_id in self._states]
 
 
 def _capture_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -76,12 +76,12 @@ def history(epochs: list[int], limit: int | None) -> PartitionHistory:
     for epoch in epochs:
         state = {
             "api_key": 4, "topic": "t", "topic_id": b"", "partition": 0, "controller_epoch": 1, "leader_epoch": epoch,
-            "partition_epoch": epoch, "leader": epoch, "isr": [epoch],
+            "partition_epoch": epoch, "leader": epoch, "isr": [epoch], "ts": 0,
         }  # fmt: skip
         kinds = pa.schema([
             ("api_key", pa.int16()), ("topic", pa.string()), ("topic_id", pa.binary()), ("partition", pa.int32()),
             ("controller_epoch", pa.int32()), ("leader_epoch", pa.int32()), ("partition_epoch", pa.int32()),
-            ("leader", pa.int32()), ("isr", pa.list_(pa.int32())),
+            ("leader", pa.int32()), ("isr", pa.list_(pa.int32())), ("ts", pa.int64()),
         ])  # fmt: skip
         found.add(pa.Table.from_pylist([state], kinds))
         if limit is not None:

@@ -38,10 +38,15 @@ def test_with_too_many_values_latencies_are_counted_to_three_digits(monkeypatch:
     assert (latencies.count, latencies.max_us) == (7, 4999)
 
 
+STATES = PARTITION_STATES.append(pa.field("ts", pa.int64()))
+BEING_DELETED = -2
+
+
 def state(leader_epoch: int, leader: int, isr: list[int]) -> dict[str, Any]:
     return {
         "body_id": b"b" * 16, "api_key": 4, "topic": "t", "topic_id": b"i" * 16, "partition": 0, "controller_epoch": 1,
         "leader_epoch": leader_epoch, "partition_epoch": leader_epoch, "leader": leader, "isr": isr,
+        "ts": 0,
     }  # fmt: skip
 
 
@@ -61,7 +66,7 @@ def test_a_change_is_counted_by_its_kinds(
     before: tuple[int, list[int]], after: tuple[int, list[int]], kinds: set[str]
 ) -> None:
     history = PartitionHistory()
-    history.add(pa.Table.from_pylist([state(2, *after), state(1, *before)], schema=PARTITION_STATES))
+    history.add(pa.Table.from_pylist([state(2, *after), state(1, *before)], schema=STATES))
     totals, _ = history.changes(10)
     assert {name for name, count in totals.items() if count} - {"partitions", "partitions_moved"} == kinds
     assert totals["partitions_moved"] == ("leader_changes" in kinds)
@@ -86,19 +91,59 @@ def test_a_history_split_and_merged_counts_the_changes_of_the_whole(
     rows = [state(epoch, leader, isr) | {"partition": partition} for partition, epoch, leader, isr in found]
     expected = _changes(rows)
     first, second = PartitionHistory(), PartitionHistory()
-    second.add(pa.Table.from_pylist(rows[cut:], schema=PARTITION_STATES))
-    first.add(pa.Table.from_pylist(rows[:cut], schema=PARTITION_STATES))
+    second.add(pa.Table.from_pylist(rows[cut:], schema=STATES))
+    first.add(pa.Table.from_pylist(rows[:cut], schema=STATES))
     first.merge(second)
     assert first.changes(10)[0] == expected
     totals, listed = merged([part.changes(10) for part in first.split(parts)], 10)
     assert (totals, listed) == (expected, first.changes(10)[1])
 
 
+def told(ts: int, epoch: int, leader: int, partition: int = 0) -> dict[str, Any]:
+    """A state of a topic without id; its ISR is its leader."""
+    return state(epoch, leader, [leader]) | {"topic_id": bytes(16), "ts": ts, "partition": partition}
+
+
+def deletion(ts: int, partition: int = 0) -> dict[str, Any]:
+    return told(ts, BEING_DELETED, BEING_DELETED, partition) | {"isr": [], "partition_epoch": 0}
+
+
+CREATED_AGAIN = [
+    told(1, 0, 1), told(2, 1, 2), deletion(3), told(4, 1, 2), told(5, 0, 3), told(6, 1, 1), told(7, 2, 3), deletion(8),
+    told(9, 0, 2), told(10, 1, 1),
+]  # fmt: skip
+"""The states of three topics of one name, one after another: of 1, 2 and 1 changes."""
+
+
+@pytest.mark.parametrize("limit", [100, 2])
+@pytest.mark.parametrize("step", [1, 4, 10])
+def test_a_topic_that_is_created_again_without_an_id_has_a_history_of_its_own(step: int, limit: int) -> None:
+    whole = PartitionHistory()
+    for at in range(0, len(CREATED_AGAIN), step):
+        whole.add(pa.Table.from_pylist(CREATED_AGAIN[at : at + step], schema=STATES))
+        whole.limit(limit)
+    totals, _ = whole.changes(10)
+    expected = {"partitions": 1, "partitions_moved": 1, "leader_changes": 4, "leader_lost": 0, "isr_swaps": 4}
+    assert totals == expected | {"isr_shrinks": 0, "isr_expands": 0}
+
+
+def test_incarnations_are_told_apart_whatever_task_reads_their_states() -> None:
+    parts = [PartitionHistory() for _ in range(3)]
+    for number, row in enumerate([*CREATED_AGAIN, told(1, 0, 1, 7), deletion(5, 7), told(6, 0, 2, 7)]):
+        parts[number % 3].add(pa.Table.from_pylist([row], schema=STATES))
+    whole = PartitionHistory()
+    for part in reversed(parts):
+        whole.merge(part)
+    expected = whole.changes(10)
+    assert (expected[0]["leader_changes"], expected[0]["partitions"]) == (4, 2)
+    assert merged([part.changes(10) for part in whole.split(3)], 10) == expected
+
+
 def test_the_parts_of_a_history_take_no_more_space_than_the_whole() -> None:
     """Each task stores its parts in files, and all tasks' parts are read again."""
     rows = [state(epoch, epoch % 3, [1, 2]) | {"partition": number} for number in range(500) for epoch in range(20)]
     history = PartitionHistory()
-    history.add(pa.Table.from_pylist(rows, schema=PARTITION_STATES))
+    history.add(pa.Table.from_pylist(rows, schema=STATES))
     parts = [len(pickle.dumps(part)) for part in history.split(16)]
     assert sum(parts) < 2 * len(pickle.dumps(history))
 
