@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.tables.arrays import rows_of
-from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, begins_again, isr_change
+from kproto.verdicts.states import (
+    BEING_DELETED,
+    ISR_CHANGES,
+    NO_LEADER,
+    STATE_ORDER,
+    Lifetime,
+    end_life,
+    isr_change,
+    life_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +42,11 @@ _STATES: Final = pa.schema(
     ]
 )
 """A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number.
-The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already. The times tell incarnations
+The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already. The times tell lifetimes
 apart; those of partitions that were not deleted may be 0."""
 
 _ORDER: Final = _STATES.names[:-2]
-_NO_ID: Final = bytes(16)
+_ID_BYTES: Final = 16
 
 Changes = tuple[dict[str, int], list[dict[str, Any]]]
 """Totals, and the partitions whose leaders changed most, as ``PartitionHistory.changes`` gives them."""
@@ -47,8 +56,8 @@ class PartitionHistory:
     """The states of every partition, ordered by their epochs.
 
     The order is that of the epochs, not of time: clocks differ and requests are sent again. Memory grows with the
-    number of distinct states: one a partition, and one a change; ``limit`` bounds it. A later incarnation of a topic
-    without id is kept like another topic of that name, with the incarnation's number in place of the id.
+    number of distinct states: one a partition, and one a change; ``limit`` bounds it. A later lifetime of a
+    topic without id is kept like another topic of that name, with the lifetime's number in place of the id.
     """
 
     def __init__(self) -> None:
@@ -159,7 +168,7 @@ class PartitionHistory:
         return {"partitions": len(partitions), "partitions_moved": moved, **totals}, listed
 
     def _counted(self) -> tuple[pa.Table, pa.Table, dict[tuple[str, int], dict[str, int]]]:
-        """The states in order, those that end or begin an incarnation, and each partition's changes.
+        """The states in order, those that end or begin a lifetime, and each partition's changes.
 
         The states have the rank of their ISR instead of its number.
         """
@@ -168,7 +177,7 @@ class PartitionHistory:
         rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
         states = pa.concat_tables(self._states)
         states = states.set_column(states.column_names.index("isr"), "isr", rank.take(states["isr"]))
-        states, turns = self._by_incarnation(states)
+        states, turns = self._by_lifetime(states)
         states = _after_counted(_ordered(states.drop_columns("ts")))
         names = [name for name, _topic_id in self._topics]
         counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
@@ -179,48 +188,49 @@ class PartitionHistory:
                 count[kind] += steps
         return states, turns, counts
 
-    def _by_incarnation(self, states: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Tell the incarnations of topics without ids apart.
+    def _by_lifetime(self, states: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Bring the states of topics without ids under the keys of their lifetimes.
 
         Returns:
-            The states but for those of deletions; and those that say a deletion or begin an incarnation after one.
+            The states but for those of deletions; and those that say a deletion or begin a lifetime after one.
         """
         ends = pc.equal(states["leader"], BEING_DELETED)
         turns = states.filter(ends)
-        if not turns.num_rows:
-            return states, turns
-        states = states.filter(pc.invert(ends))
-        ended = turns.group_by("partition_key").aggregate([("ts", "min")])
-        since = ended["ts_min"].take(pc.index_in(states["partition_key"], value_set=ended["partition_key"]))
+        if turns.num_rows:
+            states = states.filter(pc.invert(ends))
         topics = list(self._topics)
-        later = pc.unique(states["partition_key"].filter(pc.greater(states["ts"], since))).to_pylist()
-        again = pa.array([key for key in later if not topics[key >> 32][1]], pa.int64())
-        if not len(again):
+        names = _of_several_lifetimes(states, turns, topics)
+        if not names:
             return states, turns
-        is_again = pc.is_in(states["partition_key"], value_set=again)
-        some = pa.concat_tables([states.filter(is_again), turns]).sort_by(
-            [("partition_key", "ascending"), ("ts", "ascending")]
-        )
-        keys, begin = [], []
-        former, number, deleted = -1, 0, None
-        for row, (key, leader, ts, *epochs) in enumerate(
-            rows_of(some, ("partition_key", "leader", "ts", *STATE_ORDER))
-        ):
-            if key != former:
-                former, number, deleted = key, 0, None
+        numbers = [
+            at for at, (name, topic_id) in enumerate(topics) if name in names and len(topic_id) in (0, _ID_BYTES)
+        ]
+        apart = pc.is_in(pc.shift_right(states["partition_key"], 32), value_set=pa.array(numbers, pa.int64()))
+        some = pa.concat_tables([states.filter(apart), turns]).sort_by("ts")
+        lives: dict[tuple[str, int], list[Lifetime]] = defaultdict(list)
+        found: list[tuple[str, int, Lifetime | None]] = []
+        begins: list[int] = []
+        for key, leader, ts, *epochs in rows_of(some, ("partition_key", "leader", "ts", *STATE_ORDER)):
+            name, topic_id = topics[key >> 32]
+            of, life = lives[name, key & 0xFFFFFFFF], None
             if leader == BEING_DELETED:
-                deleted = ts if deleted is None else deleted
-            elif begins_again((epochs[0], epochs[1]), ts, deleted):
-                number, deleted = number + 1, None
-                begin.append(row)
-            topic = key >> 32
-            if number:
-                topic = self._topics.setdefault((topics[topic][0], b"%d" % number), len(self._topics))
-            keys.append(topic << 32 | key & 0xFFFFFFFF)
-        turns = pa.concat_tables([turns, some.take(pa.array(begin, pa.int64()))])
-        some = some.set_column(0, "partition_key", pa.array(keys, pa.int64()))
+                end_life(of, Lifetime, topic_id or None, ts)
+            else:
+                known = len(of)
+                life = life_of(of, Lifetime, topic_id or None, (epochs[0], epochs[1]), ts)
+                if 0 < known < len(of):
+                    begins.append(len(found))
+            found.append((name, key & 0xFFFFFFFF, life))
+        turns = pa.concat_tables([turns, some.take(pa.array(begins, pa.int64()))])
+        keys = []
+        for name, partition, life in found:
+            if life is not None:
+                number = lives[name, partition].index(life)
+                topic = name, life.topic_id or (b"%d" % number if number else b"")
+                keys.append(self._topics.setdefault(topic, len(self._topics)) << 32 | partition)
         some = some.filter(pc.not_equal(some["leader"], BEING_DELETED))
-        return pa.concat_tables([states.filter(pc.invert(is_again)), some]), turns
+        some = some.set_column(0, "partition_key", pa.array(keys, pa.int64()))
+        return pa.concat_tables([states.filter(pc.invert(apart)), some]), turns
 
     def limit(self, most: int) -> None:
         """Beyond ``most`` distinct states count their changes, and keep the newest state of each partition alone.
@@ -239,6 +249,21 @@ class PartitionHistory:
         self._states = [pa.Table.from_arrays(columns, schema=_STATES), turns]
         self._rows = states.num_rows + turns.num_rows
         self._compact_at = _COMPACT_ROWS
+
+
+def _of_several_lifetimes(states: pa.Table, turns: pa.Table, topics: list[tuple[str, bytes]]) -> set[str]:
+    """The topics that have states without id which were told after a deletion, or whose id came with later states."""
+    without_id = {name for name, topic_id in topics if not topic_id}
+    found = without_id & {name for name, topic_id in topics if len(topic_id) == _ID_BYTES}
+    if found:
+        numbers = pc.unique(pc.shift_right(states["partition_key"], 32)).to_pylist()
+        found &= {topics[number][0] for number in numbers if not topics[number][1]}
+    if without_id and turns.num_rows:
+        ended = turns.group_by("partition_key").aggregate([("ts", "min")])
+        since = ended["ts_min"].take(pc.index_in(states["partition_key"], value_set=ended["partition_key"]))
+        later = pc.unique(states["partition_key"].filter(pc.greater(states["ts"], since))).to_pylist()
+        found.update(topics[key >> 32][0] for key in later if not topics[key >> 32][1])
+    return found
 
 
 def _add_counts(counts: dict[tuple[str, int], dict[str, int]], more: dict[tuple[str, int], dict[str, int]]) -> None:
@@ -268,7 +293,7 @@ def _rank(place: tuple[str, int], count: dict[str, Any]) -> tuple[Any, ...]:
 def _numbers(names: pa.Array, ids: pa.Array, known: dict[tuple[str, bytes], int]) -> pa.Array:
     """The number of each row's topic; topics that are not ``known`` are added."""
     (of_name, names), (of_id, ids) = _encoded(names), _encoded(ids)
-    ids = [b"" if topic_id == _NO_ID else topic_id for topic_id in ids]
+    ids = [b"" if topic_id == bytes(_ID_BYTES) else topic_id for topic_id in ids]
     width = max(len(ids), 1)
     pairs = pc.add(pc.multiply(of_name.cast(pa.int64()), width), of_id.cast(pa.int64())).dictionary_encode()
     numbers = [

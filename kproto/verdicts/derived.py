@@ -88,19 +88,38 @@ _CHANGES: Final = Derived(
         FROM {{requests}}
         WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
         GROUP BY capture, body_id
-    ), states AS (
-        SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS topic_id,
+    ), told AS (
+        SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS told_id,
                s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
                q.ts, q.controller_id, q.frame_id
         FROM {{partition_states}} s JOIN sent q ON q.body_id = s.body_id
         WHERE s.leader IS NOT NULL
-    ), deletions AS (
-        SELECT d.capture, d.topic, d.partition, d.ts, coalesce(d.topic_id, max_by(s.topic_id, s.ts)) AS topic_id
+    ), ids AS (
+        SELECT capture, topic, topic_id, ts, lead(ts) OVER (PARTITION BY capture, topic ORDER BY ts) AS next_ts,
+               row_number() OVER (PARTITION BY capture, topic ORDER BY ts) AS number
         FROM (
-            SELECT DISTINCT capture, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
-        ) d LEFT JOIN states s ON s.capture = d.capture AND s.topic = d.topic AND s.partition = d.partition
-                              AND s.topic_id IS NOT NULL AND s.leader <> {BEING_DELETED} AND s.ts <= d.ts
-        GROUP BY d.capture, d.topic, d.topic_id, d.partition, d.ts
+            SELECT t.capture, t.topic, t.told_id AS topic_id, min(t.ts) AS ts
+            FROM told t JOIN (SELECT DISTINCT capture, topic FROM told WHERE told_id IS NULL) p
+              ON p.capture = t.capture AND p.topic = t.topic
+            WHERE t.told_id IS NOT NULL AND t.leader <> {BEING_DELETED}
+            GROUP BY t.capture, t.topic, t.told_id
+        ) known
+    ), named AS (
+        SELECT i.capture, i.topic, i.topic_id, i.next_ts, CASE WHEN i.number > 1 THEN i.ts ELSE max(d.ts) END AS since
+        FROM ids i LEFT JOIN told d
+          ON d.capture = i.capture AND d.topic = i.topic AND d.told_id IS NULL AND d.leader = {BEING_DELETED}
+         AND d.ts < i.ts
+        GROUP BY i.capture, i.topic, i.topic_id, i.ts, i.next_ts, i.number
+    ), states AS (
+        SELECT t.*, told_id AS topic_id FROM told t WHERE told_id IS NOT NULL
+        UNION ALL
+        SELECT t.*, n.topic_id
+        FROM told t LEFT JOIN named n
+          ON n.capture = t.capture AND n.topic = t.topic
+         AND (n.since IS NULL OR t.ts > n.since) AND (n.next_ts IS NULL OR t.ts <= n.next_ts)
+        WHERE t.told_id IS NULL
+    ), deletions AS (
+        SELECT DISTINCT capture, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
     ), births AS (
         SELECT DISTINCT capture, topic, partition, ts FROM (
             SELECT d.capture, d.topic, d.partition, min(s.ts) AS ts
@@ -112,7 +131,7 @@ _CHANGES: Final = Derived(
         SELECT b.*, lead(ts) OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS next_ts,
                CAST(row_number() OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS int) AS incarnation
         FROM births b
-    ), told AS (
+    ), lived AS (
         SELECT s.*, coalesce(l.incarnation, 0) AS incarnation
         FROM states s LEFT JOIN lives l
           ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition AND s.topic_id IS NULL
@@ -129,7 +148,7 @@ _CHANGES: Final = Derived(
         SELECT {_LIFE}, controller_epoch, leader_epoch, partition_epoch,
                leader, isr, min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
                min_by(controller_id, (ts, frame_id)) AS controller_id, min_by(frame_id, (ts, frame_id)) AS frame_id
-        FROM told
+        FROM lived
         GROUP BY {_LIFE}, controller_epoch, leader_epoch, partition_epoch, leader, isr
     )
     SELECT f.capture, f.topic, f.topic_id, f.partition, f.incarnation, f.controller_epoch, f.leader_epoch,

@@ -21,7 +21,7 @@ from kproto.tables.arrays import rows_of
 from kproto.verdicts.clocks import clock_offsets
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
-from kproto.verdicts.states import BEING_DELETED, NO_LEADER, begins_again
+from kproto.verdicts.states import BEING_DELETED, NO_LEADER, Lifetime, end_life, life_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,19 +115,16 @@ class Sighting(NamedTuple):
     state: State
 
 
-class Incarnation:
+class Incarnation(Lifetime):
     """A topic's partition from its creation to its deletion.
 
     Attributes:
-        topic_id: Of the topic; None where no version has one.
         sightings: Its states in the order in which brokers were first told.
-        deleted: The time of the first UpdateMetadata that marks the topic as being deleted; None: there is none.
     """
 
     def __init__(self, topic_id: bytes | None) -> None:
-        self.topic_id = topic_id
+        super().__init__(topic_id)
         self.sightings: list[Sighting] = []
-        self.deleted: int | None = None
 
     @cached_property
     def steps(self) -> list[Sighting]:
@@ -442,19 +439,10 @@ class Facts:
             for topic, number, topic_id, state in body.states:
                 lives = found[topic, number]
                 if state.leader == BEING_DELETED:
-                    if not lives:
-                        lives.append(Incarnation(topic_id))
-                    if lives[-1].deleted is None:
-                        lives[-1].deleted = body.first
-                    continue
-                if self._is_elsewhere(body, (topic, number)):
-                    continue
-                fit = next((life for life in reversed(lives) if _fits(life, topic_id, state, body.first)), None)
-                if fit is None:
-                    fit = Incarnation(topic_id)
-                    lives.append(fit)
-                fit.topic_id = fit.topic_id or topic_id
-                fit.sightings.append(Sighting(body.first, body, state))
+                    end_life(lives, Incarnation, topic_id, body.first)
+                elif not self._is_elsewhere(body, (topic, number)):
+                    life = life_of(lives, Incarnation, topic_id, state.epochs, body.first)
+                    life.sightings.append(Sighting(body.first, body, state))
         return found
 
     def _is_elsewhere(self, body: Body, partition: Partition) -> bool:
@@ -637,10 +625,3 @@ class Facts:
 
 def _micros(moment: Any) -> int:
     return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)
-
-
-def _fits(life: Incarnation, topic_id: bytes | None, state: State, ts: int) -> bool:
-    """Whether a state that was first told at a time belongs to a life of its partition."""
-    if life.topic_id is not None and topic_id is not None:
-        return life.topic_id == topic_id
-    return not begins_again(state.epochs, ts, life.deleted)

@@ -6,9 +6,10 @@ both run. See ``docs/verdicts.md``. Times are us since 1970.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from kproto.tables.bodies import RequestPartition
@@ -21,9 +22,11 @@ __all__ = [
     "ISR_CHANGE_SQL",
     "NO_LEADER",
     "STATE_ORDER",
-    "begins_again",
+    "Lifetime",
     "deletes",
+    "end_life",
     "isr_change",
+    "life_of",
 ]
 
 BEING_DELETED: Final = -2
@@ -39,7 +42,7 @@ FIRST_EPOCHS: Final = (0, 0)
 """The epochs of a new partition's first state, in ``STATE_ORDER``."""
 
 BEGINS_SQL: Final = " AND ".join(f"s.{name} = {epoch}" for name, epoch in zip(STATE_ORDER, FIRST_EPOCHS, strict=True))
-"""Whether a state ``s`` that was told after a deletion begins the next incarnation, as ``begins_again`` decides it."""
+"""Whether a state ``s`` that was told after a deletion begins the next incarnation, see ``Lifetime.fits``."""
 
 _ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
 """The kind of change of an ISR, by whether brokers left and whether brokers came."""
@@ -64,17 +67,61 @@ def deletes(state: RequestPartition) -> bool:
     return state.delete or state.leader == BEING_DELETED
 
 
-def begins_again(epochs: tuple[int, int], ts: int, deleted: int | None) -> bool:
-    """Whether a state begins the next incarnation of a partition that no topic id tells apart from the former.
+class Lifetime:
+    """A topic's partition from its creation to its deletion.
 
-    While a deletion waits, the partition may still be told with higher epochs; a new topic begins with epochs of 0.
+    Attributes:
+        topic_id: Of the topic; None where no version has one.
+        deleted: The time of the first UpdateMetadata that marks the topic as being deleted; None: there is none.
+    """
+
+    def __init__(self, topic_id: bytes | None) -> None:
+        self.topic_id = topic_id
+        self.deleted: int | None = None
+
+    def fits(self, topic_id: bytes | None, epochs: tuple[int, int], ts: int) -> bool:
+        """Whether a state that was first told at a time may belong to this life of its partition.
+
+        While a deletion waits, the partition may still be told with higher epochs; a new topic begins with epochs of 0.
+        """
+        if self.topic_id is not None and topic_id is not None:
+            return self.topic_id == topic_id
+        return self.deleted is None or ts <= self.deleted or epochs != FIRST_EPOCHS
+
+
+AnyLife = TypeVar("AnyLife", bound=Lifetime)
+
+
+def life_of(
+    lives: list[AnyLife],
+    make: Callable[[bytes | None], AnyLife],
+    topic_id: bytes | None,
+    epochs: tuple[int, int],
+    ts: int,
+) -> AnyLife:
+    """Return the life of a partition that a state belongs to: the newest that fits, else a new one.
 
     Args:
+        lives: Those that earlier states told of, in order; a new one is added.
+        make: Makes a life.
+        topic_id: With which the state was told; None where the version has none.
         epochs: Of the state, in ``STATE_ORDER``.
-        ts: When a broker was first told of it.
-        deleted: When a broker was first told of the deletion of the incarnation before; None: it goes on.
+        ts: When the first broker was told of it; states come in this order.
     """
-    return deleted is not None and ts > deleted and epochs == FIRST_EPOCHS
+    for life in reversed(lives):
+        if life.fits(topic_id, epochs, ts):
+            life.topic_id = life.topic_id or topic_id
+            return life
+    lives.append(make(topic_id))
+    return lives[-1]
+
+
+def end_life(lives: list[AnyLife], make: Callable[[bytes | None], AnyLife], topic_id: bytes | None, ts: int) -> None:
+    """Note that a topic is being deleted; the arguments are those of ``life_of``."""
+    if not lives:
+        lives.append(make(topic_id))
+    if lives[-1].deleted is None:
+        lives[-1].deleted = ts
 
 
 def isr_change(old: AbstractSet[int], new: AbstractSet[int]) -> str | None:

@@ -16,6 +16,8 @@ from kproto.generate import PlannedFleet, write_captures
 from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import TABLES, Filters
 from kproto.types import TopicPartition
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.summary import summarize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,15 +50,16 @@ class Traffic:
         capture: str = "a.pcap",
         cluster: str = "default",
         live: range = range(4),
+        topic_id: bytes = NO_ID,
     ) -> None:
         """A request, answered after 1 ms; a state is (partition, leader, leader epoch, partition epoch, ISR)."""
         number = len(self.rows["requests"])
-        body = blake2b(repr((api_key, epoch, states)).encode(), digest_size=16).digest()
+        body = blake2b(repr((api_key, epoch, states, topic_id)).encode(), digest_size=16).digest()
         if all(row["body_id"] != body for row in self.rows["partition_states"]):
             self.rows["partition_states"] += [
                 {
-                    "body_id": body, "api_key": api_key, "topic": "orders", "topic_id": NO_ID, "partition": partition,
-                    "controller_epoch": epoch, "leader": leader, "leader_epoch": leader_epoch,
+                    "body_id": body, "api_key": api_key, "topic": "orders", "topic_id": topic_id,
+                    "partition": partition, "controller_epoch": epoch, "leader": leader, "leader_epoch": leader_epoch,
                     "partition_epoch": partition_epoch, "isr": isr, "replicas": [0, 1, 2],
                 }
                 for partition, leader, leader_epoch, partition_epoch, isr in states
@@ -144,6 +147,37 @@ def test_a_topic_that_is_created_again_without_a_topic_id_has_leaders_again() ->
     assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5)), (0, at(9), None)]
     assert traffic.ask("isr", "ts removed added") == [(at(1), [1], [])]
     assert traffic.ask("under-replicated", "valid_from valid_to") == [(at(0), at(1)), (at(1), at(5))]
+
+
+def test_a_topic_whose_id_comes_with_a_newer_version_is_one_topic() -> None:
+    """As in an upgrade to inter-broker protocol 2.8: the controller gives each topic an id, and goes on with it."""
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0, 1])])
+    traffic.send(1, 0, [(3, 0, 4, 7, [0, 1])], epoch=2, topic_id=b"1" * 16)
+    traffic.send(2, 0, [(3, 1, 5, 8, [1])], epoch=2, topic_id=b"1" * 16)
+    traffic.send(3, 0, [(3, 2, 6, 9, [1, 2])])  # a broker of the former version
+    traffic.send(8, 0, [(3, -2, -2, 0, [])], epoch=2)
+    expected = [(0, at(0), at(2)), (1, at(2), at(3)), (2, at(3), at(8))]
+    assert traffic.ask("leader", "leader valid_from valid_to") == expected
+    assert traffic.ask("isr", "ts kind removed added") == [(at(2), "shrink", [0], []), (at(3), "expand", [], [2])]
+    changes = summarize([traffic.tables()])["changes"]
+    assert (changes["leader_changes"], changes["isr_shrinks"], changes["isr_expands"]) == (2, 1, 1)
+    ((life,),) = Facts([traffic.tables()]).incarnations.values()
+    assert [step.state.leader for step in life.steps] == [0, 1, 2]
+    assert life.deleted == at(8).timestamp() * 10**6
+
+
+def test_a_topic_that_is_created_again_with_an_id_is_another_than_the_one_without() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 0, 0, [0, 1])])
+    traffic.send(5, 0, [(3, -2, -2, 0, [])])
+    traffic.send(9, 0, [(3, 1, 0, 0, [1, 2])], topic_id=b"1" * 16)
+    assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5)), (1, at(9), None)]
+    assert summarize([traffic.tables()])["changes"]["leader_changes"] == 0
+    assert [len(life.sightings) for lives in Facts([traffic.tables()]).incarnations.values() for life in lives] == [
+        1,
+        1,
+    ]
 
 
 def test_who_led_at_a_time() -> None:
