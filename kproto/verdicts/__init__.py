@@ -6,6 +6,7 @@
     epochs       zombie controllers, controllers with one epoch, requests for an earlier registration of a broker
     stale        the same over the table ``requests``: the derived table ``stale_requests``
     clusters     which captures belong to one cluster
+    states       the order of a partition's states, deletions, incarnations, kinds of changes
     derived      the tables that follow from the stored ones
     summary      the figures of ``kproto summary``, from ``request_figures``, ``changes``, ``deletions``, ``migration``
     timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)

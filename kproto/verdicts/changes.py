@@ -17,10 +17,10 @@ from kproto.verdicts.states import (
     ISR_CHANGES,
     NO_LEADER,
     STATE_ORDER,
-    Lifetime,
-    end_life,
+    Incarnation,
+    end_incarnation,
+    incarnation_of,
     isr_change,
-    life_of,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _STATES: Final = pa.schema(
     ]
 )
 """A state in short: ``partition_key`` holds the number of the topic and the partition, ``isr`` is the ISR's number.
-The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already. The times tell lifetimes
+The changes up to a state that ``is_counted`` are in ``PartitionHistory``'s counts already. The times tell incarnations
 apart; those of partitions that were not deleted may be 0."""
 
 _ORDER: Final = _STATES.names[:-2]
@@ -56,8 +56,8 @@ class PartitionHistory:
     """The states of every partition, ordered by their epochs.
 
     The order is that of the epochs, not of time: clocks differ and requests are sent again. Memory grows with the
-    number of distinct states: one a partition, and one a change; ``limit`` bounds it. A later lifetime of a
-    topic without id is kept like another topic of that name, with the lifetime's number in place of the id.
+    number of distinct states: one a partition, and one a change; ``limit`` bounds it. A later incarnation of a
+    topic without id is kept like another topic of that name, with the incarnation's number in place of the id.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class PartitionHistory:
         return {"partitions": len(partitions), "partitions_moved": moved, **totals}, listed
 
     def _counted(self) -> tuple[pa.Table, pa.Table, dict[tuple[str, int], dict[str, int]]]:
-        """The states in order, those that end or begin a lifetime, and each partition's changes.
+        """The states in order, those that end or begin an incarnation, and each partition's changes.
 
         The states have the rank of their ISR instead of its number.
         """
@@ -177,7 +177,7 @@ class PartitionHistory:
         rank = pa.array([ranks[isr] for isr in self._isrs], pa.int32())
         states = pa.concat_tables(self._states)
         states = states.set_column(states.column_names.index("isr"), "isr", rank.take(states["isr"]))
-        states, turns = self._by_lifetime(states)
+        states, turns = self._by_incarnation(states)
         states = _after_counted(_ordered(states.drop_columns("ts")))
         names = [name for name, _topic_id in self._topics]
         counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_KINDS, 0))
@@ -188,18 +188,18 @@ class PartitionHistory:
                 count[kind] += steps
         return states, turns, counts
 
-    def _by_lifetime(self, states: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Bring the states of topics without ids under the keys of their lifetimes.
+    def _by_incarnation(self, states: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Bring the states of topics without ids under the keys of their incarnations.
 
         Returns:
-            The states but for those of deletions; and those that say a deletion or begin a lifetime after one.
+            The states but for those of deletions; and those that say a deletion or begin an incarnation after one.
         """
         ends = pc.equal(states["leader"], BEING_DELETED)
         turns = states.filter(ends)
         if turns.num_rows:
             states = states.filter(pc.invert(ends))
         topics = list(self._topics)
-        names = _of_several_lifetimes(states, turns, topics)
+        names = _of_several_incarnations(states, turns, topics)
         if not names:
             return states, turns
         numbers = [
@@ -207,17 +207,17 @@ class PartitionHistory:
         ]
         apart = pc.is_in(pc.shift_right(states["partition_key"], 32), value_set=pa.array(numbers, pa.int64()))
         some = pa.concat_tables([states.filter(apart), turns]).sort_by("ts")
-        lives: dict[tuple[str, int], list[Lifetime]] = defaultdict(list)
-        found: list[tuple[str, int, Lifetime | None]] = []
+        lives: dict[tuple[str, int], list[Incarnation]] = defaultdict(list)
+        found: list[tuple[str, int, Incarnation | None]] = []
         begins: list[int] = []
         for key, leader, ts, *epochs in rows_of(some, ("partition_key", "leader", "ts", *STATE_ORDER)):
             name, topic_id = topics[key >> 32]
             of, life = lives[name, key & 0xFFFFFFFF], None
             if leader == BEING_DELETED:
-                end_life(of, Lifetime, topic_id or None, ts)
+                end_incarnation(of, topic_id or None, ts)
             else:
                 known = len(of)
-                life = life_of(of, Lifetime, topic_id or None, (epochs[0], epochs[1]), ts)
+                life = incarnation_of(of, topic_id or None, (epochs[0], epochs[1]), ts)
                 if 0 < known < len(of):
                     begins.append(len(found))
             found.append((name, key & 0xFFFFFFFF, life))
@@ -251,7 +251,7 @@ class PartitionHistory:
         self._compact_at = _COMPACT_ROWS
 
 
-def _of_several_lifetimes(states: pa.Table, turns: pa.Table, topics: list[tuple[str, bytes]]) -> set[str]:
+def _of_several_incarnations(states: pa.Table, turns: pa.Table, topics: list[tuple[str, bytes]]) -> set[str]:
     """The topics that have states without id which were told after a deletion, or whose id came with later states."""
     without_id = {name for name, topic_id in topics if not topic_id}
     found = without_id & {name for name, topic_id in topics if len(topic_id) == _ID_BYTES}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +21,23 @@ from kproto.tables.arrays import rows_of
 from kproto.verdicts.clocks import clock_offsets
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
-from kproto.verdicts.states import BEING_DELETED, NO_LEADER, Lifetime, end_life, life_of
+from kproto.verdicts.states import (
+    BEING_DELETED,
+    NO_LEADER,
+    Incarnation,
+    Sighting,
+    State,
+    end_incarnation,
+    incarnation_of,
+)
+from kproto.verdicts.told import Body, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kproto.tables.stored import Reader
 
-__all__ = ["FACT_COLUMNS", "Body", "Facts", "Incarnation", "Life", "Partition", "Request", "Sighting", "Spans", "State"]
+__all__ = ["FACT_COLUMNS", "Facts", "Life", "Partition", "Spans"]
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
@@ -60,116 +69,6 @@ _SETTLED: Final = 60 * _SECOND
 """A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
 
 Partition = tuple[str, int]
-
-
-class Request(NamedTuple):
-    """A row of ``requests``, ``ts`` in us since 1970; ``broker_id`` is the address as text where no id is known."""
-
-    ts: int
-    frame_id: bytes
-    capture: str
-    conn_id: bytes
-    api_key: int
-    api_version: int
-    controller_id: int | None
-    controller_epoch: int
-    broker_epoch: int | None
-    is_kraft_controller: bool | None
-    type: int | None
-    live_brokers_id: bytes | None
-    broker_id: Any
-    server_ip: str
-    server_port: int
-    n_partitions: int | None
-    body_id: bytes | None
-    response_frame_id: bytes | None
-    latency_us: int | None
-    error_code: int | None
-    unmatched_reason: str | None
-    decode_error: str | None
-
-
-class State(NamedTuple):
-    """A partition's state in LeaderAndIsr or UpdateMetadata."""
-
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] | None
-    is_new: bool
-    recovering: bool | None
-
-    @property
-    def epochs(self) -> tuple[int, int]:
-        """The order of states: leader epoch, then partition epoch."""
-        return self.leader_epoch, self.partition_epoch
-
-
-class Sighting(NamedTuple):
-    """A state in a body that a broker accepted, and when the first broker did."""
-
-    ts: int
-    body: Body
-    state: State
-
-
-class Incarnation(Lifetime):
-    """A topic's partition from its creation to its deletion.
-
-    Attributes:
-        sightings: Its states in the order in which brokers were first told.
-    """
-
-    def __init__(self, topic_id: bytes | None) -> None:
-        super().__init__(topic_id)
-        self.sightings: list[Sighting] = []
-
-    @cached_property
-    def steps(self) -> list[Sighting]:
-        """The distinct states in the order of their epochs, with the time of their first request, the newest last."""
-        first: dict[tuple[Any, ...], Sighting] = {}
-        for sighting in self.sightings:
-            state = sighting.state
-            first.setdefault((state.epochs, state.leader, frozenset(state.isr)), sighting)
-        return sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
-
-    @property
-    def newest(self) -> Sighting:
-        """The newest state."""
-        return self.steps[-1]
-
-    def since(self, holds: Any) -> int:
-        """The time since which the newest states without a break hold something."""
-        since = self.newest.ts
-        for sighting in reversed(self.steps):
-            if not holds(sighting.state):
-                break
-            since = sighting.ts
-        return since
-
-
-class Body:
-    """A distinct request body that some broker accepted.
-
-    Attributes:
-        api_key: The API.
-        states: Its partitions' states; of StopReplica, whether the log is to be deleted.
-        told: For each broker that accepted it, when it did first and last.
-        sent: For each broker that it was sent to, accepted or not, when it was first.
-    """
-
-    __slots__ = ("api_key", "first", "live", "request", "sent", "states", "told")
-
-    def __init__(self, request: Request, live: frozenset[int] | None) -> None:
-        self.api_key = request.api_key
-        self.request = request
-        self.live = live
-        self.first = 0
-        self.states: list[tuple[str, int, bytes | None, Any]] = []
-        self.told: dict[Any, tuple[int, int]] = {}
-        self.sent: dict[Any, int] = {}
 
 
 class Life:
@@ -439,9 +338,9 @@ class Facts:
             for topic, number, topic_id, state in body.states:
                 lives = found[topic, number]
                 if state.leader == BEING_DELETED:
-                    end_life(lives, Incarnation, topic_id, body.first)
+                    end_incarnation(lives, topic_id, body.first)
                 elif not self._is_elsewhere(body, (topic, number)):
-                    life = life_of(lives, Incarnation, topic_id, state.epochs, body.first)
+                    life = incarnation_of(lives, topic_id, state.epochs, body.first)
                     life.sightings.append(Sighting(body.first, body, state))
         return found
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kproto.verdicts.facts import Facts, Incarnation, Partition
+    from kproto.verdicts.facts import Facts, Partition
+    from kproto.verdicts.states import Incarnation
 
 __all__ = ["Flapping", "flapping"]
 

@@ -16,10 +16,11 @@ from kproto.api import ApiKey, api_name
 from kproto.error_codes import ErrorCode, error_name
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
-from kproto.verdicts.facts import Body, Facts, Incarnation, Partition, Request, Sighting, State
+from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.request_figures import moment
-from kproto.verdicts.states import NO_LEADER
+from kproto.verdicts.states import NO_LEADER, Incarnation, Sighting, State
+from kproto.verdicts.told import Body, Request
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from kproto.verdicts.states import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kproto.verdicts.facts import Body, Facts, Partition, Sighting
+    from kproto.verdicts.facts import Facts, Partition
+    from kproto.verdicts.states import Sighting
+    from kproto.verdicts.told import Body
 
 __all__ = ["Behind", "Late", "Missed", "brokers_behind", "late_updates", "missed_updates"]
 
