@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from table_truth import CAPTURES
 
 import kproto.tables
@@ -178,6 +182,62 @@ def test_a_topic_that_is_created_again_with_an_id_is_another_than_the_one_withou
         1,
         1,
     ]
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> list[tuple[bytes, bool, list[tuple[int, int, list[int]]]]]:
+    """Topics of one name, one after another: the id, when states without it come first, the states in their order."""
+    found = []
+    has_id = False
+    for number in range(draw(st.integers(1, 4))):
+        had_id, has_id = has_id, has_id or draw(st.booleans())
+        isrs = st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True)
+        states = draw(st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 1), isrs), min_size=1, max_size=5))
+        found.append((bytes([number + 1]) * 16 if has_id else NO_ID, has_id and not had_id, states))
+    return found
+
+
+@settings(max_examples=30)
+@given(topics())
+def test_all_tell_topics_of_one_name_apart_in_the_same_way(name: list[Any]) -> None:
+    """Query, summary and rules; a topic may get its id while it exists, as in an upgrade."""
+    traffic, seconds = Traffic(), 0
+    expected, lost, moved, ends = [], 0, Counter[str](), []
+    for life, (topic_id, gets_id, states) in enumerate(name):
+        epoch, told = 0, []
+        for number, (leader, step, isr) in enumerate(states):
+            epoch += step if number else 0
+            told.append((3, told[-1][1] if told and not step else leader, epoch, number, isr))
+            seconds += 1
+            has_none = gets_id and number < len(states) // 2
+            traffic.send(seconds, 0, [told[-1]], epoch=life, topic_id=NO_ID if has_none else topic_id)
+        for before, after in pairwise(told):
+            lost += before[1] != after[1] == -1
+            moved["leader"] += before[1] != after[1]
+            gone, came = set(before[4]) - set(after[4]), set(after[4]) - set(before[4])
+            moved["swap" if gone and came else "shrink" if gone else "expand" if came else "none"] += 1
+        expected.append({(leader, epoch) for _partition, leader, epoch, _number, _isr in told})
+        if life < len(name) - 1:
+            seconds += 1
+            traffic.send(seconds, 0, [(3, -2, 0, 0, [])], epoch=life)
+            ends.append(at(seconds))
+    changes = summarize([traffic.tables()])["changes"]
+    assert changes == {
+        "partitions": 1, "partitions_moved": int(moved["leader"] > 0), "leader_changes": moved["leader"],
+        "leader_lost": lost, **{f"isr_{kind}s": moved[kind] for kind in ("shrink", "expand", "swap")},
+    }  # fmt: skip
+    ((_partition, lives),) = Facts([traffic.tables()]).incarnations.items()
+    assert [{(s.state.leader, s.state.leader_epoch) for s in life.sightings} for life in lives] == expected
+    assert [life.deleted for life in lives] == [*(end.timestamp() * 10**6 for end in ends), None]
+    rows = traffic.ask("leadership", "topic_id incarnation leader leader_epoch valid_from valid_to")
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for topic_id, incarnation, *reign in sorted(rows, key=lambda row: row[4]):
+        found[topic_id, incarnation].append(reign)
+    assert [{(leader, epoch) for leader, epoch, *_times in reigns} for reigns in found.values()] == expected
+    assert [reigns[-1][3] for reigns in found.values()] == [*ends, None]
+    assert Counter(kind for (kind,) in traffic.ask("isr_events", "kind")) == {
+        kind: number for kind, number in moved.items() if kind in ("shrink", "expand", "swap")
+    }
 
 
 def test_who_led_at_a_time() -> None:
