@@ -5,7 +5,8 @@ name in braces stands for a stored table or for a derived table above it. Only f
 that ``kproto.query`` defines for DuckDB under Spark's name, may be used.
 
 Partition states are ordered by their epochs, never by clock: clocks only date them. A request that its broker refused
-as a whole says nothing about partitions. Topics are distinguished by their ids where the version has ids.
+as a whole says nothing about partitions. Topics are distinguished by their ids where the version has ids; a state
+without id is one of the topic whose id was told last before it, or first after it with no deletion between them.
 """
 
 from __future__ import annotations
