@@ -244,6 +244,13 @@ class Conversation:
         self._first_ns, self._second_ns = reversed(last_ns) if self.client else last_ns
         self._has_wanted |= has_wanted
 
+    def go_on_in(self, summary: CaptureSummary, payloads: PayloadStore) -> None:
+        """Count in another summary, and keep the payloads that begin from now on in another store."""
+        self._summary = summary
+        for cutter in self._cutters:
+            if isinstance(cutter, RequestCutter):
+                cutter.use(payloads)
+
     def give_up_held(self) -> list[Event]:
         """Give up everything that is kept: frames with a gap, requests without response, responses without request."""
         events: list[Event] = []
@@ -640,6 +647,35 @@ class Collector:
         stream.go_to(end.requests, requests_at)
         stream.peer.go_to(end.responses, responses_at)
         conversation.go_to(requests_at, responses_at, (end.requests_ns, end.responses_ns), has_wanted=has_wanted)
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that have not ended."""
+        return len(self._conversations)
+
+    def adopt(self, other: Collector, flow: bytes | None = None) -> bool:
+        """Go on with connections that another collector has read so far; their counts go to this one's summary.
+
+        Args:
+            other: Of the same capture point; it reads them no more.
+            flow: The flow of the connection, if it is one; None: all.
+
+        Returns:
+            Whether there were any.
+        """
+        adopted = self._reassembler.adopt(other._reassembler, flow)
+        for connection in adopted:
+            conversation = other._conversations.pop(connection, None)
+            if conversation is not None:
+                self._conversations[connection] = conversation
+                conversation.go_on_in(self._summary, self._payloads)
+                held = other._holding.pop(conversation, 0)
+                other._held -= held
+                self._held += held
+                if held:
+                    self._holding[conversation] = held
+        self.time_ns = max(self.time_ns, other.time_ns)
+        return bool(adopted)
 
     def connection(self, flow: bytes) -> Connection | None:
         """Client and server of a flow's connection, None while they are not known."""

@@ -190,6 +190,7 @@ class Matcher:
         self.held_bytes -= request.held_bytes
         if request.shared is not None:
             request.shared.release()
+            request.shared = None
         if self._wanted and self._wanted[0] is request:
             self._wanted.popleft()
         correlation_id = request.correlation_id
@@ -682,6 +683,10 @@ class RequestCutter(FrameCutter):
         self._began_otherwise = False  # the connection does not begin with a request
         self._tokens = False  # whether authentication tokens without a header may come
         self._tls_like = 0
+
+    def use(self, payloads: PayloadStore) -> None:
+        """Keep the payloads that begin from now on in another store."""
+        self._payloads = payloads
 
     @property
     def boundary(self) -> int | None:

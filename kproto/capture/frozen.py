@@ -71,7 +71,7 @@ def thaw(data: bytes) -> Any:
 class _Freezer(pickle.Pickler):
     def reducer_override(self, given: Any) -> Any:
         kind = type(given)
-        if kind not in _OURS or issubclass(kind, (tuple, int)):
+        if kind not in _OURS or issubclass(kind, (tuple, int)) or "__reduce__" in vars(kind):
             return NotImplemented
         return _blank, (kind,), _values(given), None, None, _fill
 
@@ -121,5 +121,5 @@ def _attributes(kind: Any) -> list[str]:
 
 _KNOWN: Final[dict[tuple[str, str], Any]] = {
     **{(kind.__module__, kind.__qualname__): kind for kind in _OURS | _PLAIN},
-    **{(__name__, function.__name__): function for function in (_blank, _fill)},
+    **{(function.__module__, function.__name__): function for function in (_blank, _fill, payloads.payload_again)},
 }

@@ -6,10 +6,10 @@ is cut into chunks of fixed places; payloads of equal size that are equal up to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from hashlib import blake2b
 
 SHARED_FROM: Final = 64 << 10
@@ -69,6 +69,9 @@ class PayloadStore:
         self._first: dict[_Key, _Chunk] = {}
         self._recent: dict[_Chunk, _Key] = {}  # last chunks of released payloads, the longest released first
         self._recent_bytes = 0
+
+    def __reduce__(self) -> tuple[type[PayloadStore], tuple[()]]:
+        return PayloadStore, ()  # pickled payloads bring their chunks; released ones are not worth their bytes
 
     def begin(self, size: int, start: bytes) -> SharedPayload:
         """Begin a payload.
@@ -156,6 +159,10 @@ class SharedPayload:
         self._own = bytearray()  # the bytes after the last chunk, where none is expected
         self._length = 0
         self._released = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Chunks that several pickled payloads share are pickled once: they are the same objects."""
+        return payload_again, (self._store, self._key, tuple(map(bytes, self._parts())), self._released)
 
     def __len__(self) -> int:
         """The bytes that have come."""
@@ -258,6 +265,16 @@ class SharedPayload:
         while chunk is not None:
             yield chunk
             chunk = chunk.parent
+
+
+def payload_again(store: PayloadStore, key: _Key, parts: Iterable[bytes], is_released: bool) -> SharedPayload:
+    """Return a payload that was pickled: it shares again with equal ones of its store."""
+    payload = store.begin(*key)
+    for part in parts:
+        payload.append(part, 0, len(part))
+    if is_released:
+        payload.release()
+    return payload
 
 
 Payload: TypeAlias = bytes | SharedPayload

@@ -100,6 +100,11 @@ class CaptureReader:
         return freeze((self._packets, self.summary, waiting))
 
     @property
+    def connections(self) -> Collector:
+        """The connections of the capture point."""
+        return self._packets
+
+    @property
     def time_ns(self) -> int:
         """Time in the capture: of the packet or log line read last, ns since the epoch."""
         return max(self._packets.time_ns, self._log.time_ns)

@@ -448,6 +448,34 @@ class Reassembler:
         """The stream of a flow, None where no connection is followed."""
         return self._streams.get(flow)
 
+    def adopt(self, other: Reassembler, flow: bytes | None = None) -> list[TcpConnection]:
+        """Follow connections that another one has followed so far; return them.
+
+        Args:
+            other: Of the same capture point; it follows them no more.
+            flow: The flow of the connection, if it is one; None: all.
+        """
+        flows = (
+            [*other._streams] if flow is None else [each for each in (flow, reverse(flow)) if each in other._streams]
+        )
+        found: dict[TcpConnection, None] = {}
+        for each in flows:
+            stream = self._streams[each] = other._streams.pop(each)
+            found[stream.connection] = None
+            self._held += stream.held_bytes
+            other._held -= stream.held_bytes
+            if stream in other._with_holes:
+                del other._with_holes[stream]
+                self._with_holes[stream] = None
+        for connection in found:
+            if connection.over:
+                self._finished.append(connection)
+            elif connection.opening:
+                self._handshakes.append(connection)
+        while len(self._finished) > _LINGERING:
+            self._forget(self._finished.popleft())
+        return [*found]
+
     def ignore(self, connection: TcpConnection) -> None:
         """Ignore a connection from now on: deliver and keep nothing more of it."""
         for stream in connection.streams:

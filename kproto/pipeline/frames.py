@@ -80,7 +80,7 @@ def read_frames(
         if arguments.pop("every_payload"):
             raise ConfigurationError("payload 'all' needs captures that are read whole: split_bytes=0")
 
-        def give(batches: Iterable[pa.RecordBatch], _counts: Counts) -> Iterator[pa.RecordBatch]:
+        def give(batches: Iterable[pa.RecordBatch], _counts: Counts, _carried: object) -> Iterator[pa.RecordBatch]:
             yield from rows_of(batches, chosen, schema)
 
         found.append(joined_parts(spark, parts, large, arguments, give, schema))

@@ -20,13 +20,13 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput, CapturePoint
 from kproto.errors import CaptureError
-from kproto.pipeline.captures import gather_captures, scan_options
+from kproto.pipeline.captures import gather_captures, gather_growing
 from kproto.pipeline.output import move_files
 from kproto.pipeline.previous_run import ChangedInputs, PreviousRun, fingerprint, store_facts
 from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.pipeline.stages import SMALL_TABLES, learn, merged_rows, small_table
-from kproto.pipeline.tasks import GrowingPoint, count_changes, gather_carried, make_tables
-from kproto.tables.files import file_size
+from kproto.pipeline.tasks import GrowingPoint, count_changes, make_tables
+from kproto.tables.arrays import plain_text
 from kproto.tables.filters import Filters
 from kproto.tables.places import place_of, remove_tree
 from kproto.tables.points import DEFAULT_CLUSTER, continued_captures, points_of
@@ -253,13 +253,16 @@ class _Job:
         self._on_step("reading captures")
         self.run.captures_read += len(points)
         growing = self._growing(points, changes)
-        parts = self._gather_growing(growing, cluster) if growing else []
-        if parts is None:
-            if changes and changes.continued:
-                remove_tree(self._work)
-                self.run.captures_read -= len(points)
-                return False
-            parts = []  # none has an earlier state: all are read in the ordinary way
+        gathered = (
+            gather_growing(self._spark, growing, self._work, self._filters, self._split_bytes, cluster)
+            if growing
+            else None
+        )
+        if gathered is None and changes and changes.continued:
+            remove_tree(self._work)
+            self.run.captures_read -= len(points)
+            return False
+        shared, parts = gathered or ([], [])  # if none has an earlier state, all are read in the ordinary way
         carried = {part.name for part in parts}
         others = [point for point in points if point.name not in carried]
         pieces = (
@@ -268,7 +271,7 @@ class _Job:
             else []
         )
         plain = [piece.path for piece in pieces]
-        pieces += [piece for part in parts for piece in (part.settled, part.open)]
+        pieces += [*shared, *(piece for part in parts for piece in (part.settled, part.open))]
         facts = [piece.facts for piece in pieces]
         if former and not former.holds_beside(facts, self._filters):
             remove_tree(self._work)
@@ -286,7 +289,8 @@ class _Job:
             self._keep(place_of(folder), files)
             of_open.setdefault(place_of(folder).parent.name, []).extend(files)
         small = self._small(plain, [piece.path for piece in pieces])
-        of_parts = [self._small_of(part) for part in parts]
+        of_shared = small_table([piece.path for piece in shared], "brokers")
+        of_parts = [self._small_of(part, of_shared) for part in parts]
         every = {
             name: pa.concat_tables([table, *(own[name] for own in of_parts if name in own)])
             for name, table in small.items()
@@ -311,7 +315,7 @@ class _Job:
         return True
 
     def _growing(self, points: Sequence[CapturePoint], changes: ChangedInputs | None) -> list[GrowingPoint]:
-        """The capture points whose state is kept for their next files: rotated ones of a task's size."""
+        """The capture points whose state is kept for their next files: rotated ones."""
         growing = []
         for point in points:
             if changes and point.name in changes.continued:
@@ -319,24 +323,23 @@ class _Job:
                 files = tuple(file for file, *_ in changes.points[point.name])
                 state = str(self._stored.run / known["state"])
                 growing.append(GrowingPoint(CapturePoint(point.name, files), point.files, state))
-            elif len(point.files) > 1 and self._is_small(point):
+            elif len(point.files) > 1:
                 growing.append(GrowingPoint(point, point.files, None))
         return growing
 
-    def _is_small(self, point: CapturePoint) -> bool:
-        return not self._split_bytes or sum(map(file_size, point.files)) < 2 * self._split_bytes
+    def _small_of(self, part: CarriedPart, shared: pa.Table) -> dict[str, pa.Table]:
+        """The rows about a capture point that its next files change.
 
-    def _gather_growing(self, growing: list[GrowingPoint], cluster: str) -> list[CarriedPart] | None:
-        options = scan_options(self._filters)
-        return gather_carried(self._spark, growing, self._work, self._filters, options, cluster)
-
-    def _small_of(self, part: CarriedPart) -> dict[str, pa.Table]:
-        """The rows about a capture point that its next files change."""
+        Args:
+            part: The capture point.
+            shared: Brokers in files that were read in parts, of any capture points.
+        """
         small = {name: small_table([part.open.path], name) for name in ("captures", "bad_inputs")}
         known = self._open.get(part.name, {"files": []})["files"]
         stored = [read_parquet(self._stored.run / file) for file in known if file.startswith("brokers/")]
         brokers = small_table([part.settled.path, part.open.path], "brokers")
-        return small | {"brokers": merged_rows("brokers", pa.concat_tables([brokers, *stored]))}
+        shared = shared.filter(pc.equal(shared["capture"], plain_text(part.name)))
+        return small | {"brokers": merged_rows("brokers", pa.concat_tables([brokers, shared, *stored]))}
 
     def _carry(self, part: CarriedPart, files: list[str], state: str) -> None:
         """Put what is open of a capture point in the place of what was."""

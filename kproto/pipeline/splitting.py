@@ -92,19 +92,22 @@ class Part(NamedTuple):
         capture: Name of the capture point.
         number: Its place among the parts of the capture point, from 0.
         split: The file, and which bytes of it.
-        is_last: Whether no part follows.
+        is_last: Whether no part follows, in this run or a later one.
+        grows: Whether files may follow in a later run.
     """
 
     capture: str
     number: int
     split: Split
     is_last: bool
+    grows: bool = False
 
 
 def plan(
     points: Iterable[CapturePoint],
     split_bytes: int = SPLIT_BYTES,
     *,
+    grows: bool = False,
     opener: Callable[[str], IO[bytes]] = open_file,
 ) -> tuple[list[CapturePoint], list[Part]]:
     """Choose the captures that are read in parts.
@@ -114,6 +117,7 @@ def plan(
     Args:
         points: The capture points.
         split_bytes: About how large a part shall be; 0 reads every capture point by one task.
+        grows: Whether files may follow in a later run.
         opener: Opens a file.
 
     Returns:
@@ -133,7 +137,7 @@ def plan(
             whole.append(point)
         else:
             last = len(splits) - 1
-            parts += [Part(point.name, n, split, n == last) for n, split in enumerate(splits)]
+            parts += [Part(point.name, n, split, n == last and not grows, grows) for n, split in enumerate(splits)]
     return whole, parts
 
 
@@ -183,7 +187,7 @@ def scan_parts(
         Batches of the schema ``SPLIT``.
 
     Raises:
-        SplitError: A file cannot be read in parts.
+        SplitError: A file cannot be read in parts; or one of a capture point that grows cannot be read at all.
     """
     for part in parts:
         yield from _PartReader(part, selection, buckets, batch_bytes).read(opener)
@@ -193,16 +197,6 @@ def is_selected(event: Event, selection: Selection) -> bool:
     """Whether an event makes a row."""
     request = event if isinstance(event, Frame) else event.request
     return request is not None and selection.takes(request)
-
-
-def add_event(rows: ScanRows, event: Event) -> None:
-    """Add the row of a request, of the response to one, or of the reason why there is none."""
-    if isinstance(event, Frame):
-        rows.add_frame(event)
-    elif event.response is not None:
-        rows.add_frame(event.response)
-    elif event.request is not None:
-        rows.add_unanswered(event.request)
 
 
 class _PartRows(ScanRows):
@@ -302,6 +296,8 @@ class _PartReader:
         except SplitError:
             raise
         except (CaptureError, OSError) as e:
+            if self._part.grows:
+                raise SplitError(str(e)) from None
             rows.key = self._part.capture.encode("utf-8", "surrogateescape")
             rows.add_bad_input(summary.reading, str(e) if isinstance(e, CaptureError) else f"{summary.reading}: {e}")
         if not self._part.is_last and self._fragments.waits(self._newest_ns):
@@ -385,7 +381,7 @@ class _PartReader:
                 self._rows.key, self._rows.begin = flow.key, flow.begin
                 for event in flow.found:
                     if is_selected(event, self._selection):
-                        add_event(self._rows, event)
+                        self._rows.add_event(event)
                 flow.found.clear()
             flow.end = rest
             flow.end_counts = flow.summary.stream_counts()

@@ -3,19 +3,25 @@
 For each connection the TCP segments that the parts gave are read as if they came from one capture; where a part gave
 frames instead, reading goes on behind them, after a check that it has reached the very byte at which they begin. If it
 has not, the connection is read again from the files themselves. So the tables do not depend on where the parts begin.
+
+Connections of a capture point that grows do not end with its last part: they are kept as they are there, and go on in
+the parts of the files that come later.
 """
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kproto.capture.collector import Collector, IdlePoint
 from kproto.capture.fragments import Fragments
+from kproto.capture.frozen import freeze, thaw
 from kproto.capture.link import Segment, reverse, segment
+from kproto.capture.reader import CaptureReader
+from kproto.capture.reassembly import MOST_CONNECTIONS
 from kproto.capture.source import file_name
 from kproto.capture.splits import Split, SplitError, read_split
 from kproto.capture.summary import CaptureSummary
@@ -29,18 +35,19 @@ from kproto.pipeline.splitting import (
     SEGMENT,
     SEGMENT_ROW,
     SUMMARY,
-    add_event,
     is_selected,
 )
 from kproto.tables import ids
 from kproto.tables.arrays import BATCH_BYTES
 from kproto.tables.files import open_file
-from kproto.tables.scanning import ScanRows
+from kproto.tables.places import place_of
+from kproto.tables.scanning import OpenRequests, ScanRows, new_reader
 from kproto.tables.schemas import SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kproto.capture import Connection, Frame
     from kproto.capture.capture_points import CapturePoint
     from kproto.capture.collector import Event
     from kproto.tables.scanning import Selection
@@ -53,6 +60,7 @@ def stitch(
     points: Mapping[str, CapturePoint],
     selection: Selection,
     counts: Counts,
+    carried: CarriedConnections | None = None,
     *,
     opener: Callable[[str], IO[bytes]] = open_file,
     batch_bytes: int = BATCH_BYTES,
@@ -61,9 +69,10 @@ def stitch(
 
     Args:
         batches: Of the schema ``SPLIT``, ordered by ``key``, ``part``, ``item``; all rows of a bucket.
-        points: The capture points by name.
+        points: The capture points by name, with the files that are read.
         selection: The frames to give, as in ``scan_parts``.
         counts: Receives the counts of the parts and the connections.
+        carried: Receives the connections, if the capture points grow.
         opener: Opens a file for seeking.
         batch_bytes: About how large a batch becomes.
 
@@ -71,7 +80,8 @@ def stitch(
         Batches of the schema ``SCAN``.
 
     Raises:
-        SplitError: A body is only in a frame that the whole capture does not show.
+        SplitError: A body is only in a frame that the whole capture does not show; or the state behind the former files
+            cannot be read.
     """
     out = _Output(batch_bytes, counts)
     flow: _FlowReader | None = None
@@ -85,7 +95,7 @@ def stitch(
             if flow is None or flow.key != key:
                 if flow is not None:
                     flow.finish()
-                flow = _FlowReader(key, points, selection, opener, out)
+                flow = _FlowReader(key, points, selection, opener, out, carried)
             stop = at + 1
             if kind == FRAME:
                 while stop < len(keys) and kinds[stop] == FRAME and keys[stop] == key:
@@ -129,13 +139,165 @@ class Counts:
             points: The capture points by name.
         """
         rows = ScanRows()
-        for capture, parts in sorted(self._parts.items()):
-            files = points[capture].files
-            total = CaptureSummary(file=file_name(files[0]) if len(files) == 1 else capture, reading=capture)
-            for _, summary in sorted(parts.items()):
-                total.add(summary)
+        for capture in sorted(self._parts):
+            total = self.total(points[capture])
             rows.add_summary(total, points[capture], total.problem())
         yield from rows.take()
+
+    def of(self, capture: str) -> Counts:
+        """Return those of one capture point."""
+        found = Counts()
+        found._parts[capture] = self._parts[capture]
+        return found
+
+    def total(self, point: CapturePoint) -> CaptureSummary:
+        """The counts of a capture point."""
+        name = file_name(point.files[0]) if len(point.files) == 1 else point.name
+        total = CaptureSummary(file=name, reading=point.name)
+        for _, summary in sorted(self._parts[point.name].items()):
+            total.add(summary)
+        return total
+
+
+class CarriedConnections:
+    """The connections of growing capture points in one task: behind the former files, and behind those that are read.
+
+    Args:
+        states: The capture points, and the file of the state behind the former files; None: there are none.
+        selection: The frames to give.
+    """
+
+    def __init__(self, states: Mapping[str, str | None], selection: Selection) -> None:
+        self._states = states
+        self._selection = selection
+        self._resumed: dict[str, _Resumed] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    def begin(self, capture: str, flow: bytes, collector: Collector, *, again: bool = False) -> list[Frame]:
+        """Let a collector go on with a connection behind the former files.
+
+        Args:
+            capture: The capture point.
+            flow: The connection's flow.
+            collector: A fresh one.
+            again: Whether the connection was begun before.
+
+        Returns:
+            The requests of the connection that are waiting there.
+
+        Raises:
+            SplitError: The state cannot be read.
+        """
+        place = self._states[capture]
+        if place is None:
+            return []
+        former = self._resumed.get(capture)
+        if former is None or again:
+            try:
+                former = _Resumed(place_of(place).read_bytes())
+            except (OSError, ValueError) as e:
+                raise SplitError(f"{capture}: {e}") from None
+            self._resumed.setdefault(capture, former)
+        return former.give(flow, collector)
+
+    def has_room(self, capture: str) -> bool:
+        """Whether another connection of a capture point may be kept; of more than can be followed, the others end."""
+        kept = self._kept.get(capture)
+        return kept is None or kept.collector.open_connections < MOST_CONNECTIONS
+
+    def keep(self, capture: str, collector: Collector, waiting: Iterable[Frame]) -> None:
+        """Keep a connection as it is behind the last part.
+
+        Args:
+            capture: The capture point.
+            collector: Has read it; others between the same addresses may have come before it.
+            waiting: Its requests whose outcome is not known yet.
+        """
+        kept = self._kept.get(capture)
+        if kept is None:
+            kept = self._kept[capture] = _Kept(new_reader(capture, self._selection).connections, [])
+        kept.collector.adopt(collector)
+        kept.waiting.extend(waiting)
+
+    def freeze(self) -> Iterator[tuple[str, bytes]]:
+        """Yield capture points and what was kept of their connections, for ``reader_behind``.
+
+        Raises:
+            SplitError: It cannot be frozen.
+        """
+        for capture, kept in self._kept.items():
+            former = self._resumed.get(capture)
+            state = freeze((kept.collector, kept.waiting, former.given if former else []))
+            if state is None:
+                raise SplitError(f"{capture}: the state of its connections cannot be kept")
+            yield capture, state
+
+
+class _Kept(NamedTuple):
+    """Connections of a capture point, and their waiting requests."""
+
+    collector: Collector
+    waiting: list[Frame]
+
+
+class _Resumed:
+    """The connections of a capture point behind the former files.
+
+    Args:
+        state: From ``CaptureReader.freeze``.
+
+    Attributes:
+        reader: The reader with those that nobody went on with so far.
+        waiting: Their requests that are waiting.
+        given: The flows of the others.
+    """
+
+    def __init__(self, state: bytes) -> None:
+        self.reader, waiting = CaptureReader.resumed(state)
+        self.waiting: dict[Connection, list[Frame]] = {}
+        for request in waiting:
+            self.waiting.setdefault(request.connection, []).append(request)
+        self.given: list[bytes] = []
+
+    def give(self, flow: bytes, collector: Collector) -> list[Frame]:
+        """Give a connection to a collector; return its waiting requests."""
+        connection = self.reader.connections.connection(flow)
+        if collector.adopt(self.reader.connections, flow):
+            self.given.append(flow)
+        return [] if connection is None else self.waiting.pop(connection, [])
+
+
+def reader_behind(
+    point: CapturePoint, selection: Selection, state: bytes | None, parts: Iterable[bytes], counts: Counts
+) -> tuple[CaptureReader, list[Frame]]:
+    """Return the reader of a capture point behind files that were read in parts, and its waiting requests.
+
+    Args:
+        point: The capture point.
+        selection: The frames to give.
+        state: Behind the former files; None: there are none.
+        parts: What ``CarriedConnections.freeze`` yielded in all tasks.
+        counts: Of the files that were read.
+
+    Raises:
+        ValueError: The state cannot be read.
+    """
+    reader = new_reader(point.name, selection)
+    waiting: list[Frame] = []
+    former = _Resumed(state) if state is not None else None
+    for part in parts:
+        collector, asked, flows = thaw(part)
+        if former is not None:
+            for flow in flows:
+                former.give(flow, new_reader(point.name, selection).connections)
+        reader.connections.adopt(collector)
+        waiting += asked
+    if former is not None:
+        waiting += [request for requests in former.waiting.values() for request in requests]
+        reader.connections.adopt(former.reader.connections)
+        reader.summary.add(former.reader.summary)
+    reader.summary.add(counts.total(point))
+    return reader, waiting
 
 
 class _Output:
@@ -173,12 +335,15 @@ class _FlowReader:
         selection: Selection,
         opener: Callable[[str], IO[bytes]],
         out: _Output,
+        carried: CarriedConnections | None,
     ) -> None:
         self.key = key
         self._points = points
         self._selection = selection
         self._opener = opener
         self._out = out
+        self._carried = carried
+        self._requests: OpenRequests | None = None
         self._capture = ""
         self._flow = b""
         self._summary = CaptureSummary()
@@ -247,20 +412,29 @@ class _FlowReader:
         """Finish the reading after the last row."""
         if self._collector is None:
             return
-        if self._is_exact:
-            self._add(self._collector.end())
-        else:
+        if not self._is_exact:
             self._read_again()
+        if self._carried is not None and self._requests is not None and self._carried.has_room(self._capture):
+            self._carried.keep(self._capture, self._collector, self._requests.waiting)
+        else:
+            self._summary.given_up["connections"] += self._carried is not None
+            self._add(self._collector.end())
+        if not self._is_exact:
+            self._check_bodies()
         self._out.counts.add(self._capture, -1, self._summary)
 
-    def _new_collector(self, summary: CaptureSummary) -> Collector:
-        return Collector(
+    def _new_collector(self, summary: CaptureSummary, *, again: bool = False) -> Collector:
+        collector = Collector(
             summary,
             capture=self._capture,
             ports=self._selection.ports,
             apis=self._selection.scanned,
             limit=DEFAULT_LIMIT,
         )
+        if self._carried is not None:
+            waiting = self._carried.begin(self._capture, self._flow, collector, again=again)
+            self._requests = OpenRequests(self._selection, waiting)
+        return collector
 
     def _segment(self, collector: Collector, edge: bytes) -> None:
         time_ns, sequence, acknowledged, flags, on_wire, backwards = SEGMENT_ROW.unpack_from(edge)
@@ -269,18 +443,18 @@ class _FlowReader:
         self._add(collector.add_segment(time_ns, found))
 
     def _add(self, events: list[Event]) -> None:
-        for event in events:
+        for event in events if self._requests is None else self._requests.settled(events):
             if is_selected(event, self._selection):
                 self._given += 1
                 if self._given > self._repeated:
-                    add_event(self._out.rows, event)
+                    self._out.rows.add_event(event)
 
     def _read_again(self) -> None:
         """Read the connection from the files, past the frames that were given before."""
         self._repeated, self._given = self._given, 0
         self._out.rows.forget_bodies()  # frames that were not taken held bodies that other frames share
         self._summary = CaptureSummary(file=self._capture)
-        collector = self._new_collector(self._summary)
+        collector = self._collector = self._new_collector(self._summary, again=True)
         counts = CaptureSummary()
         fragments = Fragments(counts)
         both = {self._flow, reverse(self._flow)}
@@ -291,8 +465,8 @@ class _FlowReader:
                     found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, counts)
                     if found is not None and found.flow in both:
                         self._add(collector.add_segment(time_ns, found))
-        self._add(collector.end())
 
+    def _check_bodies(self) -> None:
         if any(not self._out.rows.has_given(body, ts_ns) for body, ts_ns in self._passed_over.items()):
             raise SplitError(
                 f"{self._capture}: a part of it shows a frame that the whole does not, and other connections send its "

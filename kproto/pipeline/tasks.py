@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+from kproto.capture import CaptureReader
 from kproto.errors import CaptureError
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, gather, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
+from kproto.pipeline.stitching import reader_behind
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import ScanToGoOn, Selection
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.capture import CapturePoint
+    from kproto.capture import CapturePoint, Frame
     from kproto.pipeline.stages import BrokersAndEpochs
+    from kproto.pipeline.stitching import Counts
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
@@ -39,6 +42,7 @@ __all__ = [
     "RECEIPT",
     "CarriedPart",
     "GrowingPoint",
+    "JoinedParts",
     "Packed",
     "body_bytes_a_task",
     "count_changes",
@@ -115,6 +119,20 @@ def gather_pieces(
     return results(_for_each(spark, len(reads), run))
 
 
+class JoinedParts(NamedTuple):
+    """The files of a capture point that grows, as they were read in parts.
+
+    Attributes:
+        files: The tasks' files with connections behind the last part.
+        number: The capture point's number in each of them, see ``read_part``.
+        counts: Of the capture point.
+    """
+
+    files: list[str]
+    number: int
+    counts: Counts
+
+
 class GrowingPoint(NamedTuple):
     """A capture point to be read for a run after which more of its files may come.
 
@@ -122,11 +140,13 @@ class GrowingPoint(NamedTuple):
         point: With all its files so far.
         files: The files to read.
         state: The file with the state behind the others; None: all are read.
+        parts: If the files were read in parts already: what is left of them.
     """
 
     point: CapturePoint
     files: tuple[str, ...]
     state: str | None
+    parts: JoinedParts | None = None
 
 
 class CarriedPart(NamedTuple):
@@ -134,7 +154,7 @@ class CarriedPart(NamedTuple):
 
     Attributes:
         name: The capture point.
-        settled: Requests whose outcome is known.
+        settled: Requests whose outcome is known, but for those in files that were read in parts.
         open: What a run with the next files makes anew.
         state: From which that run goes on; None where it cannot.
         last_ns: Time of the last packet.
@@ -166,19 +186,29 @@ def gather_carried(
         cluster: See ``gather_pieces``.
     """
 
+    packed = Packed(growing)
+
     def run(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
-            point, files, place = growing[number]
+            point, files, place, parts = packed[number]
+            selection = Selection(**options)
             try:
                 state = None if place is None else place_of(place).read_bytes()
-                scan = ScanToGoOn(point, files, Selection(**options), state)
+                resumed: tuple[CaptureReader, list[Frame]] | None = None
+                if parts is not None:
+                    kept = (read_part(place_of(file), parts.number) for file in parts.files)
+                    resumed = reader_behind(point, selection, state, filter(None, kept), parts.counts)
+                    files = ()
+                elif state is not None:
+                    resumed = CaptureReader.resumed(state)
+                scan = ScanToGoOn(point, files, selection, resumed)
                 settled = gather(scan.settled(), directory, filters, cluster)
                 opened = gather(scan.open(), directory / f"{OPEN}-{number}", filters, cluster)
             except (CaptureError, OSError, ValueError):
                 yield None  # the caller reads its files in another way, which tells the reason
             else:
-                kept = scan.state if scan.state is not None and len(scan.state) <= _STATE_BYTES else None
-                yield CarriedPart(point.name, settled, opened, kept, scan.last_ns)
+                state = scan.state if scan.state is not None and len(scan.state) <= _STATE_BYTES else None
+                yield CarriedPart(point.name, settled, opened, state, scan.last_ns)
 
     found = results(_for_each(spark, len(growing), run))
     return None if None in found else found

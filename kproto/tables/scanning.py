@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kproto.capture.collector import Event
     from kproto.capture.model import Direction
 
-__all__ = ["MOST_WAITING", "REMEMBERED", "ScanRows", "ScanToGoOn", "Selection", "scan"]
+__all__ = ["MOST_WAITING", "REMEMBERED", "OpenRequests", "ScanRows", "ScanToGoOn", "Selection", "scan"]
 
 _STANDARD_INPUT: Final = "-"
 
@@ -165,6 +165,34 @@ def scan(
     yield from rows.take()
 
 
+class OpenRequests:
+    """Requests whose outcome is not known yet: a request is given together with its outcome.
+
+    Args:
+        selection: The requests to give.
+        waiting: Those of an earlier reading.
+
+    Attributes:
+        waiting: The requests, the oldest first.
+    """
+
+    def __init__(self, selection: Selection, waiting: Iterable[Frame] = ()) -> None:
+        self.waiting = dict.fromkeys(waiting)
+        self._selection = selection
+
+    def settled(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Take the next frames and exchanges; yield the requests whose outcomes are among them, and these."""
+        for event in events:
+            if isinstance(event, Frame):
+                if self._selection.takes(event):
+                    self.waiting[event] = None
+            elif event.request in self.waiting:
+                del self.waiting[event.request]
+                yield event.request
+                yield event
+                event.request.content = b""  # the connection remembers the request that was answered last
+
+
 class ScanToGoOn:
     """A scan of a capture point whose next files may come later.
 
@@ -172,7 +200,8 @@ class ScanToGoOn:
         point: The capture point with all its files so far.
         files: The files to read: all, or those that are new.
         selection: The frames to give.
-        state: Of an earlier scan, of the files before these; None: these are the first.
+        resumed: The reader behind the files before these, and the requests that were waiting there; None: these are the
+            first.
         opener: Opens a file by its path or URI.
 
     Attributes:
@@ -185,16 +214,16 @@ class ScanToGoOn:
         point: CapturePoint,
         files: tuple[str, ...],
         selection: Selection,
-        state: bytes | None,
+        resumed: tuple[CaptureReader, Iterable[Frame]] | None,
         opener: Callable[[str], IO[bytes]] = open_file,
     ) -> None:
-        self.state = state
+        self.state: bytes | None = None
         self.last_ns = 0
         self._point = point
         self._files = files
-        self._selection = selection
         self._opener = opener
-        self._waiting: dict[Frame, None] = {}
+        self._reader, waiting = resumed or (new_reader(point.name, selection), ())
+        self._requests = OpenRequests(selection, waiting)
         self._rows = ScanRows()
 
     def settled(self) -> Iterator[pa.RecordBatch]:
@@ -202,20 +231,14 @@ class ScanToGoOn:
 
         Raises:
             CaptureError: A file cannot be read, or is no capture.
-            ValueError: The state cannot be read.
         """
-        if self.state is None:
-            reader = CaptureReader(ports=self._selection.ports, apis=self._selection.apis, capture=self._point.name)
-        else:
-            reader, waiting = CaptureReader.resumed(self.state)
-            self._waiting = dict.fromkeys(waiting)
-        self._reader = reader
+        reader = self._reader
         for events in read_on(CapturePoint(self._point.name, self._files), reader, self._opener):
             self._add(events)
             if self._rows.full:
                 yield from self._rows.take()
         yield from self._rows.take()
-        self.state = reader.freeze([*self._waiting])
+        self.state = reader.freeze([*self._requests.waiting])
         self.last_ns = reader.summary.last_ns
 
     def open(self) -> Iterator[pa.RecordBatch]:
@@ -223,24 +246,20 @@ class ScanToGoOn:
         self._rows.forget_bodies()
         reader, summary = self._reader, self._reader.summary
         self._add(reader.end())
-        for request in self._waiting:
+        for request in self._requests.waiting:
             self._rows.add_frame(request)
             self._rows.add_unanswered(request)
         self._rows.add_summary(summary, self._point, summary.problem())
         yield from self._rows.take()
 
     def _add(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, Frame):
-                if self._selection.takes(event):
-                    self._waiting[event] = None
-            elif event.request in self._waiting:
-                del self._waiting[event.request]
-                self._rows.add_frame(event.request)
-                if event.response is not None:
-                    self._rows.add_frame(event.response)
-                else:
-                    self._rows.add_unanswered(event.request)
+        for event in self._requests.settled(events):
+            self._rows.add_event(event)
+
+
+def new_reader(capture: str, selection: Selection) -> CaptureReader:
+    """Return a reader of a capture point from its beginning."""
+    return CaptureReader(ports=selection.ports, apis=selection.apis, capture=capture)
 
 
 class _Way:
@@ -291,6 +310,15 @@ class ScanRows(RowBuffer):
         """Give each body again with its next frame."""
         self._given.clear()
         self._given_before.clear()
+
+    def add_event(self, event: Event) -> None:
+        """Add the row of a request, of the response to one, or of the reason why there is none."""
+        if isinstance(event, Frame):
+            self.add_frame(event)
+        elif event.response is not None:
+            self.add_frame(event.response)
+        elif event.request is not None:
+            self.add_unanswered(event.request)
 
     def add_frame(self, frame: Frame) -> None:
         """Add a request, or a response to one."""

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from packets import Packet, pcap, pcapng, read_pcap
 from table_truth import CAPTURES, name_of
 
-from kproto.capture import CapturePoint
+from kproto.capture import CapturePoint, CaptureReader
 from kproto.capture.splits import SplitError
 from kproto.pipeline.splitting import plan, scan_parts
-from kproto.pipeline.stitching import Counts, stitch
+from kproto.pipeline.stitching import CarriedConnections, Counts, reader_behind, stitch
 from kproto.tables import SCAN, scan
 from kproto.tables.ids import body_id
-from kproto.tables.scanning import Selection
+from kproto.tables.scanning import ScanToGoOn, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +35,18 @@ Row = dict[str, Any]
 BUCKETS = 3
 
 
-def stitched(point: CapturePoint, parts: Iterable[Part], selection: Selection | None = None) -> list[Row]:
+def stitched(point: CapturePoint, parts: Iterable[Part]) -> list[Row]:
     """What Spark does with parts, in one process; each part is read as a task of its own."""
-    selection = selection or Selection()
+    rows, counts, _connections = joined(point, parts)
+    return rows + pa.Table.from_batches(counts.rows({point.name: point})).to_pylist()
+
+
+def joined(
+    point: CapturePoint, parts: Iterable[Part], states: dict[str, str | None] | None = None
+) -> tuple[list[Row], Counts, list[bytes]]:
+    """The rows, the counts, and the connections of a capture point that grows."""
+    selection = Selection()
+    connections: list[bytes] = []
     batches = [batch for part in parts for batch in scan_parts([part], selection, buckets=BUCKETS)]
     table = pa.Table.from_batches(batches).sort_by([(name, "ascending") for name in ("bucket", "key", "part", "item")])
     points, counts = {point.name: point}, Counts()
@@ -45,12 +54,14 @@ def stitched(point: CapturePoint, parts: Iterable[Part], selection: Selection | 
     for bucket in range(BUCKETS):
         chosen = table.filter(pc.equal(table["bucket"], bucket)).to_batches(max_chunksize=500)
         in_bucket = Counts()
-        found = pa.Table.from_batches(stitch(chosen, points, selection, in_bucket), SCAN).to_pylist()
+        carried = None if states is None else CarriedConnections(states, selection)
+        found = pa.Table.from_batches(stitch(chosen, points, selection, in_bucket, carried), SCAN).to_pylist()
+        connections += [state for _capture, state in carried.freeze()] if carried else []
         given = {row["body_id"] for row in found if row["payload"] is not None}
         assert {row["body_id"] for row in found} - {None} == given
         rows += found
         counts.merge(pickle.loads(pickle.dumps(in_bucket)))
-    return rows + pa.Table.from_batches(counts.rows(points)).to_pylist()
+    return rows, counts, connections
 
 
 def comparable(rows: list[Row]) -> list[str]:
@@ -76,6 +87,33 @@ def check(point: CapturePoint, split_bytes: int, least_parts: int = 2) -> None:
     rows = stitched(point, parts)
     assert comparable(rows) == comparable(expected)
     assert first_sent(rows) == first_sent(expected)
+
+
+def check_growing(point: CapturePoint, split_bytes: int, folder: Path) -> list[int]:
+    """Read the first two files of a capture point, and then each of the others, alone; return the numbers of parts."""
+    selection, settled, counted = Selection(), list[Row](), []
+    state = folder / "state"
+    for ends in range(min(2, len(point.files)), len(point.files) + 1):
+        grown = CapturePoint(point.name, point.files[:ends])
+        new = CapturePoint(point.name, grown.files[ends - 1 :] if state.exists() else grown.files)
+        resumed = CaptureReader.resumed(state.read_bytes()) if state.exists() else None
+        files = new.files
+        _whole, parts = plan([new], split_bytes, grows=True)
+        counted.append(len(parts))
+        if parts:
+            with suppress(SplitError):  # then its files are read by one task
+                rows, counts, connections = joined(new, parts, {point.name: str(state) if resumed else None})
+                before = state.read_bytes() if resumed else None
+                resumed, files = reader_behind(new, selection, before, connections, counts), ()
+                settled += rows
+        reading = ScanToGoOn(grown, files, selection, resumed)
+        settled += pa.Table.from_batches(reading.settled(), SCAN).to_pylist()
+        state.write_bytes(reading.state or b"")
+        opened = pa.Table.from_batches(reading.open(), SCAN).to_pylist()
+        expected = pa.Table.from_batches(scan([grown])).to_pylist()
+        assert comparable(settled + opened) == comparable(expected)
+        assert first_sent(settled + opened) == first_sent(expected)
+    return counted
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=name_of)
@@ -162,6 +200,9 @@ def test_parts_of_any_damaged_capture_give_what_the_whole_gives(how: Perturbed, 
     assume(plan([point], how.split_bytes)[1])
     with suppress(SplitError):  # then it is read as a whole
         check(point, how.split_bytes)
+    if how.files > 1:
+        (tmp_path / "state").unlink(missing_ok=True)
+        check_growing(point, how.split_bytes, tmp_path)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -173,8 +214,7 @@ def test_pcapng_is_read_in_parts_too(name: str, order: str, tmp_path: Path) -> N
     check(CapturePoint(file.name, (str(file),)), 50_000)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_rotated_files_are_parts_of_one_capture(packed: bool, tmp_path: Path) -> None:
+def rotated(tmp_path: Path, *, packed: bool = False) -> CapturePoint:
     link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-migration-a"))
     third = len(packets) // 3
     files = []
@@ -183,8 +223,24 @@ def test_rotated_files_are_parts_of_one_capture(packed: bool, tmp_path: Path) ->
         file = tmp_path / (f"control.pcap{n or ''}" + (".gz" if packed else ""))
         file.write_bytes(gzip.compress(data) if packed else data)
         files.append(str(file))
-    point = CapturePoint("control.pcap", tuple(files))
+    return CapturePoint("control.pcap", tuple(files))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rotated_files_are_parts_of_one_capture(packed: bool, tmp_path: Path) -> None:
+    point = rotated(tmp_path, packed=packed)
     check(point, 10_000 if packed else 60_000, least_parts=3 if packed else 6)
+    assert check_growing(point, 10_000 if packed else 60_000, tmp_path) == ([2, 0] if packed else [4, 2])
+
+
+def test_more_connections_than_can_be_followed_end_with_the_last_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kproto.pipeline.stitching.MOST_CONNECTIONS", 1)
+    point = rotated(tmp_path)
+    check_growing(CapturePoint(point.name, point.files[:2]), 60_000, tmp_path)
+    reader, _waiting = CaptureReader.resumed((tmp_path / "state").read_bytes())
+    assert 0 < reader.connections.open_connections <= BUCKETS
 
 
 def test_damage_within_a_part_is_told_as_of_the_whole(tmp_path: Path) -> None:
