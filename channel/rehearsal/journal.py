@@ -135,7 +135,7 @@ class JournaledChannels(ControllerChannelManager):
 
     Args:
         journal: Takes every request and its response.
-        controller_id, controller_epoch, config, metrics, recorder: See ``ControllerChannelManager``.
+        controller_id, controller_epoch, config, metrics, recorder, on_thread_failed: See ``ControllerChannelManager``.
     """
 
     def __init__(
@@ -147,6 +147,7 @@ class JournaledChannels(ControllerChannelManager):
         *,
         metrics: Metrics,
         recorder: Recorder | None,
+        on_thread_failed: Callable[[str, list[int]], None] | None = None,
     ) -> None:
         super().__init__(
             controller_id,
@@ -154,6 +155,7 @@ class JournaledChannels(ControllerChannelManager):
             config,
             metrics=metrics,
             on_dropped=self._note_dropped,
+            on_thread_failed=on_thread_failed,
             recorder=recorder,
         )
         self._journal = journal
