@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .processes import Program, Soak
 
 __all__ = [
-    "Journal", "Resources", "differing_brokers", "findings", "log_lines", "missing_frames", "tables_differ",
-    "unsettled",
+    "Journal", "Resources", "differing_brokers", "findings", "log_lines", "lost_pieces", "miscounted",
+    "missing_frames", "tables_differ", "unsettled",
 ]  # fmt: skip
 
 _DELETED: Final = -2
@@ -276,18 +276,20 @@ def requests_of(tables: Any) -> Counter[tuple[Any, ...]]:
 
 def missing_frames(soak: Soak, journal: Journal, recorded: dict[str, Any]) -> Iterator[str]:
     """What brokers answered and no recording has, and the other way round."""
-    answered = Counter(
-        (line["broker"], line["api_key"], line["correlation_id"], line["request"]["controllerId"],
-         line["request"]["controllerEpoch"], line["request"].get("brokerEpoch", -1), line["response"]["errorCode"])
-        for lines in journal.of_broker.values()
-        for line in lines
-        if line["response"] is not None
-    )  # fmt: skip
+    answered: Counter[tuple[Any, ...]] = Counter()
+    in_hole: Counter[tuple[Any, ...]] = Counter()
+    for line in (line for lines in journal.of_broker.values() for line in lines if line["response"] is not None):
+        key = (
+            line["broker"], line["api_key"], line["correlation_id"], line["request"]["controllerId"],
+            line["request"]["controllerEpoch"], line["request"].get("brokerEpoch", -1), line["response"]["errorCode"],
+        )  # fmt: skip
+        answered[key] += 1
+        in_hole[key] += soak.is_in_hole(line["broker"], line["time"])
     found = requests_of(recorded["requests"])
     # A kill or a reset may come between a broker's answer and the tap, or between the answer and the journal's line.
     lost, unknown = answered - found, found - answered
     unanswered = Counter(_unanswered(recorded["requests"]))
-    truly = [key for key in lost.elements() if not _take(unanswered, key[:-1])]
+    truly = [key for key in lost.elements() if not _take(unanswered, key[:-1]) and not _take(in_hole, key)]
     if truly:
         yield f"{len(truly)} requests that brokers answered are in no recording, as {truly[0]}"
     kills = sum(group.kills for group in soak.groups)
@@ -319,6 +321,23 @@ def tables_differ(soak: Soak, recorded: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has {stored[name].num_rows} rows on disk and {table.num_rows} of the recordings"
     if requests_of(stored["requests"]) != requests_of(recorded["requests"]):
         yield "the requests on disk are others than those of the recordings"
+
+
+def lost_pieces(tap: Program) -> int:
+    """How many pieces a tap tells at its end that its recording does not hold."""
+    found = re.findall(r"the recording is incomplete, ([\d,]+) pieces? could not be written", tap.log.read_text())
+    return int(found[-1].replace(",", "")) if found else 0
+
+
+def miscounted(soak: Soak, codes: dict[str, int | None]) -> Iterator[str]:
+    """Where a tap does not tell of what its full disk could not hold, or tells of more than that."""
+    full = {hole.tap for hole in soak.disks.holes}
+    for tap in soak.taps:
+        lost = lost_pieces(tap)
+        if codes[tap.name] != (2 if lost else 0):
+            yield f"{tap.name} ended with {codes[tap.name]} and told of {lost} missing pieces"
+        if lost and tap.name not in full:
+            yield f"{tap.name} told of {lost} missing pieces, and its disk was never full"
 
 
 # ---- findings and logs -----------------------------------------------------------------------------------------------

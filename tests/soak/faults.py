@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import random
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from real_brokers import paused, real_kafka
 
+from channel.errors import ChannelError
 from channel.zookeeper import cluster_state as zk
+from kproto.messages import MetadataRequest
 
 from .processes import SESSION_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .packets import Packets
     from .processes import Program, Soak
 
-__all__ = ["FAULTS", "Fault", "Packets", "draw", "make"]
+__all__ = ["FAULTS", "Fault", "draw", "make"]
 
 
 class Fault(NamedTuple):
@@ -38,44 +40,6 @@ class Fault(NamedTuple):
     lasts_s: float
 
 
-class Packets:
-    """What nftables do with packets to and from the brokers' ports, in the namespace of the soak."""
-
-    _TABLE: Final = """
-table inet soak {{
-  set dropped {{ type inet_service; }}
-  set lossy {{ type inet_service; }}
-  set rejected {{ type inet_service; }}
-  chain input {{
-    type filter hook input priority 0;
-    tcp dport @rejected reject with tcp reset
-    tcp sport @rejected reject with tcp reset
-    tcp dport @dropped drop
-    tcp sport @dropped drop
-    tcp dport @lossy numgen random mod 100 < {loss} drop
-    tcp sport @lossy numgen random mod 100 < {loss} drop
-  }}
-}}
-"""
-
-    def __init__(self, loss: int = 10) -> None:
-        self._run(self._TABLE.format(loss=loss))
-
-    @contextlib.contextmanager
-    def held(self, name: str, ports: list[int]) -> Iterator[None]:
-        """Treat the packets of these ports as those of a set."""
-        elements = ", ".join(map(str, ports))
-        self._run(f"add element inet soak {name} {{ {elements} }}\n")
-        try:
-            yield
-        finally:
-            self._run(f"delete element inet soak {name} {{ {elements} }}\n")
-
-    @staticmethod
-    def _run(commands: str) -> None:
-        subprocess.run(["nft", "-f", "-"], input=commands, text=True, check=True, timeout=20)
-
-
 def draw(seed: int, seconds: float) -> list[Fault]:
     """Draw the faults of a soak: each kind comes once before any comes twice."""
     chance = random.Random(f"faults {seed}")
@@ -92,7 +56,7 @@ def draw(seed: int, seconds: float) -> list[Fault]:
         found.append(fault)
 
 
-def make(soak: Soak, packets: Packets | None, fault: Fault) -> str:
+def make(soak: Soak, packets: Packets, fault: Fault) -> str:
     """Make a fault, and end it; gives its victim."""
     return FAULTS[fault.name](soak, packets, fault)
 
@@ -216,9 +180,28 @@ def restart_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:
     return ""
 
 
-def _packets(name: str) -> Callable[[Soak, Packets | None, Fault], str]:
-    def fault_of_packets(soak: Soak, packets: Packets | None, fault: Fault) -> str:
-        assert packets is not None
+def fill_disk(soak: Soak, _: Any, fault: Fault) -> str:
+    """A tap's disk is full."""
+    victim = soak.taps[fault.target % len(soak.taps)]
+    with soak.disks.full(victim):
+        time.sleep(fault.lasts_s)
+    return victim.name
+
+
+def reorder_packets(soak: Soak, packets: Packets, fault: Fault) -> str:
+    """Packets of some brokers are late, come twice or are lost, and others overtake them."""
+    ids = _some(soak, fault, 10)
+    with packets.detoured([soak.ports[i] for i in ids]) as happened:
+        until = time.monotonic() + fault.lasts_s
+        while time.monotonic() < until:
+            for i in ids:  # so that there are packets, though nobody may change anything
+                with contextlib.suppress(ChannelError, OSError):
+                    soak.ask(i, MetadataRequest(topics=None), 9, timeout_ms=5_000)
+    return f"brokers {','.join(map(str, ids))}: {', '.join(f'{count} {name}' for name, count in happened.items())}"
+
+
+def _packets(name: str) -> Callable[[Soak, Packets, Fault], str]:
+    def fault_of_packets(soak: Soak, packets: Packets, fault: Fault) -> str:
         ids = _some(soak, fault, 10)
         with packets.held(name, [soak.ports[i] for i in ids]):
             time.sleep(fault.lasts_s)
@@ -227,7 +210,7 @@ def _packets(name: str) -> Callable[[Soak, Packets | None, Fault], str]:
     return fault_of_packets
 
 
-FAULTS: Final[dict[str, Callable[[Soak, Packets | None, Fault], str]]] = {
+FAULTS: Final[dict[str, Callable[[Soak, Packets, Fault], str]]] = {
     "kill-controller": kill_controller,
     "stop-controller": stop_controller,
     "kill-brokers": kill_brokers,
@@ -241,4 +224,6 @@ FAULTS: Final[dict[str, Callable[[Soak, Packets | None, Fault], str]]] = {
     "drop-packets": _packets("dropped"),
     "lose-packets": _packets("lossy"),
     "reset-connections": _packets("rejected"),
+    "reorder-packets": reorder_packets,
+    "fill-disk": fill_disk,
 }

@@ -21,6 +21,8 @@ from channel.network.node_client import NodeClient
 from channel.security import read_security
 from channel.zookeeper.session import ZooKeeperSession
 
+from .disks import Disks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -152,6 +154,7 @@ class Soak:
         self.tables = folder / "tables"
         for made in (folder, self.recordings, folder / "logs"):
             made.mkdir(parents=True, exist_ok=True)
+        self.disks = Disks(folder / "disks", self.recordings)
         self._certificates()
         self.ids = range(brokers)
         self.ports: dict[int, int] = {}
@@ -200,9 +203,10 @@ class Soak:
     def _tap(self, number: int, ports: list[int]) -> Program:
         maps = [word for port in ports for word in ("--map", f"{TAPPED}:{port}=127.0.0.1:{port}")]
         tls = str(self.folder / "tls.properties")
+        out = self.disks.of(f"tap-{number}") / f"tap-{number}.pcapng"
         return Program(
             f"tap-{number}", self.folder / "logs",
-            ["tap", *maps, "--out", str(self.recordings / f"tap-{number}.pcapng"), "--rotate-seconds", "15",
+            ["tap", *maps, "--out", str(out), "--rotate-seconds", "15",
              "--listener-security", tls, "--upstream-security", tls],
         )  # fmt: skip
 
@@ -219,6 +223,7 @@ class Soak:
             real_kafka("start", str(self.folder / "zookeeper"), "--no-brokers",
                        "--zk-port", self.zookeeper.rpartition(":")[2])  # fmt: skip
             self.session.start()
+            self.disks.start()
             for program in (*self.taps, *self.controllers, *self.groups):
                 program.start()
             self.analyze.start()
@@ -234,6 +239,7 @@ class Soak:
                 program.go_on()
                 program.process.kill()  # type: ignore[union-attr]
                 program.process.wait(60)  # type: ignore[union-attr]
+        self.disks.close()
         self.session.close()
         real_kafka("stop", str(self.folder / "zookeeper"), "--kill")
 
@@ -269,16 +275,21 @@ class Soak:
         """The process of a broker."""
         return self.groups[broker_id // GROUP]
 
-    def ids_of(self, group: Program) -> range:
-        """The brokers of a process."""
-        number = self.groups.index(group)
+    def ids_of(self, program: Program) -> range:
+        """The brokers of a process, or behind a tap."""
+        number = (self.groups if program in self.groups else self.taps).index(program)
         return self.ids[number * GROUP : (number + 1) * GROUP]
 
-    def ask(self, broker_id: int, message: Any, version: int) -> Any:
+    def is_in_hole(self, broker_id: int, at: float) -> bool:
+        """Whether the recording may lack what a broker answered then, in seconds since the epoch."""
+        tap = self.taps[broker_id // GROUP].name
+        return any(hole.tap == tap and hole.began - 2 < at < hole.ended + 2 for hole in self.disks.holes)
+
+    def ask(self, broker_id: int, message: Any, version: int, timeout_ms: int = 30_000) -> Any:
         """Ask a broker through its tap."""
         protocol, security = read_security(self.folder / "security.properties")
         address = (TAPPED, self.ports[broker_id])
-        with NodeClient(address, "soak", protocol=protocol, security=security) as client:
+        with NodeClient(address, "soak", protocol=protocol, security=security, timeout_ms=timeout_ms) as client:
             return client.ask(message, version)
 
     def client_settings(self) -> dict[str, Any]:
