@@ -76,14 +76,22 @@ PYTHON_DIRECTIVES = {
 }
 
 
+# Their C attributes are used in every request, their own code seldom.
+SELDOM_CALLED = {"channel.metrics", "channel.network.selector_metrics"}
+
+
 def modules(package: str) -> list[Extension]:
     """The Python modules of a package that have a .pxd file beside them."""
     layouts = (path for path in sorted(Path(package).rglob("*.pxd")) if path.with_suffix(".py").exists())
     names = [path.with_suffix("") for path in layouts]
-    return [Extension(".".join(name.parts), [f"{name}.py"], define_macros=NO_C_LINES, **flags("-O1")) for name in names]
+    return [
+        Extension(name, [f"{path}.py"], define_macros=NO_C_LINES, **flags("-Og" if name in SELDOM_CALLED else "-O1"))
+        for name, path in ((".".join(path.parts), path) for path in names)
+    ]
 
 
 # -O1 takes less than half the time of -O3, and is as quick: these modules spend their time in the interpreter's C API.
+# -Og takes a third less than -O1; a request would take 8 % more instructions by it, and a capture 6 %.
 python = [*modules("kproto/capture"), *modules("kproto/tables")]
 if os.environ.get("KPROTO_CHANNEL") != "python":
     python += modules("channel")
