@@ -72,9 +72,8 @@ class _Stored:
         self.rows["responses"].append(_response(request, response, len(errors)))
         self._add_body(response)
         for error in errors:
-            self.rows["partition_errors"].append(
-                {"frame_id": request.frame_id, "response_frame_id": response.frame_id, **error}
-            )
+            ids = {"frame_id": request.frame_id, "response_frame_id": response.frame_id}
+            self.rows["partition_errors"].append(ids | {"ts": response.time_ns // _US, **error})
 
     def _add_body(self, frame: PlannedFrame) -> None:
         sent = (frame.time_ns, frame.frame_id)

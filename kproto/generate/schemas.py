@@ -54,7 +54,7 @@ EXPECTED: Final = {
         "body_id frame_len response_frame_id latency_us error_code unmatched_reason decode_error",
         "responses": "frame_id response_frame_id conn_id ts correlation_id api_key api_version error_code "
         "n_partition_errors",
-        "partition_errors": "frame_id response_frame_id topic topic_id partition error_code",
+        "partition_errors": "frame_id response_frame_id ts topic topic_id partition error_code",
         "partition_states": "body_id api_key topic topic_id partition controller_epoch leader leader_epoch "
         "partition_epoch isr replicas offline_replicas adding_replicas removing_replicas is_new "
         "leader_recovery_state delete_partition",

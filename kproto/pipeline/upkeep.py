@@ -31,7 +31,7 @@ from kproto.tables.stored import (
     read_facts,
     read_parquet,
 )
-from kproto.tables.writing import BY_BODY, DATED, file_schema, write_table
+from kproto.tables.writing import BY_BODY, DATED, days_of, file_schema, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -148,14 +148,15 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         for file in (file for file in kept if file.partition("/")[0] in DATED):
             if _day(file) > day or file.startswith("requests/"):
                 new.keep([file])
-            elif file.startswith(("responses/", "frames/")):  # some answer requests of the day before
+            elif file.startswith(
+                ("responses/", "partition_errors/", "frames/")
+            ):  # some answer requests of the day before
                 table = read_parquet(stored.run / file)
                 of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
                 _write_what_stays(new, file, table, table.filter(of_kept))
         needed = {
             "bodies": ("body_id", _column(stored, kept, "frames", "body_id")),
             "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
-            "partition_errors": ("frame_id", requests),
             "live_brokers": ("live_brokers_id", _column(stored, kept, "requests", "live_brokers_id")),
         }
         for name, (column, values) in needed.items():
@@ -277,10 +278,52 @@ def _from_1(name: str, table: pa.Table) -> pa.Table:
 
 
 def _from_3(name: str, table: pa.Table) -> pa.Table:
-    """Return rows of version 3 with this version's columns: columns that version 3 lacks are null."""
+    """Return rows of version 3 with the columns of version 4: columns that version 3 lacks are null."""
     if name != "captures":
         return table
     return table.append_column("without_handshake", pa.nulls(table.num_rows, pa.int64()))
+
+
+class _From4:
+    """Gives rows of version 4 this version's columns: responses and errors of partitions have the cluster of their
+    requests, errors have the time of their responses.
+
+    Args:
+        stored: The tables, of whatever version.
+    """
+
+    def __init__(self, stored: StoredTables) -> None:
+        clusters = {*stored.facts.get("clusters", {}).values()}
+        self._cluster = min(clusters, default=DEFAULT_CLUSTER)
+        self._requests = _rows_of_all(stored, "requests", ["frame_id", "cluster"]) if len(clusters) > 1 else None
+        errors = pc.unique(_rows_of_all(stored, "partition_errors", ["frame_id"])["frame_id"])
+        self._responses = _rows_of_all(stored, "responses", ["frame_id", "ts"], errors)
+
+    def rows(self, name: str, table: pa.Table) -> pa.Table:
+        """Return rows of a table with this version's columns."""
+        if name not in ("responses", "partition_errors"):
+            return table
+        if self._requests is not None:
+            table = table.append_column("cluster", _looked_up(self._requests, "cluster", table["frame_id"]))
+        elif "cluster" not in table.column_names:
+            table = table.append_column("cluster", pa.repeat(pa.scalar(self._cluster, pa.string()), table.num_rows))
+        if name == "partition_errors":
+            table = table.append_column("ts", _looked_up(self._responses, "ts", table["frame_id"]))
+        return table
+
+
+def _rows_of_all(stored: StoredTables, name: str, columns: list[str], frames: pa.Array | None = None) -> pa.Table:
+    """Columns of the rows of a stored table; where frames are given, of the rows of these requests."""
+    parts = []
+    for file in stored.files(name):
+        table = read_parquet(file, columns)
+        parts.append(table if frames is None else table.filter(pc.is_in(table["frame_id"], value_set=frames)))
+    return pa.concat_tables(parts) if parts else pa.schema([TABLES[name].field(each) for each in columns]).empty_table()
+
+
+def _looked_up(table: pa.Table, column: str, frames: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The value that each request has in a table's column."""
+    return table[column].take(pc.index_in(frames, value_set=table["frame_id"].combine_chunks()))
 
 
 def migrate(out: OutputDirectory) -> int:
@@ -298,7 +341,7 @@ def migrate(out: OutputDirectory) -> int:
     version = read_facts(out.path).get("schema", 1)
     if version == SCHEMA:
         return SCHEMA
-    if version not in (1, 2, 3):
+    if version not in (1, 2, 3, 4):
         current_tables(out.path)  # says what to do
     with out.writing():
         facts = read_facts(out.path)
@@ -307,18 +350,26 @@ def migrate(out: OutputDirectory) -> int:
         new = _NewRun(out, stored)
         moved = BY_BODY if version < 3 else ()
         days = _days_of_bodies(stored) if moved else {}
+        from_4 = _From4(stored)
+        others = ("responses", "partition_errors", *(("captures",) if version < 4 else ()))
         for file in stored.rows:
             name = file.partition("/")[0]
-            if version != 1 and name not in (*moved, "captures"):
+            if version != 1 and name not in (*moved, *others):
                 new.keep([file])
                 continue
             table = read_parquet(run / file)
-            table = _from_3(name, _from_1(name, table) if version == 1 else table)
-            if name not in moved:
+            table = _from_1(name, table) if version == 1 else table
+            table = from_4.rows(name, _from_3(name, table) if version < 4 else table)
+            if name not in moved and name != "partition_errors":
                 new.write(file, table)
                 continue
-            for day, bodies in days.items():
-                if (rows := table.filter(pc.is_in(table["body_id"], value_set=bodies))).num_rows:
+            by_day = (
+                days_of(table)
+                if name not in moved
+                else ((day, table.filter(pc.is_in(table["body_id"], value_set=bodies))) for day, bodies in days.items())
+            )
+            for day, rows in by_day:
+                if rows.num_rows:
                     new.write(file.replace("/", f"/date={day}/", 1), rows)
         if version != 1:
             new.publish()

@@ -210,6 +210,7 @@ class Relations:
                 **{name: found[name] for name in found.column_names if name in RESPONSES.names},
                 "frame_id": found["request_frame_id"],
                 "response_frame_id": found["frame_id"],
+                "cluster": _repeated(self._cluster, found),
                 "error_code": head["error_code"],
                 "n_partition_errors": head["n_partition_errors"],
             },
@@ -234,7 +235,8 @@ class Relations:
         named = answered.take(pa.array(of_request, pa.int64()))
         found_errors = errors.take(pa.array(rows, pa.int64()))
         columns = {name: found_errors[name] for name in PARTITION_ERRORS.names if name in found_errors.column_names}
-        columns |= {"frame_id": named["frame_id"], "response_frame_id": named["response_frame_id"]}
+        columns |= {name: named[name] for name in ("frame_id", "response_frame_id", "cluster")}
+        columns["ts"] = answer["ts"].take(pa.array(of_request, pa.int64()))
         columns["topic"] = self._topic_names(found_errors, named["body_id"])
         return wanted_partitions(_as_table(columns, PARTITION_ERRORS), self._filters)
 

@@ -201,12 +201,15 @@ REQUESTS: Final = described(
     column("decode_error", pa.string(), "Why request or response cannot be read; null where both can."),
 )
 
+_ANSWERED: Final = column("ts", TIME, "When the response's first byte passed (UTC, us).")
+
 RESPONSES: Final = described(
     "One row a response to a row of requests.",
     _REQUEST_FRAME,
     _RESPONSE_FRAME,
+    _CLUSTER,
     _CONNECTION,
-    column("ts", TIME, "When the response's first byte passed (UTC, us)."),
+    _ANSWERED,
     _CORRELATION,
     _API_KEY,
     _API_VERSION,
@@ -222,7 +225,12 @@ _PARTITION_ERROR: Final = [
 ]
 
 PARTITION_ERRORS: Final = described(
-    "The partitions that a response reports with an error.", _REQUEST_FRAME, _RESPONSE_FRAME, *_PARTITION_ERROR
+    "The partitions that a response reports with an error.",
+    _REQUEST_FRAME,
+    _RESPONSE_FRAME,
+    _CLUSTER,
+    _ANSWERED,
+    *_PARTITION_ERROR,
 )
 
 _STATE: Final = [

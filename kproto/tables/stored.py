@@ -63,7 +63,7 @@ OPEN: Final = "open"
 BROKER_FACTS: Final = "brokers"
 """The first part of the names of the files with facts about brokers, beside the tables."""
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """The version of the tables' columns and of the manifest. Tables of an older version are migrated, see
 ``kproto.pipeline.upkeep``."""
 

@@ -77,7 +77,7 @@ class TableFiles:
         """
         if not table.num_rows:
             return
-        for of_day, rows in _days(table) if "ts" in table.column_names else [(day, table)]:
+        for of_day, rows in days_of(table) if "ts" in table.column_names else [(day, table)]:
             path, writer = self._file(name, of_day)
             writer.write_table(rows.select(writer.schema.names))
             self._rows[path] += rows.num_rows
@@ -102,7 +102,7 @@ class TableFiles:
         return found
 
 
-def _days(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def days_of(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each day of ``ts``, and the day as text."""
     days = table["ts"].cast(pa.date32())
     different = pc.unique(days)

@@ -32,7 +32,7 @@ NOT_SAID = {
         "unmatched_reason", "decode_error", "capture", "cluster", "server_ip", "server_port", "live_brokers_id",
     },
     "partition_states": {"body_id", "api_key"},
-    "partition_errors": {"frame_id", "response_frame_id"},
+    "partition_errors": {"frame_id", "response_frame_id", "cluster", "ts"},
 }  # fmt: skip
 SCHEMAS = {"requests": REQUESTS, "partition_states": PARTITION_STATES, "partition_errors": PARTITION_ERRORS}
 SAID = [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-DATED = {"frames", "requests", "responses", "bodies", "partition_states"}
+DATED = {"requests", "responses", "partition_errors", "frames", "bodies", "partition_states"}
 
 
 def test_each_capture_is_read_exactly_once(analyzed: Analyzed) -> None:

@@ -28,7 +28,7 @@ class Tables:
             key = (flow["dst_ip"], flow["dst_port"], flow["src_port"], row["api_key"], row["api_version"])
             self.requests[frame["capture"]][*key, row["correlation_id"]].append(row)
         self.states = self._grouped(analyzed.rows("partition_states"), "body_id")
-        self.errors = self._grouped(analyzed.rows("partition_errors"), "frame_id", "response_frame_id")
+        self.errors = self._grouped(analyzed.rows("partition_errors"), "frame_id", "response_frame_id", "cluster", "ts")
         self.responses = {row["frame_id"]: row for row in analyzed.rows("responses")}
 
     @staticmethod
@@ -72,3 +72,11 @@ def test_what_brokers_logged_is_in_the_tables(tables: Tables, name: str) -> None
             assert row["latency_us"] >= 0
             seen += 1
     assert seen == sum(map(len, truth_by_key(name).values())) > 60
+
+
+def test_errors_of_partitions_have_the_cluster_and_the_time_of_their_responses(analyzed: Analyzed) -> None:
+    responses = {row["frame_id"]: (row["cluster"], row["ts"]) for row in analyzed.rows("responses")}
+    errors = analyzed.rows("partition_errors")
+    assert errors
+    assert all((row["cluster"], row["ts"]) == responses[row["frame_id"]] for row in errors)
+    assert {cluster for cluster, _ts in responses.values()} == {"default"}

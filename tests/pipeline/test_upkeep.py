@@ -239,8 +239,24 @@ def test_a_reader_that_had_opened_the_former_tables_reads_them_whole(change: str
     assert (rows(tables) == before) == (change == "compact")
 
 
+def as_version_4(path: Path) -> None:
+    """What the fourth version wrote: responses and partition errors without cluster, these without day."""
+    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
+    for file in [file for file in manifest["files"] if file.startswith(("responses/", "partition_errors/"))]:
+        table = pq.read_table(run / file, partitioning=None).drop_columns(["cluster"])
+        if file.startswith("partition_errors/"):
+            table = table.drop_columns(["ts"])
+            moved = f"partition_errors/{Path(file).name}"
+            manifest["files"][moved] = manifest["files"].pop(file)
+            (run / file).rename(run / moved)
+            file = moved
+        pq.write_table(table, run / file)
+    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 4}))
+
+
 def as_version_1(path: Path) -> None:
     """What the first version wrote: no cluster, no list of files, one file of facts."""
+    as_version_4(path)
     run = current_run(path)
     for file in run.rglob("*.parquet"):
         table = pq.read_table(file, partitioning=None)
@@ -267,6 +283,7 @@ def as_version_1(path: Path) -> None:
 
 def as_version_3(path: Path) -> None:
     """What the third version wrote: connections without handshake are not counted."""
+    as_version_4(path)
     manifest = json.loads((path / "_kproto.json").read_text())
     for file in (current_run(path) / "captures").rglob("*.parquet"):
         pq.write_table(pq.read_table(file, partitioning=None).drop_columns(["without_handshake"]), file)
@@ -288,6 +305,38 @@ def uncounted(of: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Rows of tables that did not count connections without handshake."""
     place = TABLES["captures"].names.index("without_handshake")
     return of | {"captures": [(*row[:place], None, *row[place + 1 :]) for row in of["captures"]]}
+
+
+@pytest.mark.parametrize("clusters", [["default"], ["east", "west"]])
+def test_tables_of_version_4_get_clusters_and_days_for_answers(tables: Path, clusters: list[str]) -> None:
+    if len(clusters) > 1:
+        declare_clusters(tables, clusters)
+    before, files = rows(tables), current_tables(tables).rows
+    as_version_4(tables)
+    with pytest.raises(ConfigurationError, match=f"version 4, .* kproto tables migrate {tables}"):
+        open_tables(tables)
+    assert migrate(OutputDirectory(tables)) == 4
+    assert rows(tables) == before
+    assert current_tables(tables).rows == files
+    place = TABLES["partition_errors"].names.index("cluster")
+    assert {row[place] for row in before["partition_errors"]} == {*clusters}
+
+
+def declare_clusters(path: Path, clusters: list[str]) -> None:
+    """Let each of the two captures be of a cluster of its own."""
+    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
+    names = sorted(pc.unique(pq.read_table(run / "captures")["capture"]).to_pylist())
+    of = dict(zip(names, clusters, strict=True))
+    requests = pq.read_table(run / "requests").select(["frame_id", "capture"]).to_pylist()
+    of_frame = {row["frame_id"]: of[row["capture"]] for row in requests}
+    for file in manifest["files"]:
+        table = pq.read_table(run / file, partitioning=None)
+        if "cluster" in table.column_names:
+            known = table.select(["capture"] if "capture" in table.column_names else ["frame_id"]).to_pylist()
+            found = [of[row["capture"]] if "capture" in row else of_frame[row["frame_id"]] for row in known]
+            place = table.column_names.index("cluster")
+            pq.write_table(table.set_column(place, "cluster", pa.array(found, pa.string())), run / file)
+    (path / "_kproto.json").write_text(json.dumps(manifest | {"clusters": of}))
 
 
 def test_tables_of_version_3_do_not_say_which_connections_lack_their_handshake(tables: Path) -> None:
