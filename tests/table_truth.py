@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from conftest import DATA, read_jsonl
 
-from kproto.tables import TABLES
+from kproto.tables import TABLES, read
+from kproto.tables.stored import SCHEMA
+from kproto.tables.writing import DATED, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
 WITH_TRUTH = [path for path in CAPTURES if "-lossy" not in path.name]
+
+DAY = "date=2026-11-20"
+"""The day of the captures, as a directory of stored tables."""
 
 Row = dict[str, Any]
 Key = tuple[str, int, int, int, int, int]
@@ -41,6 +47,21 @@ class Analyzed:
     @cached_property
     def _tables(self) -> dict[str, list[Row]]:
         return {name: pq.read_table(self.path / name, columns=TABLES[name].names).to_pylist() for name in self.run.rows}
+
+
+def store(place: Path, *captures: Path) -> None:
+    """Store the tables of captures of one day as ``kproto analyze`` stores them."""
+    counts: Counter[str] = Counter()
+    files = {}
+    for number, capture in enumerate(captures):
+        for name, table in read(str(capture)).items():
+            file = f"{name}/{DAY}" if name in DATED else name
+            file += f"/part-{number}.zstd.parquet"
+            write_table(place / "kproto-runs" / "1" / file, name, table)
+            counts[name] += table.num_rows
+            files[file] = table.num_rows
+    facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": counts, "files": files, "generations": []}
+    (place / "_kproto.json").write_text(json.dumps(facts))
 
 
 def name_of(path: Any) -> str:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections import deque
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,7 +92,8 @@ def command(
     """Find what is wrong with a control plane, from its captures or tables.
 
     CAPTURE is a pcap or pcapng file, a kafka-request.log, either also gzip or zstd, a directory of such files, or - for
-    standard input; several are taken as one cluster's. TABLES is a directory that kproto analyze wrote.
+    standard input; several are taken as one cluster's. TABLES is a directory that kproto analyze wrote; each cluster in
+    it is judged by itself.
 
     trouble wakes people up, warning wants to be looked at, note is good to know. Where the capture lacks the evidence,
     a finding says "cannot tell".
@@ -107,35 +108,44 @@ def command(
     wanted = _rules_of(rules) or frozenset(RULES)
     known = _known(baseline) if baseline else frozenset()
     given = _limits_of(limits)
-    found = [
-        finding
-        for finding in findings(_facts(sources, redact=redact), given)
-        if finding.rule in wanted - _rules_of(ignored) and finding.key not in known
-    ]
-    if form == "json":
-        for finding in found:
-            print(json.dumps(finding.to_json(), ensure_ascii=False))
-    else:
-        shown = [] if redact else [str(source) for source in sources]
-        print(*finding_lines(found, shown, width=_width()), sep="\n")
-    if fail_on is not None:
-        bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
-        if any(finding.severity in bad for finding in found):
-            sys.exit(_FOUND)
+    wanted -= _rules_of(ignored)
+    bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on is not None else ()
+    is_bad = False
+    for cluster, facts in _judged(sources, redact=redact):
+        found = [f for f in findings(facts, given) if f.rule in wanted and (cluster, *f.key) not in known]
+        is_bad = is_bad or any(finding.severity in bad for finding in found)
+        if form == "json":
+            of = {} if cluster is None else {"cluster": cluster}
+            for finding in found:
+                print(json.dumps(finding.to_json() | of, ensure_ascii=False))
+        else:
+            shown = [] if redact else [str(source) for source in sources]
+            title = [] if cluster is None else [f"cluster {printable(cluster)}"]
+            print(*title, *finding_lines(found, shown, width=_width()), sep="\n")
+    if is_bad:
+        sys.exit(_FOUND)
 
 
-def _facts(sources: Sequence[Place], *, redact: bool) -> Facts:
-    """Read the facts of captures in pieces, or of tables."""
+def _judged(sources: Sequence[Place], *, redact: bool) -> Iterator[tuple[str | None, Facts]]:
+    """Read the facts of captures in pieces, or of the clusters in tables; several clusters come with their names."""
     from kproto.cli.no_pandas import keep_pandas_out
     from kproto.cli.table_source import tables_in
     from kproto.tables.reading import chunks, why_nothing
     from kproto.tables.stored import checked_run, reader_of
     from kproto.verdicts.facts import FACT_COLUMNS, Facts
+    from kproto.verdicts.found import facts_of_clusters
 
     keep_pandas_out()
     tables = tables_in(sources)
     if tables is not None:
-        return Facts.of(reader_of(checked_run(tables)), redact=redact)
+        judged = facts_of_clusters(reader_of(checked_run(tables)), redact=redact)
+        first, second = next(judged, (None, Facts([]))), next(judged, None)
+        if second is None:
+            yield None, first[1]
+            return
+        for number, (cluster, facts) in enumerate(chain((first, second), judged), 1):
+            yield str(number) if redact else cluster, facts
+        return
     bad: list[dict[str, Any]] = []
     kept: deque[Mapping[str, Any]] = deque()
     held = left_out = 0
@@ -154,7 +164,7 @@ def _facts(sources: Sequence[Place], *, redact: bool) -> Facts:
     facts = Facts(kept, redact=redact)
     if not facts.requests:
         raise CaptureError(why_nothing(bad))
-    return facts
+    yield None, facts
 
 
 def _width() -> int | None:
@@ -305,7 +315,13 @@ def _known(baseline: str) -> frozenset[tuple[Any, ...]]:
         lines = Path(baseline).read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
         return frozenset(
-            (row["rule"], None if row["broker"] is None else str(row["broker"]), row["topic"], row["partition"])
+            (
+                row.get("cluster"),
+                row["rule"],
+                None if row["broker"] is None else str(row["broker"]),
+                row["topic"],
+                row["partition"],
+            )
             for row in rows
         )
     except (ValueError, KeyError, TypeError):

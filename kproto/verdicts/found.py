@@ -103,14 +103,19 @@ Judged = tuple[str, Facts]
 """A cluster's name and its facts."""
 
 
-def facts_of_clusters(read: Reader) -> Iterator[Judged]:
-    """Yield the facts of each cluster in stored tables."""
+def facts_of_clusters(read: Reader, *, redact: bool = False) -> Iterator[Judged]:
+    """Yield the facts of each cluster in stored tables.
+
+    Args:
+        read: Reads the tables.
+        redact: Number topics, addresses and files instead of naming them.
+    """
     clusters = read_clusters(read)
     names = cluster_names(clusters, declared_clusters(read))
     for cluster in sorted(set(clusters.values())):
         captures = sorted(capture for capture, of in clusters.items() if of == cluster)
         every = len(captures) == len(clusters)
-        yield names[captures[0]], Facts.of(read if every else _only(read, captures))
+        yield names[captures[0]], Facts.of(read if every else _only(read, captures), redact=redact)
 
 
 def _only(read: Reader, captures: Sequence[str]) -> Reader:

@@ -120,11 +120,9 @@ class Figures:
         """
         states = states.select(SUMMARY_COLUMNS["partition_states"])
         times = accepted["ts"].take(pc.index_in(states["body_id"], value_set=accepted["body_id"].combine_chunks()))
-        refused = states.slice(0, 0)
-        if times.null_count:
-            refused = states.filter(pc.is_null(times))
-            states, times = states.filter(pc.is_valid(times)), times.drop_null()
-        self.history.add(states.append_column("ts", times))
+        refused = states.filter(pc.is_null(times))
+        states = states.filter(pc.is_valid(times))  # a copy even if all are: rows of a piece keep all of its memory
+        self.history.add(states.append_column("ts", times.drop_null()))
         self._deletions.add_states(states)
         return refused
 

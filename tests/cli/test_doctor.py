@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from table_truth import CAPTURES, name_of
+from table_truth import CAPTURES, name_of, store
 
 from kproto.cli import main
 from kproto.tables import reading, scanning
@@ -44,6 +44,19 @@ def test_json_is_an_object_for_each_finding() -> None:
         ("tVPM9N8d", 0, "trouble"), ("tVPM9N8d", 1, "trouble"),
     ]  # fmt: skip
     assert {"rule", "name", "severity", "text", "first", "last", "count", "broker", "cannot_tell"} < found[0].keys()
+
+
+def test_each_cluster_in_tables_is_judged_by_itself(tmp_path: Path) -> None:
+    store(tmp_path, Path(PATHS["ibp-3.9-a"]), Path(PATHS["ibp-2.8-a"]))
+    found = rows(str(tmp_path))
+    for name in "ibp-3.9-a", "ibp-2.8-a":
+        mine = [row for row in found if row["cluster"] == f"{name}.pcap"]
+        assert [row | {"cluster": None} for row in mine] == [row | {"cluster": None} for row in rows(PATHS[name])]
+        assert f"cluster {name}.pcap" in doctor(str(tmp_path)).stdout.splitlines()
+    (tmp_path / "known.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    assert rows(str(tmp_path), "--baseline", str(tmp_path / "known.jsonl")) == []
+    assert rows(PATHS["ibp-3.9-a"], "--baseline", str(tmp_path / "known.jsonl")) == rows(PATHS["ibp-3.9-a"])
+    assert "ibp" not in doctor(str(tmp_path), "--redact").stdout
 
 
 @pytest.mark.parametrize(

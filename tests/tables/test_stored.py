@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from conftest import DATA
+from table_truth import DAY, store
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
@@ -19,26 +20,18 @@ from kproto.query import ask, open_tables
 from kproto.report import report_facts
 from kproto.tables import read
 from kproto.tables.stored import SCHEMA, checked_run
-from kproto.tables.writing import DATED, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-DAY = "date=2026-11-20"
 CAPTURE = DATA / "captures" / "external-controller-a.pcap.gz"
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     """The tables of a capture, stored as ``kproto analyze`` stores them."""
-    rows, files = {}, {}
-    for name, table in read(str(CAPTURE)).items():
-        folder = f"{name}/{DAY}" if name in DATED else name
-        write_table(tmp_path / "kproto-runs" / "1" / folder / "part-0.zstd.parquet", name, table)
-        rows[name] = files[f"{folder}/part-0.zstd.parquet"] = table.num_rows
-    facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": rows, "files": files, "generations": []}
-    (tmp_path / "_kproto.json").write_text(json.dumps(facts))
+    store(tmp_path, CAPTURE)
     return tmp_path
 
 
