@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from .codec import Message
 
 
-__all__ = ["ask", "frames"]
-
-
 async def frames(reader: asyncio.StreamReader, *, limit: int = DEFAULT_LIMIT) -> AsyncIterator[bytes]:
     """Yield the payload of each frame, header and body, until the peer closes the connection.
 

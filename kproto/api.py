@@ -12,21 +12,6 @@ from typing import Final
 
 from .errors import ConfigurationError, UnsupportedApi, UnsupportedVersion
 
-__all__ = [
-    "CONTROL_APIS",
-    "ApiInfo",
-    "ApiKey",
-    "ControlVersions",
-    "api_name",
-    "check_version",
-    "control_versions",
-    "ibp_at_least",
-    "ibp_versions",
-    "metadata_version_level",
-    "request_header_version",
-    "response_header_version",
-]
-
 
 class ApiKey(IntEnum):
     """An API's key, the first field of every request. ``ApiKey(4).info`` holds its name and versions."""

@@ -46,21 +46,6 @@ if TYPE_CHECKING:
     )
     from .types import Buffer, Json, Kind
 
-__all__ = [
-    "Codec",
-    "Header",
-    "Implementation",
-    "Message",
-    "codec_for",
-    "decode_request",
-    "decode_request_from",
-    "decode_response",
-    "decode_response_from",
-    "encode",
-    "get_codec",
-    "message_class",
-]
-
 Implementation = Literal["cython", "construct"]
 
 

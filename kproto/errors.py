@@ -26,21 +26,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "CaptureError",
-    "ConfigurationError",
-    "DecodeError",
-    "EncodeError",
-    "FieldNotInVersion",
-    "FrameTooLarge",
-    "KprotoError",
-    "Malformed",
-    "OutOfRange",
-    "Truncated",
-    "UnsupportedApi",
-    "UnsupportedVersion",
-]
-
 
 def first_reasons(reasons: Iterable[str], most: int = 3) -> str:
     """Join the first of many reasons into one line, with the number of the others.

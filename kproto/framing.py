@@ -10,8 +10,6 @@ from .errors import FrameTooLarge, Truncated
 if TYPE_CHECKING:
     from .types import Buffer
 
-__all__ = ["DEFAULT_LIMIT", "FrameSplitter", "frame"]
-
 DEFAULT_LIMIT = 104_857_600
 """Kafka's default of ``socket.request.max.bytes``: 100 MiB."""
 

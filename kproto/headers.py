@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from .messages import RequestHeader, ResponseHeader
     from .types import Buffer
 
-__all__ = [
-    "decode_request_header",
-    "decode_request_header_from",
-    "decode_response_header",
-    "decode_response_header_from",
-    "encode_request_header",
-    "encode_response_header",
-    "read_request",
-    "read_response",
-    "request_header",
-    "response_header",
-]
-
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None = "") -> RequestHeader:
     """Make a request header; ``client_id`` None is null on the wire."""

@@ -14,8 +14,6 @@ from .text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["arrow_html", "load_ipython_extension", "message_html", "table_html"]
-
 _ROWS: Final = 20
 """Rows that are shown of one table."""
 

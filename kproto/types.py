@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["ZERO_UUID", "BrokerId", "Buffer", "Json", "Kind", "RawTag", "TopicPartition", "Uuid"]
-
 BrokerId: TypeAlias = int
 """A node's id (int32); -1 stands for none."""
 

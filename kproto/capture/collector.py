@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from .reassembly import Stream, StreamEvent, TcpConnection
     from .summary import CaptureSummary, LossKind
 
-__all__ = ["MOST_HELD", "Collector", "Conversation", "Event", "IdlePoint", "Side"]
-
 Event = Frame | Exchange
 """The output of a conversation: a request's frame once it is whole, an exchange once it is settled."""
 

@@ -38,28 +38,6 @@ if TYPE_CHECKING:
     from .resync import Search
     from .wanted import WantedApis
 
-__all__ = [
-    "FOREVER",
-    "MOST_PENDING",
-    "SIZE",
-    "AuthenticationToken",
-    "BadFrame",
-    "Chunk",
-    "FrameCutter",
-    "Gap",
-    "Matcher",
-    "OtherProtocol",
-    "PartialStart",
-    "PendingRequest",
-    "RequestCutter",
-    "RequestInStream",
-    "ResponseCutter",
-    "ResponseInStream",
-    "ResponsesLost",
-    "StreamItem",
-]
-
-
 MOST_PENDING: Final = 10_000
 """Requests of one connection that may wait for their responses."""
 

@@ -16,20 +16,6 @@ from kproto.api import CONTROL_APIS, ApiKey, check_version, request_header_versi
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import decode_request_header_from, decode_response_header_from
 
-__all__ = [
-    "CONTROL_HEADER",
-    "HEADER_START",
-    "NEWEST_API",
-    "FrameHeader",
-    "body_is_whole",
-    "is_known_request",
-    "looks_like_http",
-    "looks_like_tls",
-    "may_be_request",
-    "read_request_header",
-    "response_body_at",
-]
-
 HEADER_START: Final = 12
 """Bytes before the client id: size, API key, version and correlation id."""
 

@@ -32,8 +32,6 @@ from . import (
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["freeze", "thaw"]
-
 _MODULES: Final[tuple[ModuleType, ...]] = (
     collector, cutter, detection, fragments, link, model, payloads, reassembly, resync, summary, wanted,
 )  # fmt: skip

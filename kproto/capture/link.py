@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .fragments import Fragments
     from .summary import CaptureSummary
 
-__all__ = ["ACK", "FIN", "LINK_TYPES", "RST", "SYN", "Segment", "endpoints", "reverse", "segment"]
-
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
 _ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .payloads import Payload
 
-__all__ = ["GAP", "WHOLE", "Connection", "Direction", "Endpoint", "Exchange", "Frame", "FrameStatus"]
-
 
 class FrameStatus(IntEnum):
     """Whether all bytes of a frame were captured."""

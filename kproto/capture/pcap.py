@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .summary import CaptureSummary
 
-__all__ = ["MAX_PACKET", "Packet", "PcapReader", "RecordSearch"]
-
 Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 """Time in ns, link type, a buffer, where in it the packet begins and ends, and its length on the wire."""
 

@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from .link import Segment
     from .summary import CaptureSummary
 
-__all__ = [
-    "HELD_LIMIT",
-    "MOST_CONNECTIONS",
-    "MOST_HELD",
-    "NEVER",
-    "UNKNOWN",
-    "Reassembler",
-    "Stream",
-    "StreamEvent",
-    "TcpConnection",
-    "advance",
-    "distance",
-]
-
 HELD_LIMIT: Final = 8 << 20
 """Bytes that may wait behind a hole in one direction; each segment counts for its overhead too."""
 

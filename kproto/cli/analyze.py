@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
-__all__ = ["command"]
-
 _SMALL: Final = 32 << 20
 """Captures of fewer bytes are analysed with Spark settings for a quick start rather than for throughput."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kproto.query import Answer
     from kproto.tables.filters import Filters
 
-__all__ = ["command"]
-
 _NAMES: Final = {"api_key": api_name, "error_code": error_name}
 """Columns of codes that the text output shows by name; JSON and CSV keep the codes."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kproto.pipeline import OutputDirectory
     from kproto.tables.places import Place
 
-__all__ = ["command"]
-
 
 class _Tables(click.Group):
     """A group whose commands are left out where tables are described: ``kproto tables requests``."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kproto.tables.places import Place
     from kproto.verdicts.derived import Derived
 
-__all__ = ["derived_table", "verdicts_of"]
-
 _OF_STATES: Final = (
     "changes", "leadership", "isr_events", "stale_requests", "spans", "partition_states_by_broker",
 )  # fmt: skip

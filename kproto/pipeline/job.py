@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.tasks import CarriedPart
     from kproto.tables.places import Place
 
-__all__ = ["BadInput", "Run", "analyze", "unchanged"]
-
 
 @dataclass(slots=True)
 class Run:

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["CHECKPOINT", "FULL", "NO_SPACE", "OutputDirectory", "move_files"]
-
 CHECKPOINT: Final = "_checkpoint"
 """The progress of ``follow``, kept with its tables."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["parquet_rows", "spark_schema"]
-
 _BATCH_ROWS: Final = 1 << 16
 _DATE: Final = "date="
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["read_table"]
-
 
 def read_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame:
     """A stored table.

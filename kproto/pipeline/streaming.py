@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.filters import Filters
 
-__all__ = ["check_followable", "follow", "stream_frames"]
-
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 """The columns in which Spark lists files. It opens none of them, since ``content`` is not selected."""
 

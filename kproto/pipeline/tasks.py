@@ -38,27 +38,6 @@ if TYPE_CHECKING:
     from kproto.tables.stored import StoredTables
     from kproto.verdicts.changes import Changes
 
-__all__ = [
-    "RECEIPT",
-    "CarriedPart",
-    "GrowingPoint",
-    "JoinedParts",
-    "Packed",
-    "body_bytes_a_task",
-    "count_changes",
-    "gather_carried",
-    "gather_pieces",
-    "make_tables",
-    "merge_receipts",
-    "merged",
-    "read_part",
-    "receipt",
-    "results",
-    "task_each",
-    "task_numbers",
-    "write_parts",
-]
-
 T = TypeVar("T")
 
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
 
-__all__ = ["compact", "expire", "migrate"]
-
 _COMPACT_BYTES: Final = 64 << 20
 """Files of one table and day are joined until they have about this number of bytes."""
 

@@ -15,8 +15,6 @@ from kproto.verdicts.epochs import partition_error_meaning
 if TYPE_CHECKING:
     from kproto.tables.filters import Filters
 
-__all__ = ["QUESTIONS", "Answer", "Question", "ask", "ask_sql"]
-
 
 class Question(NamedTuple):
     """A question with a name.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.places import Place
 
-__all__ = ["SPARK_FUNCTIONS", "broker_days", "roll_up"]
-
 SPARK_FUNCTIONS: Final = """
     CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
     CREATE MACRO collect_set(x) AS list(DISTINCT x);

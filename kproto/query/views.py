@@ -23,8 +23,6 @@ from kproto.verdicts.found import Judged, facts_of_clusters
 if TYPE_CHECKING:
     from kproto.tables.places import Place
 
-__all__ = ["explained_by_duckdb", "open_tables"]
-
 _CLUSTER_REQUESTS: Final = """
     CREATE TEMP VIEW cluster_requests AS
     SELECT q.* REPLACE (c.cluster AS capture) FROM requests q JOIN clusters c ON c.capture = q.capture;

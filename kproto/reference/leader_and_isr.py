@@ -25,16 +25,6 @@ from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 if TYPE_CHECKING:
     from kproto.types import Uuid as UuidBytes
 
-__all__ = [
-    "LeaderAndIsrLiveLeader",
-    "LeaderAndIsrPartitionError",
-    "LeaderAndIsrPartitionState",
-    "LeaderAndIsrRequest",
-    "LeaderAndIsrResponse",
-    "LeaderAndIsrTopicError",
-    "LeaderAndIsrTopicState",
-]
-
 
 class LeaderAndIsrPartitionState(Struct):
     """One partition: leader, in-sync replicas, assigned replicas.

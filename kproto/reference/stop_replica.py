@@ -19,17 +19,6 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
 from .fields import Between, Fields, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 
-__all__ = [
-    "StopReplicaPartitionError",
-    "StopReplicaPartitionState",
-    "StopReplicaPartitionV0",
-    "StopReplicaRequest",
-    "StopReplicaResponse",
-    "StopReplicaState",
-    "StopReplicaTopicState",
-    "StopReplicaTopicV1",
-]
-
 
 class StopReplicaState(NamedTuple):
     """One partition to stop, whatever the version: a row of ``StopReplicaRequest.partition_states``."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .fields import Fields
 
-__all__ = ["ReferenceMessage", "RequestMessage", "ResponseMessage", "Struct", "count_errors"]
-
 _set = object.__setattr__  # past a struct's own, which checks
 
 

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from kproto.types import BrokerId
     from kproto.types import Uuid as UuidBytes
 
-__all__ = [
-    "BrokerEndpoints",
-    "UpdateMetadataBroker",
-    "UpdateMetadataEndpoint",
-    "UpdateMetadataPartitionState",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
-    "UpdateMetadataTopicState",
-]
-
 _SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from kproto.report.requests import RequestIndex
 
-__all__ = ["keep_changes", "timeline"]
-
 _STATES: Final = (
     "row", "ts", "leader", "leader_epoch", "controller_epoch", "partition_epoch", "controller", "isr", "replicas",
     "request",

@@ -16,8 +16,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["BATCH_BYTES", "RowBuffer", "array_of", "plain_text", "rows_of", "slices"]
-
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Codes of ``array.array`` by bytes of a value."""
 

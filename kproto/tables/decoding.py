@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kproto.capture.model import Direction
     from kproto.tables.columns import Endpoint
 
-__all__ = ["decode"]
-
 _HEAD_BYTES: Final = 64
 _HEAD_NAMES: Final = PARTS["head"].names[1:]
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kproto.capture import Frame
     from kproto.types import Buffer
 
-__all__ = ["FrameIds", "body_id", "frame_body_id", "frame_id"]
-
 _BODY_KEY: Final = Struct(">hh?")
 _OFFSET: Final = Struct(">q")
 _ZERO_EPOCH: Final = bytes(8)

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
-__all__ = [
-    "Place",
-    "RemotePath",
-    "arrow_path",
-    "at_store",
-    "copy",
-    "explained_at",
-    "open_input",
-    "open_output",
-    "place_of",
-    "remove_tree",
-]
-
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """File systems without directories and without rename, on which a file appears whole when its writer closes it."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kproto.capture.collector import Event
     from kproto.capture.model import Direction
 
-__all__ = ["MOST_WAITING", "REMEMBERED", "OpenRequests", "ScanRows", "ScanToGoOn", "Selection", "scan"]
-
 _STANDARD_INPUT: Final = "-"
 
 _ROW_BYTES: Final = 400

@@ -24,28 +24,6 @@ from kproto.tables.writing import file_schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "BROKER_FACTS",
-    "MANIFEST",
-    "OPEN",
-    "ROLLUPS",
-    "RUNS",
-    "SCHEMA",
-    "SUMMARY",
-    "Reader",
-    "StoredTables",
-    "checked_run",
-    "current_run",
-    "current_tables",
-    "listed_files",
-    "read_facts",
-    "read_parquet",
-    "reader_of",
-    "stored_pieces",
-    "table_dataset",
-    "table_files",
-]
-
 MANIFEST: Final = "_kproto.json"
 
 RUNS: Final = "kproto-runs"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.catalogue import Severity
     from kproto.verdicts.rules import Finding
 
-__all__ = ["assert_only", "findings_of"]
-
 
 def findings_of(*captures: str | os.PathLike[str], limits: Mapping[str, float] | None = None) -> list[Finding]:
     """Return what ``kproto doctor`` finds in captures of one cluster, the worst first.

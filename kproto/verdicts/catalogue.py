@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["LIMITS", "RULES", "SEVERITIES", "Limit", "Rule", "Severity"]
-
 Severity = Literal["trouble", "warning", "note"]
 """``trouble`` wakes somebody up, ``warning`` wants to be looked at, ``note`` is good to know."""
 

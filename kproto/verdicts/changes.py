@@ -26,8 +26,6 @@ from kproto.verdicts.states import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Changes", "PartitionHistory", "merged"]
-
 _EPOCHS: Final = [*STATE_ORDER, "controller_epoch"]
 _COMPACT_ROWS: Final = 1 << 22
 _KINDS: Final = ("leader_changes", "leader_lost", *(f"isr_{kind}s" for kind in ISR_CHANGES))

@@ -14,8 +14,6 @@ from kproto.tables.arrays import rows_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["clock_offsets"]
-
 _LEAST_US: Final = 1_000_000
 """A smaller difference may be the time that a controller takes to send a request to all brokers."""
 

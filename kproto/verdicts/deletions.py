@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["Deletions"]
-
 
 class Deletions:
     """Collects StopReplica's deletions, and UpdateMetadata's leader -2, from requests and their partition states."""

@@ -36,8 +36,6 @@ from kproto.verdicts.found import (
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 from kproto.verdicts.states import BEGINS_SQL, BEING_DELETED, ISR_CHANGE_SQL, STATE_ORDER
 
-__all__ = ["DERIVED", "VIEWS", "Derived"]
-
 
 class Derived(NamedTuple):
     """A derived table.

@@ -21,18 +21,6 @@ from kproto.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "NOT_NEWER",
-    "Address",
-    "ControllerEpoch",
-    "EpochWentBack",
-    "Epochs",
-    "Stale",
-    "StaleReason",
-    "broker_name",
-    "partition_error_meaning",
-]
-
 Address = tuple[str, int]
 """A broker's address: IP and port."""
 

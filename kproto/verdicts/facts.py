@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-__all__ = ["FACT_COLUMNS", "Facts", "Life", "Partition", "Spans"]
-
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
     "replicas", "adding_replicas", "is_new", "leader_recovery_state", "delete_partition",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.facts import Facts, Partition
     from kproto.verdicts.states import Incarnation
 
-__all__ = ["Flapping", "flapping"]
-
 
 class Flapping(NamedTuple):
     """A partition whose leader or ISR flaps.

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import ControlBody, RequestPartition
     from kproto.types import BrokerId
 
-__all__ = ["Changes", "Knowledge", "PartitionChange"]
-
-
 _Partition = tuple[str, int]
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.rules import Finding
     from kproto.verdicts.timeline import Entry
 
-__all__ = ["Change", "Flow", "LiveFold", "Snapshot"]
-
 _NS: Final = 1_000_000_000
 _MOST_IN_FLIGHT: Final = 10_000
 """The most requests without answer that are kept; beyond it the oldest count as lost."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from kproto.verdicts.catalogue import Severity
 
-__all__ = ["Finding", "findings"]
-
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
 _TWO: Final = 2

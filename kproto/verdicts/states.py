@@ -15,23 +15,6 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import RequestPartition
     from kproto.verdicts.told import Body
 
-__all__ = [
-    "BEGINS_SQL",
-    "BEING_DELETED",
-    "FIRST_EPOCHS",
-    "ISR_CHANGES",
-    "ISR_CHANGE_SQL",
-    "NO_LEADER",
-    "STATE_ORDER",
-    "Incarnation",
-    "Sighting",
-    "State",
-    "deletes",
-    "end_incarnation",
-    "incarnation_of",
-    "isr_change",
-]
-
 BEING_DELETED: Final = -2
 """The leader in UpdateMetadata of a topic that is being deleted."""
 

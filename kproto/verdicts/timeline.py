@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.types import BrokerId
 
-__all__ = ["Entry", "EntryFilters", "Timeline"]
-
 _HELD: Final = 1000
 """The number of exchanges that may wait until the traffic shows the broker id of the first exchange's address."""
 

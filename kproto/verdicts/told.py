@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Body", "Request"]
-
 
 class Request(NamedTuple):
     """A row of ``requests``, ``ts`` in us since 1970; ``broker_id`` is the address as text where no id is known."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.states import Sighting
     from kproto.verdicts.told import Body
 
-__all__ = ["Behind", "Late", "Missed", "brokers_behind", "late_updates", "missed_updates"]
-
 _TWO: Final = 2
 
 
