@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -181,7 +182,8 @@ def test_a_signal_ends_the_search_for_zookeeper(command, number):
             _, errors = process.communicate(timeout=120)
         finally:
             process.kill()
-    assert (process.returncode, errors) == (0, b"")
+    said = re.sub(rb"no ZooKeeper answers at [\d.:]+ yet; still trying, for \d+ s\n", b"", errors)  # on a slow machine
+    assert (process.returncode, said) == (0, b"")
 
 
 def test_closed_standard_streams_are_as_good_as_empty_ones():
