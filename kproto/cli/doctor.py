@@ -7,7 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections import deque
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,12 +138,11 @@ def _judged(sources: Sequence[Place], *, redact: bool) -> Iterator[tuple[str | N
     keep_pandas_out()
     tables = tables_in(sources)
     if tables is not None:
-        judged = facts_of_clusters(reader_of(checked_run(tables)), redact=redact)
-        first, second = next(judged, (None, Facts([]))), next(judged, None)
-        if second is None:
-            yield None, first[1]
+        clusters = list(facts_of_clusters(reader_of(checked_run(tables)), redact=redact))
+        if len(clusters) < 2:
+            yield None, clusters[0][1] if clusters else Facts([])
             return
-        for number, (cluster, facts) in enumerate(chain((first, second), judged), 1):
+        for number, (cluster, facts) in enumerate(clusters, 1):
             yield str(number) if redact else cluster, facts
         return
     bad: list[dict[str, Any]] = []

@@ -146,9 +146,8 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         for file in (file for file in kept if file.partition("/")[0] in DATED):
             if _day(file) > day or file.startswith("requests/"):
                 new.keep([file])
-            elif file.startswith(
-                ("responses/", "partition_errors/", "frames/")
-            ):  # some answer requests of the day before
+            elif file.startswith(("responses/", "partition_errors/", "frames/")):
+                # some answer requests of the day before
                 table = read_parquet(stored.run / file)
                 of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
                 _write_what_stays(new, file, table, table.filter(of_kept))

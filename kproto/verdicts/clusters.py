@@ -80,18 +80,22 @@ def clusters_of(
     return {name: root(name) for name in captures}
 
 
-def read_clusters(read: Reader, captures: Sequence[str] | None = None) -> dict[str, str]:
+def read_clusters(
+    read: Reader, captures: Sequence[str] | None = None, declared: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return ``clusters_of`` the stored tables.
 
     Args:
         read: Reads them.
         captures: The names of all captures, if they are known.
+        declared: The result of ``declared_clusters``, if it is known.
     """
     if captures is None:
         captures = sorted(
             {name for table in read("requests", ["capture"]) for name in pc.unique(table["capture"]).to_pylist()}
         )
-    declared = declared_clusters(read)
+    if declared is None:
+        declared = declared_clusters(read)
     columns = (*UPDATE_COLUMNS, "api_key", "n_partitions", "error_code")
     undeclared = [capture for capture in captures if capture not in declared]
     updates = updates_in(read("requests", columns)) if len(undeclared) > 1 else CLUSTERS.empty_table()
@@ -104,25 +108,25 @@ def declared_clusters(read: Reader) -> dict[str, str]:
     return {capture: cluster for capture, cluster in rows if cluster != DEFAULT_CLUSTER}
 
 
-def cluster_names(clusters: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of each capture's cluster: as declared, or its first capture, and how many more it has.
+def read_cluster_names(read: Reader) -> tuple[dict[str, str], dict[str, str]]:
+    """Return ``read_clusters``, and the name of each capture's cluster.
 
-    Args:
-        clusters: The result of ``clusters_of``.
-        declared: The result of ``declared_clusters``.
+    The name is as declared, or that of its first capture, and how many more it has.
     """
+    declared = declared_clusters(read)
+    clusters = read_clusters(read, declared=declared)
     sizes = Counter(clusters.values())
-    return {
+    names = {
         capture: declared.get(capture) or (first if sizes[first] == 1 else f"{first} and {sizes[first] - 1} more")
         for capture, first in clusters.items()
     }
+    return clusters, names
 
 
 def cluster_rows(read: Reader) -> pa.Table:
     """Return the table ``CLUSTERS`` of the stored tables."""
-    clusters = read_clusters(read)
+    clusters, names = read_cluster_names(read)
     sizes = Counter(clusters.values())
-    names = cluster_names(clusters, declared_clusters(read))
     rows = [(capture, sizes[clusters[capture]], name) for capture, name in names.items()]
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.Table.from_arrays(

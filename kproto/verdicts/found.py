@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
-from kproto.verdicts.clusters import cluster_names, declared_clusters, read_clusters
+from kproto.verdicts.clusters import read_cluster_names
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
@@ -110,8 +110,7 @@ def facts_of_clusters(read: Reader, *, redact: bool = False) -> Iterator[Judged]
         read: Reads the tables.
         redact: Number topics, addresses and files instead of naming them.
     """
-    clusters = read_clusters(read)
-    names = cluster_names(clusters, declared_clusters(read))
+    clusters, names = read_cluster_names(read)
     for cluster in sorted(set(clusters.values())):
         captures = sorted(capture for capture, of in clusters.items() if of == cluster)
         every = len(captures) == len(clusters)
