@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.ending import ended_by_sigterm
-from kproto.cli.text import counted
+from kproto.cli.ending import check_recording, ended_by_sigterm
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -183,9 +182,8 @@ def command(
             wait(partial(_line, announced), stop.wait)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
-    if recorder is not None and recorder.error is not None:
-        missing = f"{counted(recorder.lost, 'frame')} could not be written: {recorder.error.strerror}"
-        raise ConfigurationError(f"the recording is incomplete, {missing}; make room and start again")
+    if recorder is not None:
+        check_recording(recorder, "frame")
 
 
 def _settings(config: Path | None, security: Path | None) -> ChannelConfig:

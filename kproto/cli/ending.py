@@ -1,4 +1,4 @@
-"""SIGTERM ends a command that runs in the foreground."""
+"""How a command that runs in the foreground ends: by SIGTERM too, and with an error where its recording has a hole."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING, Final
 
+from kproto.cli.text import counted
+from kproto.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from channel.network.recorder import PcapngRecorder
 
     _Wait = Callable[[Callable[[], object], Callable[[float], object]], None]
 
@@ -51,3 +56,21 @@ def ended_by_sigterm() -> Iterator[_Wait]:
         yield wait
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def check_recording(recorder: PcapngRecorder, noun: str) -> None:
+    """Refuse a recording that lacks something.
+
+    Args:
+        recorder: Has ended.
+        noun: What it records.
+
+    Raises:
+        ConfigurationError: Something could not be written.
+    """
+    if recorder.lost or recorder.error is not None:
+        why = "" if recorder.error is None else f": {recorder.error.strerror}"
+        raise ConfigurationError(
+            f"the recording is incomplete, {counted(recorder.lost, noun)} could not be written{why}; "
+            "make room and start again"
+        )

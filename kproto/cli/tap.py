@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.ending import ended_by_sigterm
+from kproto.cli.ending import check_recording, ended_by_sigterm
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
@@ -112,10 +112,7 @@ def command(
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
     if tap.error is not None:
         raise ConfigurationError(f"the tap has ended by itself: {tap.error}; start it again") from tap.error
-    if recorder.lost or recorder.error is not None:
-        missing = f"{counted(recorder.lost, 'piece')} could not be written"
-        why = "" if recorder.error is None else f": {recorder.error.strerror}"
-        raise ConfigurationError(f"the recording is incomplete, {missing}{why}; make room and start again")
+    check_recording(recorder, "piece")
     if tap.recording_error is not None:
         raise ConfigurationError(f"the recording is incomplete: {tap.recording_error}") from tap.recording_error
 
