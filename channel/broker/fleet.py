@@ -32,7 +32,7 @@ from .hooks import BrokerHooks, Interception
 from .isr import AlterPartitionSender, LedPartitions, ZooKeeperIsr
 from .kraft_registration import KRaftRegistration, QuorumProvider
 from .links import BrokerLinks, BrokerRegistration
-from .to_controller import ControllerInformation, MetadataCacheProvider, NodeToControllerThread, controller_thread
+from .to_controller import ControllerInformation, NodeToControllerThread, controller_of_metadata, controller_thread
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class Fleet(Startable):
         )
         candidacy = self._stand(member.id, registration.session) if self._stand is not None else None
         quorum = self._quorum or (lambda: None)
-        provider = MetadataCacheProvider(
+        provider = controller_of_metadata(
             broker.metadata, self._listener_name, self._protocol, quorum, self._security.sasl_mechanism
         )
         channel = self._to_controller.channel(member.id, provider, FOREVER)

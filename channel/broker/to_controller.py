@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from channel.clock import FOREVER
-from channel.errors import IllegalState
+from channel.errors import ClientClosed, IllegalState
 from channel.locks import new_lock
 from channel.logs import get_logger
 from channel.network.client import MetadataUpdater, NetworkClient
-from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
+from channel.network.request import ClientResponse
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
+from channel.threads import FatalExit, StoppableThread, end_process
 from channel.types import Node, SecurityProtocol
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
-    from channel.network.request import ClientResponse, RequestBuilder
+    from channel.network.request import Callback, ClientRequest, RequestBuilder
     from channel.security import SecurityConfig
 
     from .metadata_cache import MetadataCache
@@ -62,43 +63,38 @@ ControllerProvider: TypeAlias = "Callable[[], ControllerInformation]"
 """Returns the present controller; must not block."""
 
 
-class MetadataCacheProvider:
-    """Provides the controller that sent the last UpdateMetadata, if its broker is alive.
+def controller_of_metadata(
+    metadata: MetadataCache,
+    listener: str,
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+    quorum: Callable[[], ControllerInformation | None] = lambda: None,
+    sasl_mechanism: str | None = None,
+) -> ControllerProvider:
+    """Make the provider of the controller that sent the last UpdateMetadata, if its broker is alive.
 
     Args:
         metadata: The broker's metadata cache.
         listener: The control-plane listener's name, or the inter-broker listener's where there is none.
         security_protocol: The security protocol of that listener.
-        sasl_mechanism: The SASL mechanism of that listener.
         quorum: Provides the KRaft controller, once one has sent an UpdateMetadata; None while no quorum is known.
+        sasl_mechanism: The SASL mechanism of that listener.
     """
+    nobody = ControllerInformation(None, listener, security_protocol, sasl_mechanism=sasl_mechanism)
 
-    def __init__(
-        self,
-        metadata: MetadataCache,
-        listener: str,
-        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
-        quorum: Callable[[], ControllerInformation | None] = lambda: None,
-        sasl_mechanism: str | None = None,
-    ) -> None:
-        self._metadata = metadata
-        self._quorum = quorum
-        self._none = ControllerInformation(None, listener, security_protocol, sasl_mechanism=sasl_mechanism)
-
-    def __call__(self) -> ControllerInformation:
-        """The present controller."""
-        snapshot = self._metadata.snapshot
+    def provide() -> ControllerInformation:
+        snapshot = metadata.snapshot
         controller = snapshot.controller
         if controller is None:
-            return self._none
+            return nobody
         if controller.is_kraft:
-            return self._quorum() or self._none
+            return quorum() or nobody
         broker = snapshot.alive_brokers.get(controller.id)
-        endpoint = broker.endpoint(self._none.listener) if broker is not None else None
+        endpoint = broker.endpoint(listener) if broker is not None else None
         if broker is None or endpoint is None:
-            return self._none
-        node = Node(broker.id, endpoint.host, endpoint.port, broker.rack, self._none.listener)
-        return replace(self._none, node=node)
+            return nobody
+        return replace(nobody, node=Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener))
+
+    return provide
 
 
 def broker_of(node_id: str) -> str:
@@ -207,9 +203,9 @@ class NodeToControllerChannel:
         self.active_controller = node
         return True
 
-    def next_request(self, now: int) -> NodeRequest | None:
-        """Return the next request to send; requests that are too old end here."""
-        for _ in range(len(self._queue)):
+    def next_request(self, now: int) -> tuple[Node, ClientRequest] | None:
+        """Return the next request to send and its destination; requests that are too old end here."""
+        while self._queue:
             item = self._queue[0]
             if now - item.created_ms >= self._retry_timeout_ms:
                 self._queue.popleft()
@@ -219,23 +215,28 @@ class NodeToControllerChannel:
             else:
                 node = self.active_controller
                 self._in_flight = node, self._queue.popleft()
-                return NodeRequest(node, item.builder, self._answered, item.created_ms)
+                return node, self._thread.new_request(node, item.builder, self._answered, item.created_ms)
         return None
 
     def retry_later(self) -> None:
         """Put the request in flight back at the head of the queue, and look for the controller again."""
-        self.active_controller = None
-        flying, self._in_flight = self._in_flight, None
+        flying = self._forget_in_flight()
         if flying is not None and not self._closed:
             self._queue.appendleft(flying[1])
             self._thread.attend(self, wakes=False)
 
     def forget(self) -> Node | None:
         """Drop all requests; returns the node to which there may be a connection."""
-        node = self._in_flight[0] if self._in_flight is not None else self.active_controller
+        node = self.active_controller
+        flying = self._forget_in_flight()
         self._queue.clear()
+        return node if flying is None else flying[0]
+
+    def _forget_in_flight(self) -> tuple[Node, _Item] | None:
+        flying = self._in_flight
         self._in_flight = self.active_controller = None
-        return node
+        self._thread.unsent.pop(self, None)
+        return flying
 
     def _answered(self, response: ClientResponse) -> None:
         if self._in_flight is None:
@@ -262,15 +263,22 @@ class NodeToControllerChannel:
         item.on_complete(response)
 
 
-class NodeToControllerThread(InterBrokerSendThread):
-    """Serves the node-to-controller channels of one or many brokers.
+class NodeToControllerThread(StoppableThread):
+    """Serves the node-to-controller channels of one or many brokers, as Kafka's ``InterBrokerSendThread`` does.
+
+    A request whose controller cannot be reached, or is not ready within the request timeout, ends with a disconnected
+    response, after which its channel looks for the controller again.
 
     Args:
         name: The thread's name.
         new_client: Makes the client, and a new client whenever the controller changes between ZooKeeper and KRaft.
         information: The kind of controller that the first client is for.
-        request_timeout_ms: The time limit of a request.
-        exit_procedure: Called after an internal error, not one that a node caused.
+        request_timeout_ms: The longest time that a request may wait for its controller, and then for its answer.
+        exit_procedure: Called with the exit status after an internal error, not one that a node caused.
+
+    Attributes:
+        client: The client, which may be replaced between two polls; other threads may only wake it.
+        unsent: The requests that wait for their connections, with their destinations; for this thread alone.
     """
 
     def __init__(
@@ -279,12 +287,16 @@ class NodeToControllerThread(InterBrokerSendThread):
         new_client: ControllerClientFactory,
         information: ControllerInformation,
         request_timeout_ms: int,
-        **ending: Any,
+        *,
+        exit_procedure: Callable[[int], None] = end_process,
     ) -> None:
-        super().__init__(name, new_client(information, self._invalid_answer), request_timeout_ms, **ending)
+        super().__init__(name, exit_procedure=exit_procedure)
+        self.client = new_client(information, self._invalid_answer)
+        self.unsent: dict[NodeToControllerChannel, tuple[Node, ClientRequest]] = {}
         self.is_serving = False
         self._new_client = new_client
         self._is_for_zookeeper = information.is_zookeeper
+        self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, NodeToControllerChannel] = {}
         self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
         self._released: deque[NodeToControllerChannel] = deque()
@@ -322,7 +334,11 @@ class NodeToControllerThread(InterBrokerSendThread):
     # ---- on this thread
 
     def do_work(self) -> None:
-        """Look for the controllers that requests wait for; if none was found just now, send and poll for answers."""
+        """Look for the controllers that requests wait for; if none was found just now, send and poll for answers.
+
+        Raises:
+            FatalExit: The poll failed, and not because this thread is ending.
+        """
         while self._released:
             self._forget(self._released.popleft())
         timeout_ms, found = FOREVER, False
@@ -337,23 +353,54 @@ class NodeToControllerThread(InterBrokerSendThread):
                 found = True
             else:
                 timeout_ms = _NO_CONTROLLER_MS
-        if not found:  # otherwise the requests go out in the next round
-            self.poll_once(timeout_ms)
+        if found:  # the requests go out in the next round
+            return
+        try:
+            self._poll(timeout_ms)
+        except ClientClosed:
+            if self.client.active:
+                self.log.exception("disconnected though the client is active")
+                raise FatalExit from None
+        except Exception as e:
+            self.log.exception("the network client failed")
+            raise FatalExit from e
 
     def _attended(self) -> list[NodeToControllerChannel]:
         with self._lock:
             return list(self._waiting)
 
-    def generate_requests(self) -> Iterator[NodeRequest]:
-        """Return the next request of each channel that has one and knows its controller."""
-        now = self.client.clock.milliseconds()
+    def _poll(self, timeout_ms: int) -> None:
+        """Send what can be sent, wait for answers, and end the requests that cannot be delivered."""
+        client = self.client
+        now = client.clock.milliseconds()
         for channel in self._attended():
             request = channel.next_request(now)
             with self._lock:
                 if not channel.queue_size:
                     self._waiting.pop(channel, None)
             if request is not None:
-                yield request
+                self.unsent[channel] = request
+        for channel, (node, unsent) in list(self.unsent.items()):
+            if client.ready(node):
+                del self.unsent[channel]
+                client.send(unsent)
+            else:
+                timeout_ms = min(timeout_ms, client.connection_delay(node))
+        client.poll(timeout_ms)
+        now = client.clock.milliseconds()
+        for channel, (node, unsent) in list(self.unsent.items()):
+            has_failed = client.connection_failed(node)
+            if has_failed or now - unsent.created_ms > self._request_timeout_ms:
+                del self.unsent[channel]
+                error = client.authentication_error(node) if has_failed else None
+                ended = ClientResponse(unsent, now, disconnected=True, authentication_error=error)
+                self.guard(ended.complete)
+
+    def new_request(self, node: Node, builder: RequestBuilder, callback: Callback, created_ms: int) -> ClientRequest:
+        """Make a request of the client."""
+        return self.client.new_request(
+            node.key, builder, callback=callback, timeout_ms=self._request_timeout_ms, created_ms=created_ms
+        )
 
     def guard(self, callback: Callable[[], None]) -> None:
         """Call a callback; its error does not affect other brokers."""
@@ -369,7 +416,7 @@ class NodeToControllerThread(InterBrokerSendThread):
         old = self.client
         self._is_for_zookeeper = information.is_zookeeper
         self.client = self._new_client(information, self._invalid_answer)
-        self._unsent.clear()
+        self.unsent.clear()
         for channel in list(self._channels.values()):
             channel.retry_later()
         old.initiate_close()
@@ -382,7 +429,6 @@ class NodeToControllerThread(InterBrokerSendThread):
             self._waiting.pop(channel, None)
         node = channel.forget()
         if node is not None:
-            self._unsent.pop(node.key, None)
             self.client.forget_node(node.key)
 
     def _invalid_answer(self, node_id: str, error: Exception) -> None:
@@ -392,6 +438,28 @@ class NodeToControllerThread(InterBrokerSendThread):
         self.client.disconnect(node_id)
         if channel is not None:
             channel.retry_later()
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """End a waiting poll."""
+        self.client.initiate_close()
+
+    def shutdown(self, timeout_s: float | None = None) -> bool:
+        """Initiate the shutdown and wait for its end, at most this long; a thread that never began ends at once."""
+        if self.initiate_shutdown() and not self._was_started:
+            self.ended()
+        return super().shutdown(timeout_s)
+
+    def ended(self) -> None:
+        """Close the client."""
+        self.client.close()
+
+    def forget_in_child(self) -> None:
+        """Count as ended in a forked child."""
+        super().forget_in_child()
+        self.client.abandon()
+        self.unsent.clear()
 
 
 _RECONNECT_BACKOFF_MS: Final = 50

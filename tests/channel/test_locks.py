@@ -109,7 +109,7 @@ def test_no_lock_of_the_channel_is_without_its_place() -> None:
 
 
 def test_every_thread_of_the_channel_is_on_the_page() -> None:
-    begins = re.compile(r"(threading\.(Thread|Timer)|\bLoopThread)\(|\((StoppableThread|InterBrokerSendThread)\b")
+    begins = re.compile(r"(threading\.(Thread|Timer)|\bLoopThread)\(|\(StoppableThread\b")
     makers = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "channel").rglob("*.py")

@@ -10,8 +10,8 @@ from network_peers import InlineResolution, ScriptedSelector
 from channel.broker.metadata_cache import MetadataCache
 from channel.broker.to_controller import (
     ControllerInformation,
-    MetadataCacheProvider,
     NodeToControllerThread,
+    controller_of_metadata,
 )
 from channel.clock import FOREVER
 from channel.errors import IllegalState
@@ -323,7 +323,7 @@ def cache(controller_id, *broker_ids, is_kraft=False, listener="PLAINTEXT"):
     ids=["no update yet", "alive", "not alive", "another listener", "KRaft", "KRaft, quorum unknown"],
 )
 def test_the_controller_is_found_by_the_metadata_cache(metadata, quorum, expected):
-    assert MetadataCacheProvider(metadata, "PLAINTEXT", quorum=lambda: quorum)() == expected
+    assert controller_of_metadata(metadata, "PLAINTEXT", quorum=lambda: quorum)() == expected
 
 
 # ---- many brokers on one thread --------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
-"""The inter-broker send thread: requests wait for their nodes, and end if a node cannot be reached in time."""
+"""The thread of requests to controllers: they wait for their nodes, and end if a node cannot be reached in time."""
 
 from __future__ import annotations
 
 import pytest
 
+from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
+from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed
-from channel.network.inter_broker import InterBrokerSendThread, NodeRequest
 from channel.network.request import BodyRequest, ClientRequest
 from channel.threads import FatalExit
 from channel.types import Node
@@ -55,6 +56,12 @@ class FakeClient:
     def connection_failed(self, node):
         return self.failed and node not in self.reachable
 
+    def disconnect(self, node_id):
+        self.calls.append("disconnect")
+
+    def wakeup(self):
+        pass
+
     def authentication_error(self, node):
         return self.error
 
@@ -66,16 +73,21 @@ class FakeClient:
         self.calls.append("close")
 
 
-class Sending(InterBrokerSendThread):
-    """Sends what a test puts into ``requests``, once."""
+class Thread(NodeToControllerThread):
+    """A thread whose brokers ask the controllers that a test names."""
 
     def __init__(self, client):
-        super().__init__("test-send-thread", client, 1000)
-        self.requests: list[NodeRequest] = []
+        nobody = ControllerInformation(None, "PLAINTEXT")
+        super().__init__("test-send-thread", lambda information, on_invalid_answer: client, nobody, 1000)
+        self.is_serving = True
 
-    def generate_requests(self):
-        requests, self.requests = self.requests, []
-        return requests
+    def asks(self, broker_id, on_complete, node=NODE):
+        """Queue a request of a broker, and find its controller; the next round sends."""
+        made = self.channel(broker_id, lambda: ControllerInformation(node, "PLAINTEXT"), FOREVER)
+        made.send_request(BODY, on_complete)
+        self.do_work()
+        assert made.active_controller == node
+        return made
 
 
 @pytest.fixture
@@ -85,14 +97,16 @@ def client(clock):
 
 @pytest.fixture
 def thread(client):
-    return Sending(client)
+    made = Thread(client)
+    yield made
+    made.shutdown()
 
 
 @pytest.fixture
-def responses(thread, clock):
+def responses(thread):
     """The responses to the one request that the thread has to send."""
     taken = []
-    thread.requests = [NodeRequest(NODE, BODY, taken.append, clock.milliseconds())]
+    thread.asks(5, taken.append)
     return taken
 
 
@@ -100,21 +114,27 @@ def responses(thread, clock):
 def test_a_poll_that_ends_by_the_shutdown_is_no_error(client, thread):
     client.poll_raises = ClientClosed("closing")
     thread.shutdown()
-    thread.poll_once(100)
+    thread.do_work()
     assert client.calls == ["initiate_close", "close", "poll"]
+
+
+def test_a_second_shutdown_does_nothing(client, thread):
+    thread.shutdown()
+    thread.shutdown()
+    assert client.calls == ["initiate_close", "close"]
 
 
 @pytest.mark.conformance("IBS-02")
 def test_a_poll_that_ends_without_a_shutdown_is_fatal(client, thread):
     client.poll_raises = ClientClosed("nobody asked for it")
     with pytest.raises(FatalExit):
-        thread.poll_once(100)
+        thread.do_work()
 
 
 def test_any_other_failure_of_the_client_is_fatal(client, thread):
     client.poll_raises = ValueError("a bug")
     with pytest.raises(FatalExit):
-        thread.poll_once(100)
+        thread.do_work()
 
 
 @pytest.mark.conformance("IBS-03")
@@ -129,62 +149,66 @@ def test_a_request_to_a_ready_node_is_sent(client, thread, responses):
     thread.do_work()
     assert client.calls == ["new_request", "ready", "send", "poll"]
     sent = client.sent[0]
-    assert (sent.destination, sent.timeout_ms, sent.callback) == ("1", 1000, responses.append)
+    assert (sent.destination, sent.timeout_ms) == ("5-to-controller-1", 1000)
     assert responses == []
-    assert not thread._unsent
+    assert not thread.unsent
 
 
 @pytest.mark.conformance("IBS-05")
 def test_a_request_to_a_node_that_cannot_be_reached_ends_as_disconnected(client, thread, responses):
     client.failed, client.error = True, AuthenticationFailed("no such user")
     thread.do_work()
-    assert client.calls == ["new_request", "ready", "connection_delay", "poll"]
+    assert client.calls == ["new_request", "ready", "connection_delay", "poll", "disconnect"]
     assert client.polls == [70]
     assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, client.error)]
-    assert not thread._unsent
+    assert not thread.unsent
 
 
-def test_a_node_that_cannot_be_reached_ends_its_own_requests_alone(client, thread, responses, clock):
+def test_a_node_that_cannot_be_reached_ends_its_own_requests_alone(client, thread, responses):
     waiting, unreachable = [], Node(2, "localhost", 9093)
-    client.failed, client.reachable = True, {NODE}
-    thread.requests.append(NodeRequest(unreachable, BODY, waiting.append, clock.milliseconds()))
+    client.failed, client.error, client.reachable = True, AuthenticationFailed("no such user"), {NODE}
+    thread.asks(6, waiting.append, unreachable)
     thread.do_work()
     assert responses == []
     assert [r.disconnected for r in waiting] == [True]
-    assert thread._unsent
+    assert [channel.broker_id for channel in thread.unsent] == [5]
 
 
 @pytest.mark.conformance("IBS-06")
 def test_a_request_that_waited_too_long_ends_as_disconnected(clock, thread, responses):
     clock.sleep(1500)
     thread.do_work()
-    assert [(r.disconnected, r.authentication_error) for r in responses] == [(True, None)]
-    assert not thread._unsent
+    assert not thread.unsent
+    assert [channel.broker_id for channel in thread._waiting] == [5]  # its broker tries again
 
 
 def test_a_request_as_old_as_the_timeout_waits_on(clock, thread, responses):
     clock.sleep(1000)
     thread.do_work()
     assert responses == []
-    assert thread._unsent
+    assert thread.unsent
 
 
 @pytest.mark.conformance("IBS-08")
-def test_one_expired_request_of_a_node_ends_in_each_round(clock, thread):
-    ended = []
-    thread.requests = [NodeRequest(NODE, BODY, ended.append, clock.milliseconds()) for _ in range(3)]
+def test_one_expired_request_of_a_node_ends_in_each_round(client, clock, thread):
+    channel = thread.asks(5, pytest.fail)
+    for _ in range(2):
+        channel.send_request(BODY, pytest.fail)
     clock.sleep(1500)
     for round_ in (1, 2, 3):
-        thread.poll_once(100)
-        assert len(ended) == round_
-    assert not thread._unsent
+        thread.do_work()
+        assert client.calls.count("new_request") == round_
+        assert (channel.active_controller, channel.queue_size) == (None, 3)
+        thread.do_work()  # finds the controller again
 
 
-def test_a_handler_that_fails_costs_the_others_nothing(client, thread, responses, clock):
+def test_a_handler_that_fails_costs_the_others_nothing(client, thread):
     def fails(response):
         raise ValueError("a bug in a handler")
 
-    thread.requests.insert(0, NodeRequest(NODE, BODY, fails, clock.milliseconds()))
-    client.failed = True
+    taken = []
+    thread.asks(5, fails)
+    client.failed, client.error = True, AuthenticationFailed("no such user")
+    thread.asks(6, taken.append)
     thread.do_work()
-    assert len(responses) == 1
+    assert len(taken) == 1
