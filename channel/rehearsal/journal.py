@@ -15,11 +15,8 @@ from kproto.api import api_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.config import ChannelConfig
     from channel.controller.broker_requests import DroppedRequest
     from channel.controller.requests import ControlRequest
-    from channel.metrics import Metrics
-    from channel.network.recorder import Recorder
 
 
 class SentRequest:
@@ -135,29 +132,11 @@ class JournaledChannels(ControllerChannelManager):
 
     Args:
         journal: Takes every request and its response.
-        controller_id, controller_epoch, config, metrics, recorder, on_thread_failed: See ``ControllerChannelManager``.
+        args, options: See ``ControllerChannelManager``.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        controller_id: int,
-        controller_epoch: Callable[[], int],
-        config: ChannelConfig,
-        *,
-        metrics: Metrics,
-        recorder: Recorder | None,
-        on_thread_failed: Callable[[str, list[int]], None] | None = None,
-    ) -> None:
-        super().__init__(
-            controller_id,
-            controller_epoch,
-            config,
-            metrics=metrics,
-            on_dropped=self._note_dropped,
-            on_thread_failed=on_thread_failed,
-            recorder=recorder,
-        )
+    def __init__(self, journal: Journal, *args: Any, **options: Any) -> None:
+        super().__init__(*args, on_dropped=self._note_dropped, **options)
         self._journal = journal
 
     def send_request(self, broker_id: int, request: Any, callback: Callable[[Any], None] | None = None) -> None:

@@ -108,9 +108,17 @@ class ScriptedController(Startable):
         config = config or ChannelConfig()
         self.journal = journal or Journal()
         self.metrics = metrics or Metrics(SYSTEM_CLOCK)
-        self._decisions = DecisionRunner(controller_id, controller_epoch, config, self.metrics, self.journal, recorder)
-        self.context = self._decisions.context
-        self.manager = self._decisions.manager
+        self.context = ControllerContext()
+        self.context.epoch = controller_epoch
+        self.manager = JournaledChannels(
+            self.journal, controller_id, lambda: self.context.epoch, config, metrics=self.metrics, recorder=recorder
+        )
+        self._events = ControllerEventManager(controller_id, _Processor(), SYSTEM_CLOCK, self.metrics)
+        batch_of = (controller_id, config, self.manager, self._events.put, lambda: self.context)
+        self._batch = ControllerBrokerRequestBatch(*batch_of)
+        self._kraft_batch = MigrationRequestBatch(*batch_of)
+        self._migration: MigrationPropagator | None = None  # sends a KRaft controller's images
+        self._is_closed = False
         names = (config.inter_broker_listener, config.control_plane_listener_name)
         self._listeners = {name: config.protocol_of(name) for name in names if name is not None}
         self._brokers = brokers
@@ -121,7 +129,7 @@ class ScriptedController(Startable):
         Raises:
             BrokerNotAvailable: A broker does not have the listener that the controller sends to.
         """
-        self._decisions.start()
+        self._events.start()
         try:
             self.register(*self._brokers)
         except BaseException:
@@ -135,11 +143,9 @@ class ScriptedController(Startable):
         Args:
             timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
-        self._decisions.close(timeout_s)
-
-    @property
-    def _batch(self) -> ControllerBrokerRequestBatch:
-        return self._decisions.batch
+        self._is_closed = True
+        left_s = time_left(timeout_s)
+        close_all(lambda: self._events.close(left_s()), lambda: self.manager.close(left_s()))
 
     def migrate(self) -> None:
         """Go on as the KRaft controller of a migration, in the next controller epoch, and send the whole image.
@@ -147,13 +153,14 @@ class ScriptedController(Startable):
         The brokers must take part in the migration (``EmbeddedCluster(..., kraft=True)``). They get UpdateMetadata,
         and then a full LeaderAndIsr; the requests of later decisions are a KRaft controller's, too.
         """
-        migration, context = self._decisions.migrate(), self.context
+        self._batch, context = self._kraft_batch, self.context
+        self._migration = migration = MigrationPropagator(self._kraft_batch)
 
         def begin() -> None:
             context.epoch += 1
             migration.send_image(context, context.epoch)
 
-        self._decisions.carry_out(begin)
+        self._carry_out(begin)
 
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class ScriptedController(Startable):
                 self.manager.add_broker(broker)
             older = sorted(context.live_broker_ids)
             context.add_live_brokers(brokers)
-            if self._decisions.migration is None:
+            if self._migration is None:
                 batch.add_update_metadata_request_for_brokers(older)
 
         def inform() -> None:
@@ -189,14 +196,14 @@ class ScriptedController(Startable):
                     isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
                     self._lead(tp, next_state(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
 
-        migration = self._decisions.migration
-        self._decisions.run(announce)
+        migration = self._migration
+        self._run(announce)
         if migration is None:
-            self._decisions.run(inform)
+            self._run(inform)
         else:
             change = ImageChange(new_brokers=new)
-            self._decisions.carry_out(lambda: migration.send_change(context, change, context.epoch))
-        self._decisions.run(lead)
+            self._carry_out(lambda: migration.send_change(context, change, context.epoch))
+        self._run(lead)
 
     def fail_over(self, broker_id: int) -> None:
         """Treat a broker as dead: close its channel, elect new leaders for its partitions, update the other brokers.
@@ -221,7 +228,7 @@ class ScriptedController(Startable):
                 self._batch.add_update_metadata_request_for_brokers(self._live())
 
         self.manager.remove_broker(broker_id)
-        self._decisions.run(elect_others)
+        self._run(elect_others)
 
     def announce(self, *broker_ids: int) -> None:
         """Send UpdateMetadata without partitions to these brokers, by default to all live brokers.
@@ -231,7 +238,7 @@ class ScriptedController(Startable):
         """
         for broker_id in broker_ids:
             self._known(broker_id)
-        self._decisions.run(lambda: self._batch.add_update_metadata_request_for_brokers(broker_ids or self._live()))
+        self._run(lambda: self._batch.add_update_metadata_request_for_brokers(broker_ids or self._live()))
 
     # ---- topics ------------------------------------------------------------------------------------------------------
 
@@ -274,7 +281,7 @@ class ScriptedController(Startable):
                 self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
                 self._lead(tp, LeaderAndIsr(replicas[0], replicas), is_new=True)
 
-        self._decisions.run(create)
+        self._run(create)
 
     def elect(self, topic: str, partition: int, leader: int | None = None, *, unclean: bool = False) -> None:
         """Make a replica the leader, in a new leader epoch.
@@ -300,7 +307,7 @@ class ScriptedController(Startable):
             after = next_state(state, leader, state.isr)
         else:
             after = next_state(state, leader, (leader,), LeaderRecoveryState.RECOVERING)
-        self._decisions.run(lambda: self._lead(tp, after))
+        self._run(lambda: self._lead(tp, after))
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Move a partition to other brokers, as if the new replicas had caught up at once.
@@ -329,8 +336,8 @@ class ScriptedController(Startable):
             self._lead(tp, next_state(state, leader, isr or state.isr))
             self._batch.add_stop_replica_request_for_brokers(moving.removing, tp, delete_partition=True)
 
-        self._decisions.run(begin)
-        self._decisions.run(complete)
+        self._run(begin)
+        self._run(complete)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: UpdateMetadata marks its partitions as being deleted, then StopReplica deletes its replicas.
@@ -350,9 +357,9 @@ class ScriptedController(Startable):
             for tp in partitions:
                 self._batch.add_stop_replica_request_for_brokers(context.partition_replica_assignment(tp), tp, True)
 
-        migration = self._decisions.migration
+        migration = self._migration
         if migration is None:
-            self._decisions.run(delete)
+            self._run(delete)
             context.remove_topic(name)
             return
         deleted = {
@@ -366,7 +373,42 @@ class ScriptedController(Startable):
             context.remove_topic(name)
             migration.send_change(context, ImageChange(deleted=deleted), context.epoch)
 
-        self._decisions.carry_out(tell)
+        self._carry_out(tell)
+
+    # ---- decisions ---------------------------------------------------------------------------------------------------
+
+    def _run(self, decide: Callable[[], None]) -> None:
+        """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.
+
+        Raises:
+            IllegalState: The batch failed, or the controller is closed.
+            RequestTimeout: The event thread is stuck.
+            Exception: Raised by ``decide``.
+        """
+
+        def as_one_batch() -> None:
+            self._batch.new_batch()
+            if self._migration is not None:
+                self._batch.set_update_type(UpdateType.INCREMENTAL)
+            try:
+                decide()
+                self._batch.send_requests_to_brokers(self.context.epoch)
+            except BaseException:
+                self._batch.clear()
+                raise
+
+        self._carry_out(as_one_batch)
+
+    def _carry_out(self, decide: Callable[[], None]) -> None:
+        """Call ``decide``, which opens batches itself, on the event thread; raises as ``_run`` does."""
+        decision = _Decision(decide)
+        queued = self._events.put(decision)
+        if self._is_closed:
+            queued.preempt(_Processor())  # the event thread has ended, or ends without it
+        if not decision.done.wait(_PATIENCE_S):
+            raise RequestTimeout(f"the controller's event thread is stuck: no decision in {_PATIENCE_S:.0f} s")
+        if decision.failures:
+            raise decision.failures[0]
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -472,103 +514,10 @@ class _Decision(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
     failures: list[Exception] = field(default_factory=list)
 
 
-class DecisionRunner:
-    """Carries out decisions on a controller's event thread, each as one batch.
-
-    The runner is the event manager's processor; its owner calls ``start``, ``run`` and ``close``.
-
-    Args:
-        controller_id: The controller's broker id.
-        controller_epoch: The controller epoch of its election.
-        config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
-        metrics: Takes the figures of channels and event queue.
-        journal: Takes every request and its answer.
-        recorder: Sees every frame that passes.
-
-    Attributes:
-        context: The controller's knowledge; decisions change it.
-        batch: The open batch of the decision that is being carried out.
-        migration: Sends a KRaft controller's images, None unless ``migrate`` was called.
-        manager: The channels to the brokers.
-        journal: Every request with its answer.
-    """
-
-    def __init__(
-        self,
-        controller_id: int,
-        controller_epoch: int,
-        config: ChannelConfig,
-        metrics: Metrics,
-        journal: Journal,
-        recorder: Recorder | None,
-    ) -> None:
-        self.controller_id = controller_id
-        self.context = ControllerContext()
-        self.context.epoch = controller_epoch
-        self.journal = journal
-        self._is_closed = False
-        self.manager = JournaledChannels(
-            journal, controller_id, lambda: self.context.epoch, config, metrics=metrics, recorder=recorder
-        )
-        self._events = ControllerEventManager(controller_id, self, SYSTEM_CLOCK, metrics)
-        batch_of = (controller_id, config, self.manager, self._events.put, lambda: self.context)
-        self.batch = ControllerBrokerRequestBatch(*batch_of)
-        self._kraft_batch = MigrationRequestBatch(*batch_of)
-        self.migration: MigrationPropagator | None = None
-
-    def migrate(self) -> MigrationPropagator:
-        """Send all later requests as a KRaft controller; returns the sender of its images."""
-        self.batch = self._kraft_batch
-        self.migration = MigrationPropagator(self._kraft_batch)
-        return self.migration
-
-    def start(self) -> None:
-        """Start the event thread."""
-        self._events.start()
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """End the event thread and all channels, within this time; queued requests are dropped. Harmless if closed."""
-        self._is_closed = True
-        left_s = time_left(timeout_s)
-        close_all(lambda: self._events.close(left_s()), lambda: self.manager.close(left_s()))
-
-    def run(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.
-
-        Raises:
-            IllegalState: The batch failed, or the controller is closed.
-            RequestTimeout: The event thread is stuck.
-            Exception: Raised by ``decide``.
-        """
-
-        def as_one_batch() -> None:
-            self.batch.new_batch()
-            if self.migration is not None:
-                self.batch.set_update_type(UpdateType.INCREMENTAL)
-            try:
-                decide()
-                self.batch.send_requests_to_brokers(self.context.epoch)
-            except BaseException:
-                self.batch.clear()
-                raise
-
-        self.carry_out(as_one_batch)
-
-    def carry_out(self, decide: Callable[[], None]) -> None:
-        """Call ``decide``, which opens batches itself, on the event thread; raises as ``run`` does."""
-        decision = _Decision(decide)
-        queued = self._events.put(decision)
-        if self._is_closed:
-            queued.preempt(self)  # the event thread has ended, or ends without it
-        if not decision.done.wait(_PATIENCE_S):
-            raise RequestTimeout(f"the controller's event thread is stuck: no decision in {_PATIENCE_S:.0f} s")
-        if decision.failures:
-            raise decision.failures[0]
-
-    # ---- called by the event manager ---------------------------------------------------------------------------------
+class _Processor:
+    """Carries out decisions; responses, which are events too, need no further work."""
 
     def process(self, event: ControllerEvent) -> None:
-        """Carry out a decision; responses, which are events too, need no further work."""
         if isinstance(event, _Decision):
             try:
                 event.decide()
@@ -577,7 +526,6 @@ class DecisionRunner:
             event.done.set()
 
     def preempt(self, event: ControllerEvent) -> None:
-        """Refuse a decision, as the controller is closing."""
         if isinstance(event, _Decision):
             event.failures.append(IllegalState("the controller is closed"))
             event.done.set()

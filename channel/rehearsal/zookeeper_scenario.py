@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.broker.fleet import Fleet
 from channel.config import ChannelConfig
@@ -16,13 +15,12 @@ from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
 
-from .journal import Journal, JournaledChannels
-from .scripted_controller import ScriptedController
+from .journal import JournaledChannels
+from .scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from channel.network.recorder import Recorder
     from channel.types import LeaderAndIsr
 
 _FIRST_CONTROLLER: Final = 1000
@@ -33,42 +31,24 @@ _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.02
 
 
-class ZooKeeperScenario:
-    """A day of a small cluster: topics come and go, leaders move, a broker restarts, a second controller takes over.
+class ZooKeeperScenario(Scenario):
+    """The day of a fleet in ZooKeeper and of two controllers, of which the second takes over.
 
     The controllers decide by themselves: the scenario changes znodes and brokers, and waits for the effects.
 
     Args:
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot. The scenario
             creates a chroot of its own there, and deletes it at its end.
-        brokers: The number of brokers.
-        seed: Decides the numbers of topics and partitions, the replicas, and the brokers and partitions that change.
-        recorder: Sees every frame of the controllers.
-        on_step: Called with a description of each step before it is taken.
-
-    Attributes:
-        journal: Every request of the controllers, with its response.
+        brokers, options: See ``Scenario``.
     """
 
-    def __init__(
-        self,
-        zookeeper: str,
-        brokers: int = 3,
-        *,
-        seed: int = 0,
-        recorder: Recorder | None = None,
-        on_step: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self.journal = Journal()
-        self._random = random.Random(seed)  # noqa: S311 - a scenario, no secret
+    _fleet: Fleet
+    _admin: ZooKeeperSession
+
+    def __init__(self, zookeeper: str, brokers: int = 3, **options: Any) -> None:
+        super().__init__(brokers, **options)
         self._chroot = f"/kproto-demo-{time.time_ns():x}"
         self._server = zookeeper
-        self._brokers = brokers
-        self._recorder = recorder
-        self._on_step = on_step
-        self._topics: dict[str, int] = {}
-        self._fleet: Fleet
-        self._admin: ZooKeeperSession
 
     def run(self) -> None:
         """Run the scenario from the start of the brokers to their end.
@@ -106,7 +86,7 @@ class ZooKeeperScenario:
                 second.start()
             try:
                 self._elected(second)
-                self._fence_deposed_controller(self._random.randrange(self._brokers))
+                self._fence(self._fleet[self._random.randrange(self._brokers)], _FIRST_CONTROLLER, 1)
                 self._delete_topic()
             finally:
                 second.close()
@@ -122,7 +102,7 @@ class ZooKeeperScenario:
         self._create_topic(chance.randint(1, 4))
         self._on_step(f"broker {victim} is back with epoch {self._fleet.restart(victim)}")
         self._wait("the return of the broker", lambda: all(map(self._is_whole, self._partitions())))
-        self._reassign()
+        self._move(*self._reassignment(self._live()))
 
     # ---- steps
 
@@ -139,13 +119,10 @@ class ZooKeeperScenario:
         )
 
     def _create_topic(self, partitions: int) -> None:
-        name, live = f"topic-{len(self._topics)}", self._live()
-        self._on_step(f"{name} is created with {partitions} partitions")
         least = 1 if self._topics else 2  # so that there is a leader to move
-        replicas = [self._random.sample(live, self._random.randint(least, len(live))) for _ in range(partitions)]
+        name, replicas = self._new_topic(partitions, self._live(), least)
         assignment = {p: ReplicaAssignment(tuple(each)) for p, each in enumerate(replicas)}
         self._admin.create(znodes.topic_path(name), znodes.encode_topic(assignment, None))
-        self._topics[name] = partitions
         self._wait("the topic", lambda: all(self._is_known(TopicPartition(name, p)) for p in assignment))
 
     def _move_leader(self) -> None:
@@ -169,27 +146,8 @@ class ZooKeeperScenario:
         )
         self._wait("new leaders", lambda: all(self._state(tp).leader != broker_id for tp in self._partitions()))
 
-    def _reassign(self) -> None:
-        tp = self._random.choice(self._partitions())
-        replicas = self._random.sample(self._live(), self._random.randint(1, self._brokers))
-        self._on_step(f"{tp} is reassigned to brokers {', '.join(map(str, replicas))}")
-        self._move(tp, tuple(replicas))
-
-    def _fence_deposed_controller(self, broker_id: int) -> None:
-        self._on_step(f"the deposed controller sends to broker {broker_id}, and is fenced")
-        deposed = ScriptedController(
-            [self._fleet[broker_id]],
-            controller_id=_FIRST_CONTROLLER,
-            controller_epoch=1,
-            recorder=self._recorder,
-            journal=self.journal,
-        )
-        with deposed:
-            deposed.wait_all()
-
     def _delete_topic(self) -> None:
-        topic = self._random.choice(list(self._topics))
-        self._on_step(f"{topic} is deleted")
+        topic = self._topic_to_delete()
         self._admin.create(f"{znodes.ADMIN_DELETE_TOPICS}/{topic}")
         self._wait("the deletion", lambda: self._admin.exists(znodes.topic_path(topic)) is None)
 
@@ -220,7 +178,7 @@ class ZooKeeperScenario:
     def _is_whole(self, tp: TopicPartition) -> bool:
         return set(self._state(tp).isr) == set(self._replicas(tp))
 
-    def _move(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
+    def _move(self, tp: TopicPartition, replicas: Sequence[int]) -> None:
         self._admin.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({tp: replicas}))
         self._wait("the reassignment", lambda: self._admin.exists(znodes.REASSIGN_PARTITIONS) is None)
 

@@ -16,7 +16,7 @@ from kproto.extras import install_command
 
 if TYPE_CHECKING:
     from channel.rehearsal.journal import Journal
-    from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
+    from channel.rehearsal.scenario import Scenario
 
 
 @click.command(
@@ -79,9 +79,9 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
 def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
     """Run the scenario and return its journal."""
     if zookeeper is None:
-        from channel.rehearsal.scenario import Scenario
+        from channel.rehearsal.scenario import EmbeddedScenario
 
-        scenario: Scenario | ZooKeeperScenario = Scenario(brokers, **settings)
+        scenario: Scenario = EmbeddedScenario(brokers, **settings)
     else:
         try:
             from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario

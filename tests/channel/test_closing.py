@@ -25,7 +25,6 @@ from channel.broker.command_server import CommandServer
 from channel.broker.fleet import Fleet
 from channel.broker.worker import Worker
 from channel.clock import SYSTEM_CLOCK
-from channel.config import ChannelConfig
 from channel.controller.events import (
     ControllerEvent,
     ControllerEventManager,
@@ -36,8 +35,7 @@ from channel.network.server import ANONYMOUS, SocketServer
 from channel.network.sockets import plaintext_channel
 from channel.node.controller_node import ControllerNode
 from channel.node.frame_relay import FrameRelay
-from channel.rehearsal.journal import Journal
-from channel.rehearsal.scripted_controller import DecisionRunner, ScriptedController
+from channel.rehearsal.scripted_controller import ScriptedController
 from channel.tap import Mapping, Tap
 from channel.types import Node
 
@@ -171,7 +169,7 @@ def node(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
 def decisions(block: Callable[[], object], stack: contextlib.ExitStack) -> Any:
     made = stack.enter_context(EmbeddedCluster(1))
     controller = ScriptedController(made).start()
-    asker = threading.Thread(target=lambda: controller._decisions.run(block))  # type: ignore[arg-type]
+    asker = threading.Thread(target=lambda: controller._run(block))  # type: ignore[arg-type]
     asker.start()
     stack.callback(asker.join, 60)
     return controller
@@ -213,7 +211,7 @@ def test_a_part_that_is_stuck_is_named_and_keeps_nobody_waiting(
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "controller", "_worker"),
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "_server", "_worker"),
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "_relay", "_server"),
-        (partial(DecisionRunner, 1, 1, ChannelConfig(), Metrics(), Journal(), None), "_events", "manager"),
+        (partial(ScriptedController, []), "_events", "manager"),
     ],
 )
 def test_the_rest_is_closed_if_one_part_fails(

@@ -18,7 +18,7 @@ from free_ports import free_ports
 from channel.broker.cluster import EmbeddedCluster
 from channel.errors import BrokerNotAvailable
 from channel.network.recorder import PcapngRecorder
-from channel.rehearsal.scenario import Scenario
+from channel.rehearsal.scenario import EmbeddedScenario
 from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.capture import exchanges
 from kproto.cli import main
@@ -208,7 +208,7 @@ def test_a_taken_port_is_told():
 def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
     path = tmp_path / "recording.pcapng"
     with PcapngRecorder(path) as recorder:
-        scenario = Scenario(3, seed=seed, recorder=recorder)
+        scenario = EmbeddedScenario(3, seed=seed, recorder=recorder)
         scenario.run()
     where = {str(member.port): member.id for member in scenario.cluster}
     journal = [
@@ -243,7 +243,7 @@ def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):
     before = set(threading.enumerate())
     monkeypatch.setattr(EmbeddedCluster, "start", fails)
     with pytest.raises(BrokerNotAvailable):
-        Scenario(3).run()
+        EmbeddedScenario(3).run()
     assert set(threading.enumerate()) == before
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder
 from channel.rehearsal.journal import Journal
-from channel.rehearsal.scenario import Scenario
+from channel.rehearsal.scenario import EmbeddedScenario
 from kproto.cli import main
 from kproto.cli.comparison import differences
 from kproto.codec import get_codec
@@ -44,7 +44,7 @@ SAID = [
 def test_tables_of_a_rehearsal_agree_with_its_journal(spark: SparkSession, tmp_path: Path) -> None:
     recording = tmp_path / "recording.pcapng"
     with PcapngRecorder(recording) as recorder:
-        scenario = Scenario(3, seed=4, recorder=recorder)
+        scenario = EmbeddedScenario(3, seed=4, recorder=recorder)
         scenario.run()
     out = OutputDirectory(tmp_path / "tables")
     analyze(spark, [str(recording)], out)
