@@ -1,42 +1,50 @@
-"""The controller's answers to brokers and administrators about topics, partitions and producer ids."""
+"""The controller's answers to the requests of brokers and administrators."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import itertools
 import random
+from base64 import b64encode
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
-from channel.errors import BadVersion, NodeExists, NodeTooLarge
+from channel.errors import BadVersion, BrokerNotAvailable, NodeExists, NodeTooLarge, StaleBrokerEpoch
 from channel.logs import get_logger
-from channel.types import ReplicaAssignment, is_topic_name, random_uuid
+from channel.types import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster_state import fenced, fenced_together
+from channel.zookeeper.cluster_state import fenced, fenced_together, read_settings, write_settings
 from channel.zookeeper.operations import Create, SetData
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
+from kproto.types import TopicPartition
 
-from .api_requests import RequestRejected
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
+from .leader_election import Election
 from .store import TopicAssignment
 from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from channel.config import ChannelConfig
     from channel.zookeeper.operations import Operation
     from channel.zookeeper.session import ZooKeeperSession
     from kproto.types import Uuid
 
-    from .api_requests import ApiRequest
-    from .context import ControllerContext
-    from .events import ControllerEvent
-    from .zookeeper_store import ZooKeeperStore
-
+    from .cluster_events import ApiRequest
+    from .decisions import ControllerDecisions
 
 _log = get_logger(__name__)
+
+_BY_ID: Final = 2
+"""The first version of AlterPartition that names topics by id."""
+
+_ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""The elections that an administrator can request, by their numbers on the wire."""
 
 _BLOCK: Final = 1000
 """The number of producer ids in a broker's block, as in Kafka."""
@@ -46,6 +54,48 @@ _LARGE_TOPIC: Final = 128 << 10
 """The size of a topic's znode, in bytes, from which it is written alone."""
 
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
+
+_MESSAGES: Final = {
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "Replicas must be different live brokers that keep records.",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
+}
+
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""The settings of one broker that any broker takes while it runs, whatever it stores."""
+
+_LISTS: Final = frozenset(
+    {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+)
+"""The settings of topics that are lists, to which values can be added."""
+
+_SCRAM: Final = {1: ("SCRAM-SHA-256", "sha256"), 2: ("SCRAM-SHA-512", "sha512")}
+_FEWEST_ITERATIONS, _MOST_ITERATIONS = 4096, 16_384
+
+
+class RequestRejected(Exception):
+    """A part of a request, such as one topic, is answered with an error.
+
+    Attributes:
+        code: The error; its text is the exception's.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class _NewTopic(NamedTuple):
@@ -57,35 +107,37 @@ class Administration:
     """Answers brokers and administrators for an elected controller; on the event thread only.
 
     Args:
-        context: The controller's knowledge.
-        store: The durable state.
+        decisions: The controller's decisions.
         session: The ZooKeeper session, for znodes that the store does not handle.
-        config: Gives ``default.replication.factor`` and ``num.partitions`` for requests without them.
-        process: Processes the events of topic changes, before the answer goes out.
-        controller_id: The controller's broker id.
-        without_storage: The brokers that keep no records: they get no replicas.
     """
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        store: ZooKeeperStore,
-        session: ZooKeeperSession,
-        config: ChannelConfig,
-        process: Callable[[ControllerEvent], object],
-        controller_id: int,
-        *,
-        without_storage: frozenset[int] = frozenset(),
-    ) -> None:
-        self._context = context
-        self._store = store
+    def __init__(self, decisions: ControllerDecisions, session: ZooKeeperSession) -> None:
+        cluster = decisions.cluster
+        self._decisions = decisions
+        self._context = cluster.context
+        self._store = cluster.store
+        self._config = cluster.config
+        self._controller_id = cluster.controller_id
+        self._without_storage = cluster.without_storage
         self._session = session
-        self._config = config
-        self._process = process
-        self._controller_id = controller_id
-        self._without_storage = without_storage
         self._own_ids = range(0)
-        self._has_topic_ids = ibp_at_least(config.inter_broker_protocol_version, "2.8-IV0")
+        self._has_topic_ids = ibp_at_least(self._config.inter_broker_protocol_version, "2.8-IV0")
+        self._has_features = ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV0")
+        self._answers: Mapping[int, Callable[[Any], Any]] = {
+            ApiKey.CONTROLLED_SHUTDOWN: self._shut_down,
+            ApiKey.CREATE_TOPICS: self._create_topics,
+            ApiKey.CREATE_PARTITIONS: self._create_partitions,
+            ApiKey.DELETE_TOPICS: self._delete_topics,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
+            ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+            ApiKey.ELECT_LEADERS: self._elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._reassign,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
+            ApiKey.UPDATE_FEATURES: self._update_features,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._alter_credentials,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
+            ApiKey.ALTER_CONFIGS: self._alter_configs,
+        }
 
     def answer(self, event: ApiRequest) -> Any:
         """The response to a request.
@@ -93,18 +145,56 @@ class Administration:
         Raises:
             ControllerMoved: Another controller was elected.
         """
-        match event.api_key:
-            case ApiKey.CREATE_TOPICS:
-                return self._create_topics(event.request)
-            case ApiKey.CREATE_PARTITIONS:
-                return self._create_partitions(event.request)
-            case ApiKey.DELETE_TOPICS:
-                return self._delete_topics(event.request)
-            case ApiKey.ALLOCATE_PRODUCER_IDS:
-                return self._allocate_producer_ids(event.request)
-            case ApiKey.INIT_PRODUCER_ID:
-                return self._init_producer_id(event.request)
-        raise ValueError(f"the controller does not serve API {event.api_key}")
+        if event.api_key == ApiKey.ALTER_PARTITION:
+            return self._alter_partition(event.request, event.version)
+        return self._answers[event.api_key](event.request)
+
+    # ---- requests of brokers about themselves and their partitions
+
+    def _shut_down(self, request: Any) -> Any:
+        try:
+            remaining = self._decisions.brokers.shut_down(request.broker_id, request.broker_epoch)
+        except (StaleBrokerEpoch, BrokerNotAvailable) as e:
+            self._decisions.cluster.log.info("%s", e)
+            is_stale = isinstance(e, StaleBrokerEpoch)
+            code = ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.BROKER_NOT_AVAILABLE
+            return messages.ControlledShutdownResponse(error_code=code)
+        partitions = [
+            messages.RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in sorted(remaining)
+        ]
+        return messages.ControlledShutdownResponse(remaining_partitions=partitions)
+
+    def _alter_partition(self, request: Any, version: int) -> Any:
+        proposed: dict[TopicPartition, LeaderAndIsr] = {}
+        names: list[str | None] = []
+        for topic in request.topics:
+            name = self._context.topic_name(topic.topic_id) if version >= _BY_ID else topic.topic_name
+            names.append(name)
+            if name is None:
+                continue
+            for each in topic.partitions:
+                isr = each.new_isr or [broker.broker_id for broker in each.new_isr_with_epochs]
+                proposed[TopicPartition(name, each.partition_index)] = LeaderAndIsr(
+                    request.broker_id,
+                    tuple(isr),
+                    each.leader_epoch,
+                    each.partition_epoch,
+                    LeaderRecoveryState(each.leader_recovery_state),
+                )
+        try:
+            states = self._decisions.isr_changes.alter(request.broker_id, request.broker_epoch, proposed, version)
+        except StaleBrokerEpoch as e:
+            self._decisions.cluster.log.info("%s", e)
+            return messages.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        topics = [
+            messages.AlterPartitionResponseTopic(
+                topic_name=topic.topic_name,
+                topic_id=topic.topic_id,
+                partitions=[_altered(name, each.partition_index, states) for each in topic.partitions],
+            )
+            for topic, name in zip(request.topics, names, strict=True)
+        ]
+        return messages.AlterPartitionResponse(topics=topics)
 
     # ---- CreateTopics
 
@@ -126,7 +216,7 @@ class Administration:
                     alike[_name_in_metrics(name)] = name
         if not request.validate_only:
             outcomes |= self._write_topics(new)
-            self._process(TopicChange())
+            self._decisions.process(TopicChange())
         return messages.CreateTopicsResponse(
             topics=[
                 messages.CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
@@ -263,22 +353,12 @@ class Administration:
         asked = Counter(topic.name for topic in request.topics)
         results = []
         for topic in {each.name: each for each in request.topics}.values():
-            try:
-                _check_named_once(asked[topic.name])
-                self._add_partitions(topic, request.validate_only)
-                results.append(messages.CreatePartitionsTopicResult(name=topic.name))
-            except RequestRejected as e:
-                results.append(
-                    messages.CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
-                )
-            except NodeTooLarge as e:
-                code = ErrorCode.INVALID_PARTITIONS
-                results.append(
-                    messages.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=str(e))
-                )
+            error = _rejection(self._add_partitions, topic, asked[topic.name], request.validate_only)
+            results.append(messages.CreatePartitionsTopicResult(name=topic.name, **error))
         return messages.CreatePartitionsResponse(results=results)
 
-    def _add_partitions(self, topic: Any, validate_only: bool) -> None:
+    def _add_partitions(self, topic: Any, times: int, validate_only: bool) -> None:
+        _check_named_once(times)
         name, context = topic.name, self._context
         found = self._store.read_assignments([name]).get(name) if name in context.all_topics else None
         if found is None or name in context.topics_to_be_deleted:
@@ -309,8 +389,11 @@ class Administration:
         if validate_only:
             return
         partitions = {**known, **{p: ReplicaAssignment(replicas) for p, replicas in placed.items()}}
-        self._store.write_assignment(name, TopicAssignment(partitions, found.topic_id), context.epoch_zk_version)
-        self._process(PartitionModifications(name))
+        try:
+            self._store.write_assignment(name, TopicAssignment(partitions, found.topic_id), context.epoch_zk_version)
+        except NodeTooLarge as e:
+            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, str(e)) from e
+        self._decisions.process(PartitionModifications(name))
 
     # ---- DeleteTopics
 
@@ -335,7 +418,7 @@ class Administration:
         for outcome in marked:
             if outcome.error is not None and not isinstance(outcome.error, NodeExists):
                 raise outcome.error
-        self._process(TopicDeletion())
+        self._decisions.process(TopicDeletion())
         return messages.DeleteTopicsResponse(responses=results)
 
     def _deletable(self, name: str | None, *, by_id: bool) -> str:
@@ -389,6 +472,260 @@ class Administration:
             if not isinstance(outcome.error, BadVersion):
                 raise outcome.error
         return None
+
+    # ---- elections and reassignments
+
+    def _elect_leaders(self, request: Any) -> Any:
+        """Hold elections; a request of all partitions is answered with those alone that needed one."""
+        kind = _ELECTIONS.get(request.election_type)
+        if kind is None:
+            return messages.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+        asked = request.topic_partitions
+        partitions = None if asked is None else {TopicPartition(t.topic, p) for t in asked for p in t.partitions}
+        codes = self._decisions.balance.elect(kind, partitions)
+        return messages.ElectLeadersResponse(
+            replica_election_results=_results(
+                codes,
+                lambda topic, rows: messages.ReplicaElectionResult(topic=topic, partition_result=rows),
+                lambda partition, error: messages.PartitionElectionResult(partition_id=partition, **error),
+            )
+        )
+
+    def _reassign(self, request: Any) -> Any:
+        """Begin the reassignments with replicas, cancel those without."""
+        targets = {
+            TopicPartition(topic.name, each.partition_index): None if each.replicas is None else tuple(each.replicas)
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        codes = self._decisions.reassignments.begin(targets)
+        return messages.AlterPartitionReassignmentsResponse(
+            error_message=None,
+            responses=_results(
+                codes,
+                lambda topic, rows: messages.ReassignableTopicResponse(name=topic, partitions=rows),
+                lambda partition, error: messages.ReassignablePartitionResponse(partition_index=partition, **error),
+            ),
+        )
+
+    def _list_reassignments(self, request: Any) -> Any:
+        asked = request.topics
+        partitions = None if asked is None else {TopicPartition(t.name, p) for t in asked for p in t.partition_indexes}
+        found = self._decisions.reassignments.under_way()
+        return messages.ListPartitionReassignmentsResponse(
+            error_message=None,
+            topics=[
+                messages.OngoingTopicReassignment(
+                    name=topic,
+                    partitions=[
+                        messages.OngoingPartitionReassignment(
+                            partition_index=tp.partition,
+                            replicas=list(found[tp].replicas),
+                            adding_replicas=list(found[tp].adding),
+                            removing_replicas=list(found[tp].removing),
+                        )
+                        for tp in members
+                    ],
+                )
+                for topic, members in _by_topic([tp for tp in found if partitions is None or tp in partitions])
+            ],
+        )
+
+    # ---- features
+
+    def _update_features(self, request: Any) -> Any:
+        """Refuse every feature: brokers of Kafka 3.9 with ZooKeeper have none."""
+        if not self._has_features:
+            return messages.UpdateFeaturesResponse(
+                error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled."
+            )
+        unknown = "Could not apply finalized feature update because the provided feature is not supported."
+        absent = "Can not delete non-existing finalized feature."
+        return messages.UpdateFeaturesResponse(
+            error_message=None,
+            results=[
+                messages.UpdatableFeatureResult(
+                    feature=each.feature,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message=absent if each.max_version_level < 1 else unknown,
+                )
+                for each in request.feature_updates
+            ],
+        )
+
+    # ---- SCRAM credentials
+
+    def _alter_credentials(self, request: Any) -> Any:
+        users: dict[str, list[Any]] = {}
+        for each in (*request.deletions, *request.upsertions):
+            users.setdefault(each.name, []).append(each)
+        results = [
+            messages.AlterUserScramCredentialsResult(user=user, **_rejection(self._alter_credentials_of, user, changes))
+            for user, changes in users.items()
+        ]
+        return messages.AlterUserScramCredentialsResponse(results=results)
+
+    def _alter_credentials_of(self, user: str, changes: list[Any]) -> None:
+        if not user:
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        for each in changes:
+            _check_credential(each)
+        if len({each.mechanism for each in changes}) < len(changes):
+            raise RequestRejected(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+        entity = f"users/{quote(user, safe='-._')}"
+        settings = read_settings(self._session, entity)
+        for each in changes:
+            name, digest = _SCRAM[each.mechanism]
+            if isinstance(each, messages.ScramCredentialUpsertion):
+                settings[name] = _credential(digest, each)
+            elif settings.pop(name, None) is None:
+                raise RequestRejected(
+                    ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+                )
+        self._write_settings(entity, settings)
+
+    # ---- settings
+
+    def _alter_configs(self, request: Any) -> Any:
+        results = [
+            messages.AlterConfigsResourceResponse(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                **_rejection(self._alter_config, each, request.validate_only),
+            )
+            for each in request.resources
+        ]
+        if isinstance(request, messages.AlterConfigsRequest):
+            return messages.AlterConfigsResponse(responses=results)
+        return messages.IncrementalAlterConfigsResponse(responses=results)
+
+    def _alter_config(self, resource: Any, validate_only: bool) -> None:
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == _TOPIC:
+            entity = f"topics/{name}"
+            if name not in self._context.all_topics:
+                raise RequestRejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        elif kind == _BROKER and name == str(self._controller_id):
+            entity = f"brokers/{name}"
+        else:
+            raise RequestRejected(
+                ErrorCode.INVALID_REQUEST,
+                f"broker {self._controller_id} changes settings of topics and of itself alone; ask another broker",
+            )
+        before = read_settings(self._session, entity)
+        settings = _changed(before, resource.configs)
+        if kind == _TOPIC:
+            reason = check_topic_settings(settings)
+        else:
+            fixed = sorted({each.name for each in resource.configs} - _THROTTLES)
+            bad = [n for n, value in settings.items() if n in _THROTTLES and not value.strip().isdigit()]
+            reason = f"cannot update these configs dynamically: {', '.join(fixed)}" if fixed else ""
+            reason = reason or (f"{bad[0]} has to be a number of bytes per second" if bad else "")
+        if reason:
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, reason)
+        if not validate_only:
+            self._write_settings(entity, settings)
+
+    def _write_settings(self, entity: str, settings: Mapping[str, str]) -> None:
+        write_settings(self._session, entity, settings)
+        _log.info("settings of %s: %s", entity, ", ".join(sorted(settings)) or "none")
+
+
+def _altered(
+    name: str | None, partition: int, states: Mapping[TopicPartition, LeaderAndIsr | ErrorCode]
+) -> messages.AlterPartitionResponsePartition:
+    state = ErrorCode.UNKNOWN_TOPIC_ID if name is None else states[TopicPartition(name, partition)]
+    if not isinstance(state, LeaderAndIsr):
+        return messages.AlterPartitionResponsePartition(partition_index=partition, error_code=state)
+    return messages.AlterPartitionResponsePartition(
+        partition_index=partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=state.recovery_state,
+        partition_epoch=state.partition_epoch,
+    )
+
+
+def _rejection(action: Callable[..., object], *args: object) -> dict[str, Any]:
+    """Carry out a part of a request; the error code and the message that answer it."""
+    try:
+        action(*args)
+    except RequestRejected as e:
+        return {"error_code": e.code, "error_message": str(e)}
+    return {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
+    for topic, members in groupby(sorted(partitions), key=lambda tp: tp.topic):
+        yield topic, list(members)
+
+
+def _results(
+    codes: Mapping[TopicPartition, ErrorCode],
+    of_topic: Callable[[str, list[Any]], Any],
+    of_partition: Callable[[int, dict[str, Any]], Any],
+) -> list[Any]:
+    """The rows of an answer with an error code for each partition, topic by topic."""
+
+    def row(tp: TopicPartition) -> Any:
+        return of_partition(tp.partition, {"error_code": codes[tp], "error_message": _MESSAGES.get(codes[tp])})
+
+    return [of_topic(topic, [row(tp) for tp in members]) for topic, members in _by_topic(codes)]
+
+
+def _changed(before: Mapping[str, str], changes: Any) -> dict[str, str]:
+    """The settings after the changes of a resource; changes without an operation replace all settings.
+
+    Raises:
+        RequestRejected: A setting is changed twice, has no value, or is no list.
+    """
+    names = [each.name for each in changes]
+    if len(set(names)) < len(names):
+        raise RequestRejected(ErrorCode.INVALID_REQUEST, "a setting is changed twice")
+    replaces_all = bool(changes) and not isinstance(changes[0], messages.AlterableConfig)
+    settings = {} if replaces_all else dict(before)
+    for each in changes:
+        operation = _SET if replaces_all else each.config_operation
+        if operation == _DELETE:
+            settings.pop(each.name, None)
+            continue
+        if each.value is None:
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, f"setting {each.name} has no value")
+        if operation == _SET:
+            settings[each.name] = each.value
+            continue
+        if operation not in (_APPEND, _SUBTRACT) or each.name not in _LISTS:
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, f"setting {each.name} is no list")
+        present = [value for value in settings.get(each.name, "").split(",") if value]
+        given = each.value.split(",")
+        if operation == _APPEND:
+            present += [value for value in given if value not in present]
+        else:
+            present = [value for value in present if value not in given]
+        settings[each.name] = ",".join(present)
+    return settings
+
+
+def _check_credential(change: Any) -> None:
+    if change.mechanism not in _SCRAM:
+        raise RequestRejected(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, messages.ScramCredentialUpsertion):
+        if change.iterations < _FEWEST_ITERATIONS:
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if change.iterations > _MOST_ITERATIONS:
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+
+
+def _credential(digest: str, given: Any) -> str:
+    """A credential as Kafka stores it: salt, iterations and the two keys with which a server checks a client."""
+    client_key = hmac.digest(given.salted_password, b"Client Key", digest)
+    server_key = hmac.digest(given.salted_password, b"Server Key", digest)
+    stored_key = hashlib.new(digest, client_key).digest()
+    salt, stored, server = (b64encode(each).decode() for each in (given.salt, stored_key, server_key))
+    return f"salt={salt},stored_key={stored},server_key={server},iterations={given.iterations}"
 
 
 def _name_in_metrics(topic: str) -> str:

@@ -1,23 +1,21 @@
 """The events of an elected controller: changes of the cluster, requests of brokers and administrators, and timers.
 
-An event with a ``callback`` is answered by it exactly once, on the event thread, or on the thread that clears the queue
-when the controller resigns.
+A request is answered by its ``callback`` exactly once, on the event thread, or on the thread that clears the queue when
+the controller resigns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.api import ApiKey
 
 from .events import ControllerEvent, ControllerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Callable
 
-    from channel.errors import ChannelError
-    from channel.types import LeaderAndIsr, ReplicaAssignment
-    from kproto.error_codes import ErrorCode
     from kproto.types import TopicPartition
 
 # ---- changes of znodes
@@ -102,95 +100,45 @@ class AutoPreferredReplicaLeaderElection(ControllerEvent, state=ControllerState.
 
 # ---- requests
 
+CONFIG_APIS: Final = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""The APIs that change settings: a controller that is a broker of its own serves them about topics and itself."""
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown(ControllerEvent, state=ControllerState.CONTROLLED_SHUTDOWN):
-    """A broker asks the controller to move its leaders away before it ends.
+_STATES: Final = {
+    ApiKey.CONTROLLED_SHUTDOWN: ControllerState.CONTROLLED_SHUTDOWN,
+    ApiKey.CREATE_TOPICS: ControllerState.TOPIC_CHANGE,
+    ApiKey.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
+    ApiKey.CREATE_PARTITIONS: ControllerState.TOPIC_CHANGE,
+    ApiKey.ALTER_PARTITION: ControllerState.ISR_CHANGE,
+    ApiKey.ALLOCATE_PRODUCER_IDS: ControllerState.IDLE,
+    ApiKey.INIT_PRODUCER_ID: ControllerState.IDLE,
+    ApiKey.ELECT_LEADERS: ControllerState.MANUAL_LEADER_BALANCE,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    ApiKey.UPDATE_FEATURES: ControllerState.UPDATE_FEATURES,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ControllerState.IDLE,
+}
+"""The controller's state while it answers a request of each API."""
 
-    Attributes:
-        broker_id, broker_epoch: The broker; epoch -1 if its request has none.
-        callback: Takes the partitions that the broker still leads, or the error: ``ControllerMoved``,
-            ``StaleBrokerEpoch`` or ``BrokerNotAvailable``.
-    """
-
-    broker_id: int
-    broker_epoch: int
-    callback: Callable[[Set[TopicPartition] | ChannelError], None]
-
-
-class AlterPartitionResult(NamedTuple):
-    """The answer to an AlterPartition request.
-
-    Attributes:
-        error_code: The top-level code; with any but NONE there are no partitions.
-        partitions: For each partition the state that now holds, or the code of its refusal.
-    """
-
-    error_code: ErrorCode
-    partitions: Mapping[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+CONTROLLER_APIS: Final = frozenset(_STATES)
+"""The APIs that a controller serves, each as an event."""
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartition(ControllerEvent, state=ControllerState.ISR_CHANGE):
-    """A leader requests another ISR.
+class ApiRequest(ControllerEvent):
+    """A request of a broker or an administrator.
 
     Attributes:
-        broker_id, broker_epoch: The leader.
-        version: The version of the request; codes for refused replicas depend on it.
-        partitions: The proposed states, with the leader and partition epochs that the leader knows.
-        callback: Takes the answer.
+        api_key, version: The API and the version of the request.
+        request: The message.
+        callback: Takes the response, once.
     """
 
-    broker_id: int
-    broker_epoch: int
+    api_key: int
     version: int
-    partitions: Mapping[TopicPartition, LeaderAndIsr]
-    callback: Callable[[AlterPartitionResult], None]
+    request: Any
+    callback: Callable[[Any], None]
 
-
-class ElectionType(Enum):
-    """The kind of an election that an administrator requests, with its number on the wire."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLeaderElection(ControllerEvent, state=ControllerState.MANUAL_LEADER_BALANCE):
-    """An administrator's client asks for elections.
-
-    Attributes:
-        election_type: PREFERRED, or UNCLEAN: any live replica may lead.
-        partitions: The partitions; all if None.
-        callback: Takes the code of each partition; without ``partitions`` only of those that needed an election.
-    """
-
-    election_type: ElectionType
-    partitions: Set[TopicPartition] | None
-    callback: Callable[[Mapping[TopicPartition, ErrorCode]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ApiPartitionReassignment(ControllerEvent, state=ControllerState.ALTER_PARTITION_REASSIGNMENT):
-    """An administrator's client asks for reassignments.
-
-    Attributes:
-        targets: The replicas that each partition is to have; None cancels its reassignment.
-        callback: Takes the top-level code and the code of each partition.
-    """
-
-    targets: Mapping[TopicPartition, tuple[int, ...] | None]
-    callback: Callable[[ErrorCode, Mapping[TopicPartition, ErrorCode]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ListPartitionReassignments(ControllerEvent, state=ControllerState.LIST_PARTITION_REASSIGNMENT):
-    """An administrator's client asks for the reassignments that are under way.
-
-    Attributes:
-        partitions: The partitions asked for; all if None.
-        callback: Takes the top-level code and the assignments.
-    """
-
-    partitions: Set[TopicPartition] | None
-    callback: Callable[[ErrorCode, Mapping[TopicPartition, ReplicaAssignment]], None]
+    @property
+    def state(self) -> ControllerState:
+        """The controller's state while it answers the request."""
+        return _STATES.get(ApiKey(self.api_key), ControllerState.IDLE)

@@ -27,18 +27,11 @@ from channel.zookeeper.cluster_state import (
 )
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
+from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.errors import KprotoError
 
-from .api_requests import ApiRequest, ShutdownReceived
-from .cluster_events import (
-    AlterPartition,
-    AlterPartitionResult,
-    ApiPartitionReassignment,
-    ControlledShutdown,
-    ListPartitionReassignments,
-    ReplicaLeaderElection,
-)
+from .cluster_events import ApiRequest
 from .events import ControllerEvent, ControllerEventManager, ControllerState, controller_stats
 
 if TYPE_CHECKING:
@@ -462,24 +455,11 @@ class Controller(Startable):
 
 
 def refuse(event: ControllerEvent) -> None:
-    """Answer the request of an event with the error that makes its sender look for the active controller.
-
-    Events without a callback need no answer.
-    """
-    match event:
-        case ControlledShutdown():
-            event.callback(ControllerMoved("this broker is not the controller"))
-        case AlterPartition():
-            event.callback(AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
-        case ReplicaLeaderElection():
-            event.callback(dict.fromkeys(event.partitions or (), ErrorCode.NOT_CONTROLLER))
-        case ApiPartitionReassignment() | ListPartitionReassignments():
-            event.callback(ErrorCode.NOT_CONTROLLER, {})
-        case ApiRequest():
-            code = ErrorCode.NOT_CONTROLLER
-            if isinstance(event, ShutdownReceived):  # Kafka's brokers give this answer when their controller has moved
-                code = ErrorCode.STALE_CONTROLLER_EPOCH
-            event.callback(error_response(event.api_key, event.request, code))
+    """Answer a request with the error that makes its sender look for the active controller; other events need none."""
+    if isinstance(event, ApiRequest):
+        is_shutdown = event.api_key == ApiKey.CONTROLLED_SHUTDOWN  # Kafka's brokers give another answer to this one
+        code = ErrorCode.STALE_CONTROLLER_EPOCH if is_shutdown else ErrorCode.NOT_CONTROLLER
+        event.callback(error_response(event.api_key, event.request, code))
 
 
 NO_CONTROLLER: Final = -1

@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.controller import cluster_events as events
-from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kproto.error_codes import ErrorCode, error_name
 
 from .batch import ControllerBrokerRequestBatch
@@ -88,39 +87,34 @@ class ControllerDecisions:
         batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: self.context)
         self._channels = channels
         self._metrics = metrics
-        self._cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
+        self.cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
         self._partitions = PartitionStateMachine(cluster)
         self._replicas = ReplicaStateMachine(cluster)
         self._deletions = TopicDeletions(cluster, self._partitions, self._replicas, self._forget_topic)
-        self._reassignments = Reassignments(cluster, self._partitions, self._replicas, self._deletions)
+        self.reassignments = Reassignments(cluster, self._partitions, self._replicas, self._deletions)
         self._topics = TopicChanges(
             cluster, self._partitions, self._replicas, self._deletions, self._forget_topic, new_topic_id
         )
-        self._brokers = BrokerChanges(
-            cluster, channels, self._partitions, self._replicas, self._deletions, self._reassignments
+        self.brokers = BrokerChanges(
+            cluster, channels, self._partitions, self._replicas, self._deletions, self.reassignments
         )
-        self._isr_changes = IsrChanges(cluster, self._reassignments)
+        self.isr_changes = IsrChanges(cluster, self.reassignments)
         self._config_changes = ConfigChangeWatch(cluster, self._partitions)
-        self._balance = LeaderBalance(cluster, self._partitions)
+        self.balance = LeaderBalance(cluster, self._partitions)
         self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
-            events.BrokerChange: lambda _: self._brokers.process_broker_change(),
-            events.BrokerModifications: lambda e: self._brokers.process_broker_modification(e.broker_id),
+            events.BrokerChange: lambda _: self.brokers.process_broker_change(),
+            events.BrokerModifications: lambda e: self.brokers.process_broker_modification(e.broker_id),
             events.TopicChange: lambda _: self._topics.process_topic_change(),
             events.PartitionModifications: lambda e: self._topics.process_partition_modification(e.topic),
             events.TopicDeletion: lambda _: self._deletions.process_topic_deletion(),
-            events.ZkPartitionReassignment: lambda _: self._reassignments.process_zookeeper(),
-            events.PartitionReassignmentIsrChange: lambda e: self._reassignments.process_isr_change(e.partition),
-            events.PreferredReplicaLeaderElection: lambda _: self._balance.process_zookeeper(),
-            events.IsrChangeNotification: lambda _: self._isr_changes.process_notifications(),
+            events.ZkPartitionReassignment: lambda _: self.reassignments.process_zookeeper(),
+            events.PartitionReassignmentIsrChange: lambda e: self.reassignments.process_isr_change(e.partition),
+            events.PreferredReplicaLeaderElection: lambda _: self.balance.process_zookeeper(),
+            events.IsrChangeNotification: lambda _: self.isr_changes.process_notifications(),
             events.ConfigChangeNotification: lambda _: self._config_changes.process(),
-            events.LogDirEventNotification: lambda _: self._brokers.process_log_dir_failures(),
-            events.AutoPreferredReplicaLeaderElection: lambda _: self._balance.process_imbalance(),
-            events.ControlledShutdown: self._shut_down,
-            events.AlterPartition: self._isr_changes.process_alter_partition,
-            events.ReplicaLeaderElection: self._balance.process_api,
-            events.ApiPartitionReassignment: self._reassignments.process_api,
-            events.ListPartitionReassignments: self._reassignments.process_list,
-            LeaderAndIsrResponseReceived: self._brokers.process_leader_and_isr_response,
+            events.LogDirEventNotification: lambda _: self.brokers.process_log_dir_failures(),
+            events.AutoPreferredReplicaLeaderElection: lambda _: self.balance.process_imbalance(),
+            LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
             UpdateMetadataResponseReceived: self._log_update_metadata_response,
             TopicDeletionStopReplicaResponseReceived: self._deletions.process_stop_replica_response,
         }
@@ -132,7 +126,7 @@ class ControllerDecisions:
             ControllerMoved: Another controller has been elected.
             ChannelError: The store cannot be asked, or requests could not be queued.
         """
-        cluster, context = self._cluster, self.context
+        cluster, context = self.cluster, self.context
         began = time.monotonic()
         store = cluster.store
         store.delete_log_dir_failures(store.read_log_dir_failures().names, cluster.fence)
@@ -140,7 +134,7 @@ class ControllerDecisions:
         self._config_changes.startup()
         self._publish()
         brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}
-        reachable = self._brokers.open_channels(broker for broker, _ in brokers.values())
+        reachable = self.brokers.open_channels(broker for broker, _ in brokers.values())
         context.set_live_brokers(dict(brokers[broker_id] for broker_id in reachable))
         self._topics.read_all()
         partitions = list(context.all_partitions)  # one object for each partition, which the state machines share
@@ -157,9 +151,9 @@ class ControllerDecisions:
         cluster.log.info(
             "ready to serve as the new controller with epoch %d, after %.3f s", context.epoch, time.monotonic() - began
         )
-        self._reassignments.startup()
+        self.reassignments.startup()
         self._deletions.resume()
-        self._balance.process_zookeeper()
+        self.balance.process_zookeeper()
 
     def process(self, event: ControllerEvent) -> None:
         """Do the work of an event, and answer it if it has a callback; after an error it is not answered.
@@ -192,22 +186,13 @@ class ControllerDecisions:
         partitions = self.context.partitions_for_topic(topic)
         self._partitions.forget(partitions)
         self._replicas.forget(partitions)
-        self._reassignments.forget_topic(topic)
+        self.reassignments.forget_topic(topic)
         self.context.remove_topic(topic)
-
-    def _shut_down(self, event: events.ControlledShutdown) -> None:
-        try:
-            still_led = self._brokers.shut_down(event.broker_id, event.broker_epoch)
-        except (StaleBrokerEpoch, BrokerNotAvailable) as e:
-            self._cluster.log.info("%s", e)
-            event.callback(e)
-        else:
-            event.callback(still_led)
 
     def _log_update_metadata_response(self, event: UpdateMetadataResponseReceived) -> None:
         code = event.response.error_code
         if code != ErrorCode.NONE:
-            self._cluster.state_log.error(
+            self.cluster.state_log.error(
                 self.context.epoch, "broker %d refused UpdateMetadata: %s", event.broker_id, error_name(code)
             )
 
@@ -254,17 +239,17 @@ class ConfigChangeWatch:
     """
 
     def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._partitions = partitions
         self._last = -1
 
     def startup(self) -> None:
         """Skip past notifications, as every election reads the present settings."""
-        self._last = self._cluster.store.read_config_changes(None).last
+        self._last = self.cluster.store.read_config_changes(None).last
 
     def process(self) -> None:
         """Process the new notifications."""
-        store = self._cluster.store
+        store = self.cluster.store
         changes = store.read_config_changes(self._last)
         self._last = changes.last
         if changes.of_default:

@@ -56,11 +56,16 @@ class ControllerState(Enum):
 class ControllerEvent:
     """A piece of work for the controller; a subclass names the controller's state while it is processed."""
 
-    state: ClassVar[ControllerState]
+    _state: ClassVar[ControllerState]
 
     def __init_subclass__(cls, state: ControllerState | None = None) -> None:
-        if state is not None:  # None: a subclass of an event, or one that ``dataclass`` has made again with slots
-            cls.state = state
+        if state is not None:  # None: an event that has no fixed state, or that ``dataclass`` has made again with slots
+            cls._state = state
+
+    @property
+    def state(self) -> ControllerState:
+        """The controller's state while the event is processed."""
+        return self._state
 
 
 @dataclass(frozen=True, slots=True)

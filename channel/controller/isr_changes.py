@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from channel.errors import StaleBrokerEpoch
 from channel.logs import bounded
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from kproto.error_codes import ErrorCode
-
-from .cluster_events import AlterPartitionResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kproto.types import TopicPartition
 
-    from .cluster_events import AlterPartition
     from .controlled_cluster import ControlledCluster
     from .reassignment import Reassignments
 
@@ -35,19 +33,28 @@ class IsrChanges:
         self._cluster = cluster
         self._reassignments = reassignments
 
-    def process_alter_partition(self, event: AlterPartition) -> None:
-        """Check and write the ISRs that a leader proposes, send UpdateMetadata to all brokers, and answer."""
-        known_epochs = self._cluster.context.live_broker_id_and_epochs
-        if known_epochs.get(event.broker_id) != event.broker_epoch:
-            self._cluster.log.info(
-                "AlterPartition of broker %d has a stale epoch %d", event.broker_id, event.broker_epoch
-            )
-            event.callback(AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
-            return
+    def alter(
+        self, broker_id: int, broker_epoch: int, proposed: Mapping[TopicPartition, LeaderAndIsr], version: int
+    ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
+        """Check and write the ISRs that a leader proposes, and send UpdateMetadata to all brokers.
+
+        Args:
+            broker_id, broker_epoch: The leader.
+            proposed: The proposed states, with the leader and partition epochs that the leader knows.
+            version: The version of AlterPartition; codes for refused replicas depend on it.
+
+        Returns:
+            For each partition the state that now holds, or the code of its refusal.
+
+        Raises:
+            StaleBrokerEpoch: The epoch is not that of the broker's registration.
+        """
+        if self._cluster.context.live_broker_id_and_epochs.get(broker_id) != broker_epoch:
+            raise StaleBrokerEpoch(f"AlterPartition of broker {broker_id} has a stale epoch {broker_epoch}")
         answers: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         wanted: dict[TopicPartition, LeaderAndIsr] = {}
-        for tp, state in event.partitions.items():
-            answer = self._check(tp, state, event.version)
+        for tp, state in proposed.items():
+            answer = self._check(tp, state, version)
             if answer is None:
                 wanted[tp] = state
             else:
@@ -57,7 +64,7 @@ class IsrChanges:
         answers |= rejected
         if changed:
             self._tell(changed)
-        event.callback(AlterPartitionResult(ErrorCode.NONE, {tp: answers[tp] for tp in event.partitions}))
+        return answers
 
     def process_notifications(self) -> None:
         """Read the ISRs that brokers have written themselves, and send UpdateMetadata to all brokers."""

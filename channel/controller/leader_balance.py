@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from channel.logs import bounded
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .cluster_events import ElectionType
 from .leader_election import Election
 from .partition_states import PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Set
+    from collections.abc import Set
 
-    from .cluster_events import ReplicaLeaderElection
     from .controlled_cluster import ControlledCluster
     from .partition_states import PartitionStateMachine
+
+_FAILURES: Final = {
+    Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    Election.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+"""The code of a requested election that no replica has won."""
 
 
 class LeaderBalance:
@@ -32,19 +36,30 @@ class LeaderBalance:
         """Elect the preferred replicas of the partitions in ``/admin/preferred_replica_election``, and delete it."""
         asked = self._cluster.store.read_preferred_elections()
         if asked:
-            codes = self._elect(ElectionType.PREFERRED, asked)
+            codes = self.elect(Election.PREFERRED, asked)
             failed = {str(tp): code.name for tp, code in codes.items() if code is not ErrorCode.NONE}
             if failed:
                 self._cluster.log.warning("preferred replicas that do not lead: %s", bounded(failed))
         self._cluster.store.delete_preferred_elections(self._cluster.fence)
 
-    def process_api(self, event: ReplicaLeaderElection) -> None:
-        """Hold the elections that a client requests, and answer with the error code of each partition."""
-        if event.partitions is not None:
-            event.callback(self._elect(event.election_type, event.partitions))
-            return
-        codes = self._elect(event.election_type, set(self._cluster.context.partitions_with_leaders))
-        event.callback({tp: code for tp, code in codes.items() if code is not ErrorCode.ELECTION_NOT_NEEDED})
+    def elect(self, kind: Election, partitions: Set[TopicPartition] | None) -> dict[TopicPartition, ErrorCode]:
+        """Hold requested elections, PREFERRED or UNCLEAN; UNCLEAN if any live replica may lead.
+
+        Returns:
+            The error code of each partition; for None, which stands for all partitions, of those that needed one.
+        """
+        context, codes, needed = self._cluster.context, dict[TopicPartition, ErrorCode](), list[TopicPartition]()
+        for tp in sorted(context.partitions_with_leaders if partitions is None else partitions):
+            if not context.partition_replica_assignment(tp):
+                codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif tp.topic in context.topics_to_be_deleted:
+                codes[tp] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif self._is_needed(kind, tp):
+                needed.append(tp)
+            elif partitions is not None:
+                codes[tp] = ErrorCode.ELECTION_NOT_NEEDED
+        failed = self._partitions.change(needed, PartitionState.ONLINE, kind)
+        return codes | {tp: _FAILURES[kind] if tp in failed else ErrorCode.NONE for tp in needed}
 
     def process_imbalance(self) -> None:
         """Elect the preferred replicas of brokers that lead too few of the partitions that prefer them."""
@@ -72,29 +87,8 @@ class LeaderBalance:
         info = context.partition_leadership_info(tp)
         return info is not None and broker_id in info.leader_and_isr.isr and context.is_replica_online(broker_id, tp)
 
-    def _is_needed(self, kind: ElectionType, tp: TopicPartition) -> bool:
+    def _is_needed(self, kind: Election, tp: TopicPartition) -> bool:
         context, leader = self._cluster.context, self._leader(tp)
-        if kind is ElectionType.PREFERRED:
+        if kind is Election.PREFERRED:
             return leader != context.partition_replica_assignment(tp)[0]
         return leader is None or not context.is_replica_online(leader, tp)
-
-    def _elect(self, kind: ElectionType, partitions: Set[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        context, codes, needed = self._cluster.context, dict[TopicPartition, ErrorCode](), list[TopicPartition]()
-        for tp in sorted(partitions):
-            if not context.partition_replica_assignment(tp):
-                codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif tp.topic in context.topics_to_be_deleted:
-                codes[tp] = ErrorCode.INVALID_TOPIC_EXCEPTION
-            elif not self._is_needed(kind, tp):
-                codes[tp] = ErrorCode.ELECTION_NOT_NEEDED
-            else:
-                needed.append(tp)
-        return codes | self._hold(kind, needed)
-
-    def _hold(self, kind: ElectionType, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        if kind is ElectionType.PREFERRED:
-            election, code = Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        else:
-            election, code = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        failed = self._partitions.change(partitions, PartitionState.ONLINE, election)
-        return {tp: code if tp in failed else ErrorCode.NONE for tp in partitions}

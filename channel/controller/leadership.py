@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from channel.errors import ControllerMoved, IllegalState, NodeExists, StaleBrokerEpoch
+from channel.errors import IllegalState, NodeExists
 from channel.locks import new_lock
 from channel.threads import close_all
-from channel.types import LeaderAndIsr, LeaderRecoveryState
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced
 from channel.zookeeper.operations import Create
-from kproto import messages
 from kproto.api import ibp_at_least
-from kproto.error_codes import ErrorCode
-from kproto.types import TopicPartition
 
 from .administration import Administration
-from .api_requests import AlterPartitionReceived, ApiRequest, ShutdownReceived
-from .cluster_administration import ClusterAdministration
-from .cluster_events import (
-    AlterPartition,
-    AlterPartitionResult,
-    AutoPreferredReplicaLeaderElection,
-    ControlledShutdown,
-    SendThreadFailed,
-)
+from .cluster_events import ApiRequest, AutoPreferredReplicaLeaderElection, SendThreadFailed
 from .decisions import ControllerDecisions
 from .manager import ControllerChannelManager
 from .zookeeper_store import ZooKeeperStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable
 
     from channel.config import ChannelConfig
-    from channel.errors import ChannelError
     from channel.metrics import Metrics
     from channel.network.recorder import Recorder
     from channel.zookeeper.cluster_state import WonElection
@@ -46,8 +33,6 @@ if TYPE_CHECKING:
 
 _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
 _FIRST_BALANCE_S: Final = 5.0
-_BY_ID: Final = 2
-"""The first version of AlterPartition that names topics by id."""
 
 
 class MakeChannels(Protocol):
@@ -122,18 +107,7 @@ class ZooKeeperLeadership:
             metrics,
             without_storage=without_storage,
         )
-        self._administration = Administration(
-            self._decisions.context,
-            self._store,
-            session,
-            config,
-            self._decisions.process,
-            controller_id,
-            without_storage=without_storage,
-        )
-        self._cluster_administration = ClusterAdministration(
-            self._decisions.context, session, config, self._decisions.process, controller_id
-        )
+        self._administration = Administration(self._decisions, session)
 
     def _send_thread_failed(self, name: str, broker_ids: list[int]) -> None:
         self._put(SendThreadFailed(name, tuple(broker_ids)))
@@ -169,15 +143,10 @@ class ZooKeeperLeadership:
             IllegalState: Requests could not be made or queued.
         """
         match event:
-            case AlterPartitionReceived():
-                self._alter_partition(event)
-            case ShutdownReceived():
-                self._shut_down(event)
             case SendThreadFailed():
                 raise IllegalState(f"{event.name} has died, and brokers {list(event.broker_ids)} get no requests")
             case ApiRequest():
-                answer = self._cluster_administration.answer(event)
-                event.callback(self._administration.answer(event) if answer is None else answer)
+                event.callback(self._administration.answer(event))
             case _:
                 self._decisions.process(event)
 
@@ -188,54 +157,6 @@ class ZooKeeperLeadership:
             if self._timer is not None:
                 self._timer.cancel()
         close_all(self._store.unwatch, lambda: self._decisions.close(timeout_s))
-
-    def _shut_down(self, event: ShutdownReceived) -> None:
-        def answer(outcome: Set[TopicPartition] | ChannelError) -> None:
-            if isinstance(outcome, Exception):
-                event.callback(messages.ControlledShutdownResponse(error_code=_shutdown_code(outcome)))
-                return
-            remaining = [
-                messages.RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in sorted(outcome)
-            ]
-            event.callback(messages.ControlledShutdownResponse(remaining_partitions=remaining))
-
-        request = event.request
-        self._decisions.process(ControlledShutdown(request.broker_id, request.broker_epoch, answer))
-
-    def _alter_partition(self, event: AlterPartitionReceived) -> None:
-        request, by_id = event.request, event.version >= _BY_ID
-        wanted: dict[TopicPartition, LeaderAndIsr] = {}
-        names: list[str | None] = []
-        for topic in request.topics:
-            name: str | None = self._decisions.context.topic_name(topic.topic_id) if by_id else topic.topic_name
-            names.append(name)
-            if name is None:
-                continue
-            for each in topic.partitions:
-                isr = each.new_isr or [broker.broker_id for broker in each.new_isr_with_epochs]
-                wanted[TopicPartition(name, each.partition_index)] = LeaderAndIsr(
-                    request.broker_id,
-                    tuple(isr),
-                    each.leader_epoch,
-                    each.partition_epoch,
-                    LeaderRecoveryState(each.leader_recovery_state),
-                )
-
-        def answer(result: AlterPartitionResult) -> None:
-            if result.error_code != ErrorCode.NONE:
-                event.callback(messages.AlterPartitionResponse(error_code=result.error_code))
-                return
-            topics = [
-                messages.AlterPartitionResponseTopic(
-                    topic_name=topic.topic_name,
-                    topic_id=topic.topic_id,
-                    partitions=[_altered(name, each.partition_index, result) for each in topic.partitions],
-                )
-                for topic, name in zip(request.topics, names, strict=True)
-            ]
-            event.callback(messages.AlterPartitionResponse(topics=topics))
-
-        self._decisions.process(AlterPartition(request.broker_id, request.broker_epoch, event.version, wanted, answer))
 
 
 def leadership_of(
@@ -265,23 +186,3 @@ def leadership_of(
         )
 
     return make
-
-
-def _shutdown_code(error: Exception) -> ErrorCode:
-    if isinstance(error, ControllerMoved):
-        return ErrorCode.STALE_CONTROLLER_EPOCH
-    return ErrorCode.STALE_BROKER_EPOCH if isinstance(error, StaleBrokerEpoch) else ErrorCode.BROKER_NOT_AVAILABLE
-
-
-def _altered(name: str | None, partition: int, result: AlterPartitionResult) -> Any:
-    state = ErrorCode.UNKNOWN_TOPIC_ID if name is None else result.partitions[TopicPartition(name, partition)]
-    if not isinstance(state, LeaderAndIsr):
-        return messages.AlterPartitionResponsePartition(partition_index=partition, error_code=state)
-    return messages.AlterPartitionResponsePartition(
-        partition_index=partition,
-        leader_id=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=list(state.isr),
-        leader_recovery_state=state.recovery_state,
-        partition_epoch=state.partition_epoch,
-    )

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
-    from .cluster_events import ApiPartitionReassignment, ListPartitionReassignments
     from .controlled_cluster import ControlledCluster
     from .deletion import TopicDeletions
     from .partition_states import PartitionStateMachine
@@ -79,19 +78,21 @@ class Reassignments:
             self._read_isrs([tp])
             self.complete_those_in_sync([tp])
 
-    def process_api(self, event: ApiPartitionReassignment) -> None:
-        """Begin or cancel the reassignments that a client requests; they replace those in the znode."""
-        codes = self._begin_all(event.targets, check_replicas=True)
-        self._forget_requested(lambda tp, _: codes.get(tp) is ErrorCode.NONE)
-        event.callback(ErrorCode.NONE, codes)
-
-    def process_list(self, event: ListPartitionReassignments) -> None:
-        """Answer with the reassignments that are under way."""
-        asked = event.partitions
-        found = {tp: self._assignment(tp) for tp in self._under_way() if asked is None or tp in asked}
-        event.callback(ErrorCode.NONE, found)
-
     # ---- called by other decisions
+
+    def begin(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> dict[TopicPartition, ErrorCode]:
+        """Begin the reassignments that a client requests, which replace those in the znode; None cancels one.
+
+        Returns:
+            The error code of each partition.
+        """
+        codes = self._begin_all(targets, check_replicas=True)
+        self._forget_requested(lambda tp, _: codes.get(tp) is ErrorCode.NONE)
+        return codes
+
+    def under_way(self) -> dict[TopicPartition, ReplicaAssignment]:
+        """The reassignments that are under way."""
+        return {tp: self._assignment(tp) for tp in sorted(self._cluster.context.partitions_being_reassigned)}
 
     def forget_topic(self, topic: str) -> None:
         """Withdraw the reassignments in the znode of a topic that is gone; in Kafka the next controller does."""
@@ -100,8 +101,7 @@ class Reassignments:
 
     def resume(self, selects: Callable[[TopicPartition, ReplicaAssignment], bool]) -> None:
         """Continue the reassignments that ``selects`` accepts."""
-        under_way = {tp: self._assignment(tp) for tp in self._under_way()}
-        self._reassign({tp: assignment for tp, assignment in under_way.items() if selects(tp, assignment)})
+        self._reassign({tp: assignment for tp, assignment in self.under_way().items() if selects(tp, assignment)})
 
     def complete_those_in_sync(self, partitions: Iterable[TopicPartition]) -> None:
         """Complete the reassignments, of those among the partitions, whose target replicas are all in the ISR."""
@@ -116,9 +116,6 @@ class Reassignments:
         """Read ISRs, which brokers may have written, and watch the next change of each."""
         for tp, info in self._cluster.store.read_partition_states(partitions, watch=True).items():
             self._cluster.context.put_partition_leadership_info(tp, info)
-
-    def _under_way(self) -> list[TopicPartition]:
-        return sorted(self._cluster.context.partitions_being_reassigned)
 
     def _assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         return self._cluster.context.partition_full_replica_assignment(tp)

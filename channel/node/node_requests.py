@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
-from channel.controller.api_requests import CONFIG_APIS, CONTROLLER_APIS, api_request
+from channel.controller.cluster_events import CONFIG_APIS, CONTROLLER_APIS, ApiRequest
 from channel.logs import get_logger
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
@@ -94,7 +94,7 @@ class ForwardedRequests:
             self._ask(context.api_key, context.version, request, answer)
 
     def _ask(self, api_key: int, version: int, request: Any, answer: Callable[[Any], None]) -> None:
-        self._controller.ask(api_request(api_key, version, request, _once(answer)))
+        self._controller.ask(ApiRequest(api_key, version, request, _once(answer)))
 
     def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
         """Serve a request that a broker forwarded in an Envelope; its response is wrapped, with its own header."""

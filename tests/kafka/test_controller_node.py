@@ -19,7 +19,7 @@ from zookeeper_faults import expire
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import Interception
 from channel.config import ChannelConfig
-from channel.controller.api_requests import api_request
+from channel.controller.cluster_events import ApiRequest
 from channel.node.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster_state as zk
@@ -313,7 +313,7 @@ def held(node: ControllerNode) -> Iterator[None]:
         holding.set()
         release.wait(100)
 
-    node.controller.ask(api_request(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(), hold))
+    node.controller.ask(ApiRequest(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(), hold))
     try:
         assert holding.wait(60)
         yield

@@ -17,16 +17,12 @@ from typing import TYPE_CHECKING, Any
 from decided_cluster import DecidedCluster, broker
 
 from channel.controller.cluster_events import (
-    AlterPartition,
-    ApiPartitionReassignment,
     BrokerChange,
-    ControlledShutdown,
-    ElectionType,
     PartitionReassignmentIsrChange,
-    ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
 )
+from channel.controller.leader_election import Election
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
 
@@ -114,7 +110,7 @@ class Replay:
 
     def reassign(self, partition: int, *target: int, topic: str = TOPIC) -> None:
         targets = {TopicPartition(topic, partition): target}
-        self.cluster.process(ApiPartitionReassignment(targets, lambda *_: None))
+        self.cluster.decisions.reassignments.begin(targets)
 
     def alter(self, *partitions: tuple[int, tuple[int, ...]]) -> None:
         """One request of the partitions' leader for other ISRs."""
@@ -123,7 +119,7 @@ class Replay:
         states = {tp: self.cluster.state(tp)._replace(isr=isr) for tp, isr in wanted.items()}
         (leader,) = {state.leader for state in states.values()}
         epoch = context.live_broker_id_and_epochs[leader]
-        self.cluster.process(AlterPartition(leader, epoch, 3, states, lambda _: None))
+        self.cluster.decisions.isr_changes.alter(leader, epoch, states, 3)
 
     def write_isr(self, tp: TopicPartition, *isr: int) -> None:
         """A leader writes its ISR itself; the controller watches the partition."""
@@ -140,14 +136,14 @@ class Replay:
 
     def shut_down(self, broker_id: int) -> None:
         epoch = self.cluster.decisions.context.live_broker_id_and_epochs[broker_id]
-        self.cluster.process(ControlledShutdown(broker_id, epoch, lambda _: None))
+        self.cluster.decisions.brokers.shut_down(broker_id, epoch)
 
     def delete(self, topic: str) -> None:
         self.cluster.store.mark_for_deletion(topic)
         self.cluster.process(TopicDeletion())
 
     def elect_preferred(self) -> None:
-        self.cluster.process(ReplicaLeaderElection(ElectionType.PREFERRED, None, lambda _: None))
+        self.cluster.decisions.balance.elect(Election.PREFERRED, None)
 
 
 def without_repeats(requests: list[Request]) -> Iterator[Request]:

@@ -12,7 +12,6 @@ from channel.controller.cluster_events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,
-    ControlledShutdown,
     LogDirEventNotification,
     PartitionModifications,
     PreferredReplicaLeaderElection,
@@ -366,12 +365,9 @@ def test_notifications_of_an_earlier_controller_are_passed_over() -> None:
 # ---- controlled shutdown
 
 
-def shut_down(cluster: DecidedCluster, broker_id: int, epoch_step: int = 0) -> Any:
-    answers: list[Any] = []
+def shut_down(cluster: DecidedCluster, broker_id: int, epoch_step: int = 0) -> set[TopicPartition]:
     epoch = {b.id: e for b, e in cluster.store.read_brokers().items()}.get(broker_id, 0)
-    cluster.process(ControlledShutdown(broker_id, epoch + epoch_step, answers.append))
-    (answer,) = answers
-    return answer
+    return cluster.decisions.brokers.shut_down(broker_id, epoch + epoch_step)
 
 
 @pytest.mark.conformance("CIT-19")
@@ -406,12 +402,14 @@ def test_a_broker_that_shuts_down_hands_its_leaders_over_and_its_followers_are_s
 @pytest.mark.conformance("CIT-20")
 def test_a_controlled_shutdown_with_a_stale_epoch_is_refused() -> None:
     cluster = elected(CONTROLLER, OTHER)
-    assert isinstance(shut_down(cluster, OTHER, epoch_step=-1), StaleBrokerEpoch)
+    with pytest.raises(StaleBrokerEpoch):
+        shut_down(cluster, OTHER, epoch_step=-1)
     assert cluster.decisions.context.live_broker_ids == {CONTROLLER, OTHER}
 
 
 def test_a_controlled_shutdown_of_an_unknown_broker_is_refused() -> None:
-    assert isinstance(shut_down(elected(0), 9), BrokerNotAvailable)
+    with pytest.raises(BrokerNotAvailable):
+        shut_down(elected(0), 9)
 
 
 # ---- log directories

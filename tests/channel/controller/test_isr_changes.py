@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from decided_cluster import T0, DecidedCluster
 
-from channel.controller.cluster_events import AlterPartition, AlterPartitionResult, IsrChangeNotification
+from channel.controller.cluster_events import IsrChangeNotification
+from channel.errors import StaleBrokerEpoch
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
@@ -35,18 +34,15 @@ def alter(
     version: int = 3,
     epoch_step: int = 0,
     broker_id: int = 0,
-) -> AlterPartitionResult:
-    answers: list[Any] = []
+) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
     epoch = cluster.decisions.context.live_broker_id_and_epochs.get(broker_id, 0)
-    cluster.process(AlterPartition(broker_id, epoch + epoch_step, version, wanted, answers.append))
-    (answer,) = answers
-    return answer
+    return cluster.decisions.isr_changes.alter(broker_id, epoch + epoch_step, wanted, version)
 
 
 def test_an_isr_is_written_answered_and_told_to_all(cluster: DecidedCluster) -> None:
     result = alter(cluster, {T0: NOW._replace(isr=(0,))})
     after = LeaderAndIsr(0, (0,), 0, 1)
-    assert result == AlterPartitionResult(ErrorCode.NONE, {T0: after})
+    assert result == {T0: after}
     assert cluster.state() == after
     sent = cluster.taken()
     assert [(s.broker_id, s.kind) for s in sent] == [(b, ApiKey.UPDATE_METADATA) for b in (0, 1, 2)]
@@ -57,7 +53,7 @@ def test_a_request_that_asks_for_the_present_isr_is_answered_with_it(cluster: De
     alter(cluster, {T0: NOW._replace(isr=(0,))})
     cluster.taken()
     again = alter(cluster, {T0: NOW._replace(isr=(0,))})  # its first answer was lost
-    assert again.partitions == {T0: LeaderAndIsr(0, (0,), 0, 1)}
+    assert again == {T0: LeaderAndIsr(0, (0,), 0, 1)}
     assert cluster.taken() == []
 
 
@@ -75,22 +71,22 @@ def test_a_request_that_asks_for_the_present_isr_is_answered_with_it(cluster: De
     ],
 )
 def test_a_state_that_is_refused(cluster: DecidedCluster, wanted: LeaderAndIsr, version: int, code: ErrorCode) -> None:
-    assert alter(cluster, {T0: wanted}, version).partitions == {T0: code}
+    assert alter(cluster, {T0: wanted}, version) == {T0: code}
     assert cluster.state() == NOW
     assert cluster.taken() == []
 
 
 def test_each_partition_has_its_own_answer(cluster: DecidedCluster) -> None:
     result = alter(cluster, {UNKNOWN: NOW, T0: NOW._replace(isr=(0,))})
-    assert list(result.partitions) == [UNKNOWN, T0]
-    assert result.partitions[UNKNOWN] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert result.partitions[T0] == LeaderAndIsr(0, (0,), 0, 1)
+    assert list(result) == [UNKNOWN, T0]
+    assert result[UNKNOWN] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert result[T0] == LeaderAndIsr(0, (0,), 0, 1)
 
 
 @pytest.mark.parametrize(("broker_id", "epoch_step"), [(0, -1), (0, 1), (9, 0)])
 def test_another_life_of_the_leader_is_refused(cluster: DecidedCluster, broker_id: int, epoch_step: int) -> None:
-    result = alter(cluster, {T0: NOW._replace(isr=(0,))}, epoch_step=epoch_step, broker_id=broker_id)
-    assert result == AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH)
+    with pytest.raises(StaleBrokerEpoch, match="stale epoch"):
+        alter(cluster, {T0: NOW._replace(isr=(0,))}, epoch_step=epoch_step, broker_id=broker_id)
     assert cluster.state() == NOW
 
 
@@ -98,7 +94,7 @@ def test_a_replica_that_is_shutting_down_may_not_join(cluster: DecidedCluster) -
     alter(cluster, {T0: NOW._replace(isr=(0,))})
     cluster.decisions.context.shutting_down_broker_ids.add(1)
     wanted = cluster.state()._replace(isr=(0, 1))
-    assert alter(cluster, {T0: wanted}).partitions == {T0: ErrorCode.INELIGIBLE_REPLICA}
+    assert alter(cluster, {T0: wanted}) == {T0: ErrorCode.INELIGIBLE_REPLICA}
 
 
 def test_a_leader_that_has_recovered_says_so(cluster: DecidedCluster) -> None:
@@ -108,14 +104,14 @@ def test_a_leader_that_has_recovered_says_so(cluster: DecidedCluster) -> None:
     state = cluster.state()
     assert state.recovery_state is RECOVERING
     result = alter(cluster, {T0: state._replace(recovery_state=LeaderRecoveryState.RECOVERED)})
-    assert result.error_code is ErrorCode.NONE
+    assert result == {T0: cluster.state()}
     assert cluster.state().recovery_state is LeaderRecoveryState.RECOVERED
 
 
 def test_a_znode_that_has_changed_underneath_is_not_overwritten(cluster: DecidedCluster) -> None:
     cluster.store.change_isr(T0, (0,))
     result = alter(cluster, {T0: NOW._replace(isr=(0, 1, 2))})
-    assert result.partitions == {T0: ErrorCode.INVALID_UPDATE_VERSION}
+    assert result == {T0: ErrorCode.INVALID_UPDATE_VERSION}
     assert cluster.store.read_partition_states([T0])[T0].leader_and_isr.isr == (0,)
 
 

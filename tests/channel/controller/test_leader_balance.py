@@ -10,10 +10,9 @@ from decided_cluster import T0, DecidedCluster, broker
 from channel.controller.cluster_events import (
     AutoPreferredReplicaLeaderElection,
     BrokerChange,
-    ElectionType,
     IsrChangeNotification,
-    ReplicaLeaderElection,
 )
+from channel.controller.leader_election import Election
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
@@ -46,37 +45,34 @@ def rejoin(cluster: DecidedCluster) -> None:
 
 
 def ask(
-    cluster: DecidedCluster, kind: ElectionType, partitions: set[TopicPartition] | None
+    cluster: DecidedCluster, kind: Election, partitions: set[TopicPartition] | None
 ) -> dict[TopicPartition, ErrorCode]:
-    answers: list[Any] = []
-    cluster.process(ReplicaLeaderElection(kind, partitions, answers.append))
-    (answer,) = answers
-    return answer
+    return cluster.decisions.balance.elect(kind, partitions)
 
 
 def test_a_preferred_replica_is_elected_once() -> None:
     cluster = moved()
-    assert ask(cluster, ElectionType.PREFERRED, {T0, UNKNOWN}) == {
+    assert ask(cluster, Election.PREFERRED, {T0, UNKNOWN}) == {
         T0: ErrorCode.NONE,
         UNKNOWN: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert cluster.leader() == (0, 2, [1, 0])
     assert sorted(cluster.requests(ApiKey.LEADER_AND_ISR)) == [0, 1]
-    assert ask(cluster, ElectionType.PREFERRED, {T0}) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
-    assert ask(cluster, ElectionType.PREFERRED, None) == {}
+    assert ask(cluster, Election.PREFERRED, {T0}) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+    assert ask(cluster, Election.PREFERRED, None) == {}
 
 
 def test_a_preferred_replica_outside_the_isr_is_not_elected() -> None:
     cluster = moved()
     cluster.store.change_isr(T0, (1,))
-    assert ask(cluster, ElectionType.PREFERRED, None) == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    assert ask(cluster, Election.PREFERRED, None) == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert cluster.leader()[0] == 1
 
 
 def test_a_topic_that_is_being_deleted_has_no_elections() -> None:
     cluster = moved()
     cluster.decisions.context.queue_topic_deletion(["t"])
-    assert ask(cluster, ElectionType.PREFERRED, {T0}) == {T0: ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert ask(cluster, Election.PREFERRED, {T0}) == {T0: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_an_unclean_election_takes_any_live_replica() -> None:
@@ -87,12 +83,12 @@ def test_an_unclean_election_takes_any_live_replica() -> None:
     cluster.store.unregister_broker(0)
     cluster.process(BrokerChange())
     assert cluster.leader() == (-1, 2, [0])
-    assert ask(cluster, ElectionType.UNCLEAN, {T0}) == {T0: ErrorCode.NONE}
+    assert ask(cluster, Election.UNCLEAN, {T0}) == {T0: ErrorCode.NONE}
     assert cluster.leader() == (1, 3, [1])
-    assert ask(cluster, ElectionType.UNCLEAN, {T0}) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+    assert ask(cluster, Election.UNCLEAN, {T0}) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
     cluster.store.unregister_broker(1)
     cluster.process(BrokerChange())
-    assert ask(cluster, ElectionType.UNCLEAN, {T0}) == {T0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+    assert ask(cluster, Election.UNCLEAN, {T0}) == {T0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize(("percentage", "leader"), [(10, 0), (99, 0), (100, 1)])

@@ -8,16 +8,13 @@ import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
 from channel.controller.cluster_events import (
-    AlterPartition,
-    ApiPartitionReassignment,
     BrokerChange,
-    ListPartitionReassignments,
     PartitionReassignmentIsrChange,
     TopicChange,
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from channel.types import ReplicaAssignment
+from channel.types import LeaderAndIsr, ReplicaAssignment
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
@@ -40,27 +37,19 @@ def join(cluster: DecidedCluster, *isr: int, tp: TopicPartition = T0) -> None:
     """The leader asks for an ISR."""
     state = cluster.state(tp)
     epoch = cluster.decisions.context.live_broker_id_and_epochs[state.leader]
-    answers: list[Any] = []
     wanted = {tp: state._replace(isr=isr)}
-    cluster.process(AlterPartition(state.leader, epoch, 3, wanted, answers.append))
-    assert answers[0].partitions[tp].isr == isr
+    altered = cluster.decisions.isr_changes.alter(state.leader, epoch, wanted, 3)[tp]
+    assert isinstance(altered, LeaderAndIsr)
+    assert altered.isr == isr
 
 
 def ask(cluster: DecidedCluster, target: tuple[int, ...] | None, tp: TopicPartition = T0) -> ErrorCode:
     """The code that a client's request gets."""
-    answers: list[Any] = []
-    cluster.process(ApiPartitionReassignment({tp: target}, lambda *answer: answers.append(answer)))
-    ((code, partitions),) = answers
-    assert code is ErrorCode.NONE
-    return partitions[tp]
+    return cluster.decisions.reassignments.begin({tp: target})[tp]
 
 
 def under_way(cluster: DecidedCluster) -> dict[TopicPartition, ReplicaAssignment]:
-    answers: list[Any] = []
-    cluster.process(ListPartitionReassignments(None, lambda *answer: answers.append(answer)))
-    ((code, assignments),) = answers
-    assert code is ErrorCode.NONE
-    return assignments
+    return cluster.decisions.reassignments.under_way()
 
 
 @pytest.mark.conformance("CIT-12")
@@ -115,7 +104,7 @@ def test_partitions_that_are_reassigned_together_share_their_requests() -> None:
         cluster.process(ZkPartitionReassignment())
         epoch = cluster.decisions.context.live_broker_id_and_epochs[0]
         wanted = {tp: cluster.state(tp)._replace(isr=(0, 1)) for tp in partitions}
-        cluster.process(AlterPartition(0, epoch, 3, wanted, lambda _: None))
+        cluster.decisions.isr_changes.alter(0, epoch, wanted, 3)
         assert {(cluster.state(tp).leader, cluster.state(tp).leader_epoch) for tp in partitions} == {(1, 3)}
         assert {tuple(cluster.replicas(tp)) for tp in partitions} == {(1,)}
         return [(sent.broker_id, sent.kind) for sent in cluster.taken()]

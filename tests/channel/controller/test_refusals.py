@@ -9,27 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from channel.clock import SYSTEM_CLOCK
-from channel.controller.cluster_events import (
-    AlterPartition,
-    AlterPartitionResult,
-    ApiPartitionReassignment,
-    ControlledShutdown,
-    ElectionType,
-    ListPartitionReassignments,
-    ReplicaLeaderElection,
-    TopicChange,
-)
+from channel.controller.cluster_events import ApiRequest, TopicChange
 from channel.controller.controller import refuse
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.errors import ControllerMoved
 from channel.metrics import Metrics
+from kproto import messages
+from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +89,38 @@ def test_queued_events_are_preempted_when_the_controller_ends(held: Held) -> Non
 @pytest.mark.conformance("CIT-27")
 def test_preempted_requests_are_answered(held: Held) -> None:
     answers: list[Any] = []
-
-    def answer(*values: Any) -> None:
-        answers.append(values)
-
-    held.manager.put(ReplicaLeaderElection(ElectionType.PREFERRED, {T0, T1}, answer))
-    held.manager.put(ControlledShutdown(0, 1, answer))
-    held.manager.put(ApiPartitionReassignment({T0: (1,)}, answer))
-    held.manager.put(ListPartitionReassignments(None, answer))
-    held.manager.put(AlterPartition(0, 1, 3, {}, answer))
+    asked = [messages.ElectLeadersTopic(topic="t", partitions=[0, 1])]
+    requests = {
+        ApiKey.ELECT_LEADERS: messages.ElectLeadersRequest(topic_partitions=asked),
+        ApiKey.CONTROLLED_SHUTDOWN: messages.ControlledShutdownRequest(broker_id=0, broker_epoch=1),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: messages.AlterPartitionReassignmentsRequest(),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: messages.ListPartitionReassignmentsRequest(topics=None),
+        ApiKey.ALTER_PARTITION: messages.AlterPartitionRequest(broker_id=0, broker_epoch=1),
+    }
+    for api_key, request in requests.items():
+        held.manager.put(ApiRequest(api_key, 0, request, answers.append))
     held.close()
-    elections, (shutdown,), reassigned, listed, altered = answers
-    assert elections == ({T0: ErrorCode.NOT_CONTROLLER, T1: ErrorCode.NOT_CONTROLLER},)
-    assert isinstance(shutdown, ControllerMoved)
-    assert reassigned == listed == (ErrorCode.NOT_CONTROLLER, {})
-    assert altered == (AlterPartitionResult(ErrorCode.NOT_CONTROLLER),)
+    elections, *others = answers
+    (topic,) = elections.replica_election_results
+    refused = [(row.partition_id, row.error_code) for row in topic.partition_result]
+    assert refused == [(0, ErrorCode.NOT_CONTROLLER), (1, ErrorCode.NOT_CONTROLLER)]
+    assert [answer.error_code for answer in others] == [
+        ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("api_key", "state"),
+    [
+        (ApiKey.ELECT_LEADERS, ControllerState.MANUAL_LEADER_BALANCE),
+        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ControllerState.ALTER_PARTITION_REASSIGNMENT),
+        (ApiKey.LIST_PARTITION_REASSIGNMENTS, ControllerState.LIST_PARTITION_REASSIGNMENT),
+        (ApiKey.UPDATE_FEATURES, ControllerState.UPDATE_FEATURES),
+        (ApiKey.ALLOCATE_PRODUCER_IDS, ControllerState.IDLE),
+        (ApiKey.ALTER_PARTITION, ControllerState.ISR_CHANGE),
+        (ApiKey.CONTROLLED_SHUTDOWN, ControllerState.CONTROLLED_SHUTDOWN),
+        (ApiKey.ALTER_CONFIGS, ControllerState.IDLE),
+    ],
+)
+def test_a_request_is_timed_as_kafka_times_it(api_key: ApiKey, state: ControllerState) -> None:
+    assert ApiRequest(api_key, 0, None, lambda _: None).state is state

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from decided_cluster import DecidedCluster
 
-from channel.config import ChannelConfig
-from channel.controller.api_requests import ApiRequest
-from channel.controller.cluster_administration import ClusterAdministration
-from channel.controller.cluster_events import ApiPartitionReassignment, ReplicaLeaderElection
-from channel.controller.context import ControllerContext
+from channel.controller.administration import Administration
+from channel.controller.cluster_events import ApiRequest
 from kproto import messages
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode
@@ -22,14 +20,6 @@ CODES = {
     TopicPartition("a", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TopicPartition("a", 0): ErrorCode.NONE,
 }
-
-
-def process(event: Any) -> None:
-    match event:
-        case ReplicaLeaderElection():
-            event.callback(CODES)
-        case ApiPartitionReassignment():
-            event.callback(ErrorCode.NONE, CODES)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +44,13 @@ def process(event: Any) -> None:
     ],
     ids=["elections", "reassignments"],
 )
-def test_every_partition_is_answered_under_its_topic(request_: Any, api_key: ApiKey, rows: Any) -> None:
-    administration = ClusterAdministration(ControllerContext(), None, ChannelConfig(), process, 1)  # type: ignore[arg-type]
+def test_every_partition_is_answered_under_its_topic(
+    request_: Any, api_key: ApiKey, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions = DecidedCluster().elect()
+    monkeypatch.setattr(decisions.balance, "elect", lambda kind, partitions: CODES)
+    monkeypatch.setattr(decisions.reassignments, "begin", lambda targets: CODES)
+    administration = Administration(decisions, None)  # type: ignore[arg-type]
     answer = administration.answer(ApiRequest(api_key, 0, request_, lambda _: None))
     read = rows(decode_response(api_key, 0, encode(answer, 0)))
     assert [(name, [row[:2] for row in members]) for name, members in read] == [
