@@ -17,7 +17,9 @@ with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
 
         # A broker that does not lead a partition any more names the leader in its response to the producer.
         controller.elect("orders", 0, leader=1)
-        sender.learn_leaders({TopicPartition("orders", 0): LeaderUpdate(leader=1, leader_epoch=1)})
+        sender.metadata.update_partition_leadership(
+            {TopicPartition("orders", 0): LeaderUpdate(leader=1, leader_epoch=1)}
+        )
         count, partition = sender.wait_for_topic("orders", 0)
         print(f"broker {partition.leader} leads it since leader epoch {partition.leader_epoch}")
 

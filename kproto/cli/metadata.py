@@ -194,11 +194,12 @@ def _text(view: ClusterView) -> Iterator[str]:
         )
     else:
         yield "no brokers"
-    for topic, error in view.topic_errors:
-        yield f"topic {printable(topic)}: {error}"
+    for name, topic in sorted(snapshot.topics.items()):
+        if topic.error_code:
+            yield f"topic {printable(name)}: {error_name(topic.error_code)}"
     rows = [
         (
-            f"{topic}-{partition}",
+            f"{each.topic}-{each.partition}",
             "none" if info.leader is None else str(info.leader),
             "" if info.leader_epoch is None else str(info.leader_epoch),
             ",".join(map(str, info.isr)),
@@ -206,7 +207,7 @@ def _text(view: ClusterView) -> Iterator[str]:
             ",".join(map(str, info.offline_replicas)),
             error_name(info.error_code) if info.error_code else "",
         )
-        for (topic, partition), info in view.partitions
+        for each, info in snapshot.partitions()
     ]
     if rows:
         yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline", "error"), rows)

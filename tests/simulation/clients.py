@@ -96,9 +96,9 @@ class Client:
     def _check_epochs(self) -> None:
         """No leader epoch that was known may fall, and none that another answer named may be undercut."""
         snapshot = self._sender.metadata.snapshot
-        for tp, info in snapshot.partitions.items():
+        for tp, info in snapshot.partitions():
             if info.leader_epoch is not None:
-                key = snapshot.topic_ids.get(tp.topic), tp
+                key = snapshot.topics[tp.topic].topic_id, tp
                 if info.leader_epoch < self._epochs.get(key, -1):
                     self._world.problem(f"{self} goes back from leader epoch {self._epochs[key]} of {tp}: {info}")
                 self._epochs[key] = info.leader_epoch

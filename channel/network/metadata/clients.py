@@ -26,14 +26,14 @@ from .cluster_metadata import Metadata, ProducerMetadata
 from .snapshot import ClusterSnapshot, ClusterView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from channel.errors import AuthenticationFailed
     from channel.network.request import ClientRequest
     from kproto.errors import UnsupportedVersion
     from kproto.types import TopicPartition
 
-    from .cluster_metadata import LeaderChange, LeaderUpdate, MetadataQuestion
+    from .cluster_metadata import MetadataQuestion
     from .snapshot import PartitionInfo
 
 _log = get_logger(__name__)
@@ -247,10 +247,6 @@ class MetadataSender(StoppableThread, Startable):
         wait_ms = self._max_block_ms if max_block_ms is None else max_block_ms
         return self.metadata.wait_for_topic(topic, wait_ms, self.client.wakeup, partition)
 
-    def learn_leaders(self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node] = ()) -> LeaderChange:
-        """Take leaders that a broker named in another response; see ``Metadata.update_partition_leadership``."""
-        return self.metadata.update_partition_leadership(leaders, nodes)
-
     def learn_epoch(self, partition: TopicPartition, leader_epoch: int) -> bool:
         """Take a leader epoch that a broker named in another response; a newer one than known requests an update.
 
@@ -264,8 +260,8 @@ class MetadataSender(StoppableThread, Startable):
 
     def leader(self, partition: TopicPartition) -> Node | None:
         """The node to send to; None if it is not known, or a newer leader epoch has been seen since."""
-        info = self.metadata.partition_if_current(partition)
-        return None if info is None or info.leader is None else self.metadata.snapshot.nodes.get(info.leader)
+        is_current = self.metadata.partition_if_current(partition) is not None
+        return self.metadata.snapshot.leader(partition) if is_current else None
 
     def view(self) -> ClusterView | None:
         """Return the metadata of the cluster and the topics in use, and the node that answered last; None before."""

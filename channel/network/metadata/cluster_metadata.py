@@ -7,16 +7,24 @@ for a higher version than they saw. Times are in milliseconds and given by the c
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed, TopicNotKnown
+from channel.errors import (
+    ChannelError,
+    IllegalState,
+    InvalidTopic,
+    RequestTimeout,
+    TopicAuthorizationFailed,
+    TopicNotKnown,
+)
 from channel.locks import new_reentrant_lock
 from channel.network.backoff import ExponentialBackoff
 from kproto.error_codes import ErrorCode, error_name
 from kproto.types import TopicPartition
 
-from .snapshot import EPOCHS_FROM, INVALID_METADATA, ClusterSnapshot, PartitionInfo
+from .snapshot import EPOCHS_FROM, INVALID_METADATA, ClusterSnapshot, PartitionInfo, TopicInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,8 +119,11 @@ class LeaderUpdate(NamedTuple):
     leader_epoch: int
 
 
-LeaderChange = frozenset[TopicPartition]
-"""Partitions whose leadership has just been replaced."""
+_RAISED: Final[dict[int, tuple[type[ChannelError], str]]] = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (InvalidTopic, "invalid topics"),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (TopicAuthorizationFailed, "not authorized to access topics"),
+}
+"""Errors of topics that are raised to those who wait for the topic."""
 
 
 class Metadata:
@@ -121,7 +132,6 @@ class Metadata:
     Args:
         refresh_backoff_ms, refresh_backoff_max_ms: The first and the longest wait after a failed update.
         max_age_ms: The age at which metadata is refreshed.
-        on_leader_change: Called with partitions whose leadership ``update_partition_leadership`` replaced.
         clock, randomness: The time, for threads that wait, and the jitter of back-off.
 
     Attributes:
@@ -134,13 +144,11 @@ class Metadata:
         refresh_backoff_max_ms: int = 1_000,
         max_age_ms: int = 300_000,
         *,
-        on_leader_change: Callable[[LeaderChange], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         randomness: Randomness | None = None,
     ) -> None:
         self.snapshot = ClusterSnapshot()
         self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
-        self._on_leader_change = on_leader_change
         self._clock = clock
         self._changed = threading.Condition(new_reentrant_lock("cluster metadata"))
         self._update_version = 0
@@ -148,8 +156,7 @@ class Metadata:
         self._needs_full_update = False
         self._needs_partial_update = False
         self._fatal_error: Exception | None = None
-        self._invalid_topics: set[str] = set()
-        self._unauthorized_topics: set[str] = set()
+        self._errors_to_raise: dict[str, int] = {}
         self._last_seen_epochs: dict[TopicPartition, int] = {}
         self._bootstrap: tuple[tuple[str, int], ...] = ()
         self._is_closed = False
@@ -196,12 +203,10 @@ class Metadata:
         self._update_version += 1
         self.snapshot = ClusterSnapshot.of_bootstrap(self._bootstrap)
 
-    def request_update(self, *, reset_equivalent_responses: bool = True) -> int:
-        """Request a whole update; returns the present version, to wait for a higher."""
+    def request_update(self) -> int:
+        """Request a whole update when the back-off is over; returns the present version, to wait for a higher."""
         with self._changed:
             self._needs_full_update = True
-            if reset_equivalent_responses:
-                self._refresh.forget_equal_responses()
             return self._update_version
 
     def request_update_for_new_topics(self) -> int:
@@ -260,32 +265,35 @@ class Metadata:
                 self._needs_full_update = False
             self._refresh.succeeded(now, is_partial=is_partial)
             told = ClusterSnapshot.of_response(response)
-            self.snapshot = newer = self._accepted(told, is_partial=is_partial, api_version=api_version, now=now)
+            topics = self._accepted(told, is_partial=is_partial, has_epochs=api_version >= EPOCHS_FROM, now=now)
+            self.snapshot = replace(told, topics=topics)
             self._forget_epochs(now)
-            self._invalid_topics = set(newer.invalid_topics)
-            self._unauthorized_topics = set(newer.unauthorized_topics)
+            self._errors_to_raise = {
+                name: topic.error_code for name, topic in topics.items() if topic.error_code in _RAISED
+            }
             self._changed.notify_all()
 
-    def _accepted(self, told: ClusterSnapshot, *, is_partial: bool, api_version: int, now: int) -> ClusterSnapshot:
-        """Build the next snapshot from the response's topics of interest, without partitions known to be outdated."""
-        topics = {name for name in told.all_topics if self.retain_topic(name, now)}
-        former_ids = self.snapshot.topic_ids
-        recreated = {t for t, topic_id in told.topic_ids.items() if topic_id != former_ids.get(t)}
-        partitions: dict[TopicPartition, PartitionInfo] = {}
-        for each, info in told.partitions.items():
-            if each.topic not in topics:
+    def _accepted(self, told: ClusterSnapshot, *, is_partial: bool, has_epochs: bool, now: int) -> dict[str, TopicInfo]:
+        """Return the topics of interest: the response's, without partitions known to be outdated, and those kept."""
+        former = self.snapshot.topics
+        topics = {name: topic for name, topic in former.items() if is_partial and self.retain_topic(name, now)}
+        for name, topic in told.topics.items():
+            if not self.retain_topic(name, now):
                 continue
-            newest = self._newest(
-                each, info if api_version >= EPOCHS_FROM else info._replace(leader_epoch=None), each.topic in recreated
-            )
-            if newest is not None:
-                partitions[each] = newest
-            if info.error_code in INVALID_METADATA:
+            known = former.get(name)
+            is_another = topic.topic_id is not None and (known is None or topic.topic_id != known.topic_id)
+            partitions: dict[int, PartitionInfo] = {}
+            for index, info in topic.partitions.items():
+                newest = self._newest(
+                    TopicPartition(name, index), info if has_epochs else info._replace(leader_epoch=None), is_another
+                )
+                if newest is not None:
+                    partitions[index] = newest
+            topics[name] = topic._replace(partitions=partitions)
+            codes = {topic.error_code, *(info.error_code for info in topic.partitions.values())}
+            if not INVALID_METADATA.isdisjoint(codes):
                 self._needs_full_update = True
-        newer = told.restricted(topics, partitions)
-        if not INVALID_METADATA.isdisjoint(newer.topic_errors.values()):
-            self._needs_full_update = True
-        return self.snapshot.merged(newer, lambda name: self.retain_topic(name, now)) if is_partial else newer
+        return topics
 
     def _newest(self, partition: TopicPartition, told: PartitionInfo, is_another: bool) -> PartitionInfo | None:
         """Choose the response's partition, or the known partition if its leader epoch is newer."""
@@ -293,7 +301,7 @@ class Metadata:
         if told.leader_epoch is None:
             self._last_seen_epochs.pop(partition, None)
         elif seen is not None and told.leader_epoch < seen and not is_another:
-            return self.snapshot.partitions.get(partition)
+            return self.snapshot.partition(partition)
         else:
             self._last_seen_epochs[partition] = told.leader_epoch
         if told.leader_epoch is None or told.leader_epoch != seen or is_another:
@@ -346,16 +354,16 @@ class Metadata:
     def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
         """Return a partition's metadata, None if a newer leader epoch has been seen since."""
         with self._changed:
-            info = self.snapshot.partitions.get(partition)
+            info = self.snapshot.partition(partition)
             seen = self.last_seen_epoch(partition)
             if info is None or (seen is not None and info.leader_epoch is not None and info.leader_epoch < seen):
                 return None
             return info
 
     def update_partition_leadership(
-        self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node]
-    ) -> LeaderChange:
-        """Take leaders that brokers named in their responses.
+        self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node] = ()
+    ) -> frozenset[TopicPartition]:
+        """Take leaders, and perhaps their nodes, that brokers named in their responses.
 
         An update counts only if it is complete, newer than the known leader, and of a known partition and node.
 
@@ -363,24 +371,23 @@ class Metadata:
             The partitions that were changed.
         """
         with self._changed:
-            told = {node.id: node for node in nodes}
-            known = {**self.snapshot.nodes, **told}
-            changed: dict[TopicPartition, PartitionInfo] = {}
+            known = {**self.snapshot.nodes, **{node.id: node for node in nodes}}
+            topics = dict(self.snapshot.topics)
+            changed = set()
             for partition, leader in leaders.items():
-                info = self.snapshot.partitions.get(partition)
+                info = self.snapshot.partition(partition)
                 if info is None or leader.leader < 0 or leader.leader_epoch < 0 or leader.leader not in known:
                     continue
                 if info.leader_epoch is not None and leader.leader_epoch <= info.leader_epoch:
                     continue
-                changed[partition] = info._replace(leader=leader.leader, leader_epoch=leader.leader_epoch)
+                topic = topics[partition.topic]
+                newer = info._replace(leader=leader.leader, leader_epoch=leader.leader_epoch)
+                topics[partition.topic] = topic._replace(partitions={**topic.partitions, partition.partition: newer})
                 self._last_seen_epochs[partition] = leader.leader_epoch
-            if not changed:
-                return frozenset()
-            self.snapshot = self.snapshot.with_partitions(told, changed)
-        moved = frozenset(changed)
-        if self._on_leader_change is not None:
-            self._on_leader_change(moved)
-        return moved
+                changed.add(partition)
+            if changed:
+                self.snapshot = replace(self.snapshot, nodes=known, topics=topics)
+            return frozenset(changed)
 
     # ---- errors ------------------------------------------------------------------------------------------------------
 
@@ -393,12 +400,10 @@ class Metadata:
         """
         with self._changed:
             self.raise_fatal_error()
-            unauthorized, invalid = self._unauthorized_topics, self._invalid_topics
-            self._unauthorized_topics, self._invalid_topics = set(), set()
-        if topic in unauthorized:
-            raise TopicAuthorizationFailed(f"not authorized to access topics: {topic}")
-        if topic in invalid:
-            raise InvalidTopic(f"invalid topics: {topic}")
+            errors, self._errors_to_raise = self._errors_to_raise, {}
+        if topic in errors:
+            kind, what = _RAISED[errors[topic]]
+            raise kind(f"{what}: {topic}")
 
     def raise_fatal_error(self) -> None:
         """Raise the error with which no update can succeed, once; those of topics are not raised here."""
@@ -513,15 +518,14 @@ class ProducerMetadata(Metadata):
             IllegalState: The metadata was closed.
         """
         began = self._clock.milliseconds()
-        if topic in self.snapshot.invalid_topics:
+        known = self.snapshot.topics.get(topic)
+        if known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once
         self.add(topic, began)
         while True:
-            snapshot = self.snapshot
-            count = snapshot.partition_count(topic)
-            if count is not None and (partition is None or partition < count):
-                info = None if partition is None else snapshot.partitions.get(TopicPartition(topic, partition))
-                return count, info
+            known = self.snapshot.topics.get(topic)
+            if known is not None and len(known.partitions) > (partition or 0):
+                return len(known.partitions), None if partition is None else known.partitions.get(partition)
             self.add(topic, self._clock.milliseconds())
             version = self.request_update_for(topic)
             wake()
@@ -535,12 +539,12 @@ class ProducerMetadata(Metadata):
             self.raise_errors_of(topic)
 
     def _timeout(self, topic: str, partition: int | None, max_wait_ms: int) -> TopicNotKnown:
-        snapshot = self.snapshot
-        code = snapshot.topic_errors.get(topic, ErrorCode.NONE)
+        known = self.snapshot.topics.get(topic)
+        code = ErrorCode.NONE if known is None else known.error_code
         which = f"topic {topic}"
         if partition is not None:
             which = f"partition {topic}-{partition}"
-            if (count := snapshot.partition_count(topic)) is not None:
-                which += f" of {count} partitions"
+            if known is not None and known.partitions:
+                which += f" of {len(known.partitions)} partitions"
         why = f": the last answer was {error_name(code)}" if code else ""
         return TopicNotKnown(f"{which} did not become known within {max_wait_ms} ms{why}", code)

@@ -119,7 +119,7 @@ def test_leaders_of_other_responses_are_known_at_once(
     with sender_to(cluster) as sender:
         sender.wait_for_topic("orders")
         so_far = len(asked.topics)
-        assert sender.learn_leaders({ORDERS: LeaderUpdate(1, 5)}) == {ORDERS}
+        assert sender.metadata.update_partition_leadership({ORDERS: LeaderUpdate(1, 5)}) == {ORDERS}
         _, info = sender.wait_for_topic("orders", 0)
         assert info is not None
         assert (info.leader, info.leader_epoch) == (1, 5)

@@ -226,6 +226,19 @@ def test_a_lost_connection_asks_for_new_metadata_of_another_broker(followed: Fol
     assert [each.id for each in followed.updater.nodes()] == [1]
 
 
+def test_a_lost_connection_does_not_shorten_the_back_off_of_equal_responses_as_in_kafka(
+    clock: FakeClock, habits: dict[str, Any]
+) -> None:
+    followed = Followed(clock, habits, Metadata(100, 10_000, 300_000, clock=clock))
+    followed.metadata.bootstrap(ADDRESSES)
+    known(followed, 0)
+    for _ in range(4):
+        followed.metadata.update(0, cluster_of(0), clock.milliseconds())
+    followed.updater.handle_server_disconnect(clock.milliseconds(), "0", None)
+    assert followed.metadata.time_to_next_update(clock.milliseconds()) >= 640
+    followed.client.close()
+
+
 def test_a_question_that_is_lost_with_its_connection_is_asked_again_after_the_backoff(followed: Followed) -> None:
     known(followed, 0, 1)
     for each in followed.updater.nodes():
@@ -323,7 +336,7 @@ def test_a_wait_for_a_topic_wakes_the_poll_in_progress(topic: str) -> None:
             count, info = metadata.wait_for_topic(topic, 10_000, client.wakeup, partition=2)
             creation.join()
             assert count == 3
-            assert info == metadata.snapshot.partitions[TopicPartition(topic, 2)]
+            assert info == metadata.snapshot.partition(TopicPartition(topic, 2))
             assert metadata.topics_to_ask() == (topic,)
         finally:
             client.initiate_close()

@@ -105,7 +105,7 @@ def test_a_partial_update_is_about_new_topics_alone(metadata: ProducerMetadata) 
     assert metadata.new_topics == {"two", "three"}
     updated(metadata, "two")
     assert metadata.new_topics == {"three"}
-    assert metadata.snapshot.topics == ["one", "two"]
+    assert sorted(metadata.snapshot.topics) == ["one", "two"]
 
 
 def test_new_topics_alone_are_asked_for_while_the_rest_is_young(metadata: ProducerMetadata) -> None:
@@ -204,7 +204,7 @@ def test_the_epochs_of_a_forgotten_topic_are_forgotten() -> None:
     assert metadata.last_seen_epoch(partition) is None
     metadata.add("topic", 70_000)
     metadata.update(metadata.question(70_000).request_version, told(2), 70_000)
-    assert metadata.snapshot.partitions[partition].leader_epoch == 2
+    assert metadata.snapshot.partition(partition).leader_epoch == 2
 
 
 def test_a_wait_for_a_topic_ends_with_its_time(metadata: ProducerMetadata) -> None:
@@ -220,4 +220,4 @@ def test_an_answer_replaces_what_was_known_unless_it_is_said_to_be_partial(metad
     metadata.update(version, response("three"), 0, is_partial=True)
     assert sorted(metadata.snapshot.topics) == ["one", "three", "two"]
     metadata.update(version, response("two"), 0)
-    assert metadata.snapshot.topics == ["two"]
+    assert list(metadata.snapshot.topics) == ["two"]
