@@ -18,6 +18,8 @@ from free_ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from channel.broker.fleet import Fleet
+
 IS_LONG = os.environ.get("KPROTO_FORM") == "long"
 """Whether the long form of the proofs was asked for: every protocol version, outages of 10 and 30 seconds."""
 
@@ -43,6 +45,19 @@ def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.02)
+
+
+def elected(fleet: Fleet) -> int:
+    """Wait until a broker of the fleet is the active controller; returns its id."""
+    found: list[int | None] = [None]
+
+    def is_led() -> bool:
+        found[0] = fleet.controller_id
+        return found[0] is not None
+
+    eventually(is_led)
+    assert found[0] is not None
+    return found[0]
 
 
 @contextlib.contextmanager

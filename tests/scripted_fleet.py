@@ -13,7 +13,6 @@ class ScriptedFleet:
     def __init__(self, count):
         self.on_answered = None
         self.delays = {}
-        self.paused = set()
         self.left = []
         self.controller_id = None
         self.cluster = EmbeddedCluster(count, hooks=lambda i: BrokerHooks(answered=lambda c, q, a: self.report(i, c)))
@@ -38,9 +37,6 @@ class ScriptedFleet:
     def __getitem__(self, broker_id):
         return self.cluster[broker_id]
 
-    def is_paused(self, broker_id):
-        return broker_id in self.paused
-
     def kill(self, broker_id):
         self.cluster.kill(broker_id)
         self.controller.fail_over(broker_id)
@@ -51,11 +47,9 @@ class ScriptedFleet:
 
     def pause(self, broker_id):
         self.cluster.pause(broker_id)
-        self.paused.add(broker_id)
 
     def resume(self, broker_id):
         self.cluster.resume(broker_id)
-        self.paused.discard(broker_id)
 
     def slow(self, broker_id, delay_s):
         self.delays[broker_id] = delay_s

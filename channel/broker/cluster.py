@@ -33,16 +33,11 @@ if TYPE_CHECKING:
     from channel.network.recorder import Recorder
     from channel.network.server import ListeningSocket
 
-_FILES_A_BROKER: Final = 6
-"""A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
-thread; and one in reserve."""
-
-
 _LAST_PORT: Final = 65_535
 _NO_RECORDS: Final = NoRecords()
 
 
-def raise_file_limit(brokers: int, files_a_broker: int = _FILES_A_BROKER) -> None:
+def raise_file_limit(brokers: int, files_a_broker: int) -> None:
     """Raise this process's limit of open files to the number that this many brokers need.
 
     Raises:
@@ -88,6 +83,12 @@ class ClusterMember:
         """Whether the broker listens."""
         return self.listener is not None
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the broker hangs, though it is up."""
+        listener = self.listener
+        return listener is not None and listener.paused
+
 
 class EmbeddedCluster(Startable):
     """Brokers that serve a controller's requests, on loopback by default; ``EmbeddedBroker`` describes each broker.
@@ -116,6 +117,10 @@ class EmbeddedCluster(Startable):
             protocol: The security protocol of every listener.
             security: The certificate of the brokers, and the users to accept; by default those of ``config``.
     """
+
+    _FILES_A_BROKER = 6
+    """A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
+    thread; and one in reserve."""
 
     def __init__(
         self,
@@ -173,7 +178,7 @@ class EmbeddedCluster(Startable):
         if self._base_port and self._base_port + last > _LAST_PORT:
             port = self._base_port + last
             raise ConfigurationError(f"broker {last} would listen at port {port}; choose a lower base port")
-        raise_file_limit(len(self._ids))
+        raise_file_limit(len(self._ids), self._FILES_A_BROKER)
         try:
             for broker_id in self._ids:
                 broker = self._broker(broker_id)

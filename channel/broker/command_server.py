@@ -352,7 +352,7 @@ class FleetCommands:
                 "port": member.port,
                 "broker_epoch": member.epoch,
                 "up": member.is_up,
-                "paused": self._fleet.is_paused(member.id),
+                "paused": member.is_paused,
                 "leads_cluster": member.id == leader,
             }
             for member in self._fleet

@@ -227,7 +227,7 @@ class _Watch:
     def report(self, event: StepReport, quiet_ns: int) -> StepReport:
         """Write the present state into the report."""
         with self._lock:
-            listening = [m.id for m in self._fleet if m.is_up and not self._fleet.is_paused(m.id)]
+            listening = [m.id for m in self._fleet if m.is_up and not m.is_paused]
             event.requests, event.request_bytes = dict(self.requests), dict(self.bytes)
             event.settled_s = (self.last_ns - self.began_ns) / 1e9 if self.requests else None
             is_quiet = SYSTEM_CLOCK.nanoseconds() - self.last_ns >= quiet_ns

@@ -6,7 +6,8 @@ epoch; a follower that has not fetched for ``replica.lag.time.max.ms`` leaves th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from channel.errors import ChannelError
 from channel.logs import get_logger
@@ -58,6 +59,7 @@ class LedPartitions:
         broker: The leader.
         is_fetching: Returns whether a broker fetches a partition from this leader in this leader epoch.
         lag_max_ms: The time after which a silent follower leaves the ISR.
+        propose: Announces proposals; ``accepted`` or ``forget`` takes the outcome of each.
     """
 
     def __init__(
@@ -65,12 +67,26 @@ class LedPartitions:
         broker: EmbeddedBroker,
         is_fetching: Callable[[int, TopicPartition, HostedReplica], bool],
         lag_max_ms: int,
+        propose: Callable[[LedPartitions, Sequence[IsrProposal]], None],
     ) -> None:
         self.broker = broker
         self._is_fetching = is_fetching
         self._lag_max_ms = lag_max_ms
+        self._propose = propose
         self._silent_since: dict[tuple[TopicPartition, int], int] = {}
         self._pending: dict[TopicPartition, IsrProposal] = {}
+
+    def check(self, now: int) -> None:
+        """Propose ISRs without followers that went silent, and with followers that fetch again; ``now`` is in ms."""
+        proposals = self.proposals(now)
+        if not proposals:
+            return
+        try:
+            self._propose(self, proposals)
+        except ChannelError as e:
+            _log.info("broker %d cannot propose an ISR now: %s", self.broker.broker_id, e)
+            for proposal in proposals:
+                self.forget(proposal)
 
     def proposals(self, now: int) -> list[IsrProposal]:
         """Return the ISR changes to propose, without partitions whose present state has an unanswered proposal."""
@@ -84,7 +100,7 @@ class LedPartitions:
                 isr = self._isr(tp, replica, now, silent_since)
                 if set(isr) == set(replica.isr):
                     continue
-                topic_id = replicas.logs.get(tp, b"\0" * 16)
+                topic_id = replicas.logs.get(tp, ZERO_UUID)
                 proposal = IsrProposal(
                     tp, topic_id, isr, replica.leader_epoch, replica.partition_epoch, replica.controller_epoch
                 )
@@ -135,13 +151,6 @@ class LedPartitions:
         self._pending.pop(proposal.tp, None)
 
 
-class IsrSender(Protocol):
-    """A way to announce a leader's ISR proposals."""
-
-    def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Announce proposals; ``led`` gets the outcome of each."""
-
-
 class _AlterPartitionBuilder:
     """Builds AlterPartition in the controller's version; a ``RequestBuilder``."""
 
@@ -186,26 +195,12 @@ class _AlterPartitionBuilder:
         return f"AlterPartition of broker {self._broker[0]} for {len(self._proposals)} partitions"
 
 
-class AlterPartitionSender:
-    """Proposes ISRs to the controller: one request for all partitions of a check.
-
-    Args:
-        channel: The broker's channel to its controller.
-    """
-
-    def __init__(self, channel: NodeToControllerChannel) -> None:
-        self._channel = channel
-
-    def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Send proposals; the answer arrives on the channel's thread."""
-
-        def answered(response: ClientResponse) -> None:
-            _take_answer(led, proposals, response)
-
-        broker = led.broker
-        self._channel.send_request(
-            _AlterPartitionBuilder(broker.broker_id, broker.epoch_for_controller, proposals), answered
-        )
+def propose_to_controller(
+    channel: NodeToControllerChannel, led: LedPartitions, proposals: Sequence[IsrProposal]
+) -> None:
+    """Send proposals in one AlterPartition; the answer arrives on the channel's thread."""
+    builder = _AlterPartitionBuilder(led.broker.broker_id, led.broker.epoch_for_controller, proposals)
+    channel.send_request(builder, partial(_take_answer, led, proposals))
 
 
 def _take_answer(led: LedPartitions, proposals: Sequence[IsrProposal], response: ClientResponse) -> None:
@@ -230,29 +225,22 @@ def _take_answer(led: LedPartitions, proposals: Sequence[IsrProposal], response:
         led.forget(proposal)
 
 
-class ZooKeeperIsr:
-    """Writes ISRs to the partitions' state znodes, and announces them to the controller by a notification.
+def propose_in_zookeeper(session: ZooKeeperSession, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
+    """Write proposals to the partitions' state znodes, and announce them to the controller by a notification.
 
-    Args:
-        session: The broker's session.
+    Returns once ZooKeeper has answered.
     """
-
-    def __init__(self, session: ZooKeeperSession) -> None:
-        self._session = session
-
-    def propose(self, led: LedPartitions, proposals: Sequence[IsrProposal]) -> None:
-        """Write proposals; returns once ZooKeeper has answered."""
-        changed = []
-        for p in proposals:
-            state = LeaderAndIsr(led.broker.broker_id, p.isr, p.leader_epoch)
-            data = encode_partition_state(state, p.controller_epoch)
-            try:
-                stat = self._session.set(partition_state_path(p.tp), data, p.partition_epoch)
-            except ChannelError as e:
-                _log.info("%s: ISR %s was not written: %s", p.tp, p.isr, e)
-                led.forget(p)
-            else:
-                led.accepted(p, p.isr, stat.version)
-                changed.append(p.tp)
-        if changed:
-            self._session.create(f"{ISR_CHANGES}/isr_change_", encode_partitions(changed), sequence=True)
+    changed = []
+    for p in proposals:
+        state = LeaderAndIsr(led.broker.broker_id, p.isr, p.leader_epoch)
+        data = encode_partition_state(state, p.controller_epoch)
+        try:
+            stat = session.set(partition_state_path(p.tp), data, p.partition_epoch)
+        except ChannelError as e:
+            _log.info("%s: ISR %s was not written: %s", p.tp, p.isr, e)
+            led.forget(p)
+        else:
+            led.accepted(p, p.isr, stat.version)
+            changed.append(p.tp)
+    if changed:
+        session.create(f"{ISR_CHANGES}/isr_change_", encode_partitions(changed), sequence=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.errors import IllegalState
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
@@ -13,13 +13,16 @@ from kproto import messages
 from kproto.api import metadata_version_level
 from kproto.error_codes import ErrorCode, error_name
 
-from .to_controller import ControllerInformation
+from .to_controller import ControllerInformation, controller_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from channel.clock import Clock
+    from channel.config import ChannelConfig
+    from channel.metrics import Metrics
     from channel.network.request import ClientResponse
+    from channel.security import SecurityConfig
     from channel.types import Broker
 
     from .embedded import EmbeddedBroker
@@ -30,6 +33,9 @@ _log = get_logger(__name__)
 _HEARTBEAT_MS: Final = 2_000
 _RETRY_MS: Final = 500
 _VOTER_MS: Final = 1_000
+_BACKOFF_MS: Final = 2_000
+"""The longest back-off of a connection: the quorum may be started long after the brokers."""
+
 _CAUGHT_UP: Final = (1 << 63) - 1
 """The metadata offset in heartbeats: a ZooKeeper broker reads no metadata log, and so never lags behind."""
 
@@ -66,15 +72,6 @@ class QuorumProvider:
         return self._controllers[self._clock.milliseconds() // _VOTER_MS % len(self._controllers)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """The part of a registration that stays the same for a broker's process."""
-
-    cluster_id: str
-    incarnation_id: bytes
-    log_dir: bytes
-
-
 class KRaftRegistration:
     """Registers one broker again and again until it is accepted, then sends its heartbeats.
 
@@ -95,21 +92,14 @@ class KRaftRegistration:
         call_later: Callable[[int, Callable[[], None]], None],
     ) -> None:
         self._embedded = embedded
-        self._broker = broker
-        self._level = metadata_version_level(ibp)
         self.channel = channel
         self._call_later = call_later
-        self._description = _Description(embedded.cluster_id, random_uuid(), random_uuid())
         self._is_closed = False
-        embedded.kraft_epoch = NO_BROKER_EPOCH
-
-    def start(self) -> None:
-        """Request the registration, which may be accepted later."""
-        broker, level = self._broker, self._level
+        level = metadata_version_level(ibp)
         request = messages.BrokerRegistrationRequest(
             broker_id=broker.id,
-            cluster_id=self._description.cluster_id,
-            incarnation_id=self._description.incarnation_id,
+            cluster_id=embedded.cluster_id,
+            incarnation_id=random_uuid(),
             listeners=[
                 messages.Listener(
                     name=e.listener_name, host=e.host, port=e.port, security_protocol=int(e.security_protocol)
@@ -121,9 +111,14 @@ class KRaftRegistration:
             ],
             rack=broker.rack,
             is_migrating_zk_broker=True,
-            log_dirs=[self._description.log_dir],
+            log_dirs=[random_uuid()],
         )
-        self._send(MessageRequest(request, oldest_version=1), self._registered)
+        self._request = MessageRequest(request, oldest_version=1)
+        embedded.kraft_epoch = NO_BROKER_EPOCH
+
+    def start(self) -> None:
+        """Request the registration, which may be accepted later."""
+        self._send(self._request, self._registered)
 
     def close(self) -> None:
         """Send nothing more; the controller fences the broker when its heartbeats are missed. Harmless if closed."""
@@ -138,16 +133,17 @@ class KRaftRegistration:
             try:
                 self.channel.send_request(request, answered)
             except IllegalState:
-                _log.debug("broker %d is closed; it sends nothing to the quorum any more", self._broker.id)
+                _log.debug("broker %d is closed; it sends nothing to the quorum any more", self._embedded.broker_id)
 
     def _registered(self, answer: Any) -> None:
+        broker = self._embedded
         if answer is None or answer.error_code != ErrorCode.NONE:
             reason = "no answer" if answer is None else error_name(answer.error_code)
-            _log.warning("broker %d is not registered by the KRaft controller yet: %s", self._broker.id, reason)
+            _log.warning("broker %d is not registered by the KRaft controller yet: %s", broker.broker_id, reason)
             self._call_later(_RETRY_MS, self.start)
             return
-        self._embedded.kraft_epoch = answer.broker_epoch
-        _log.info("broker %d is registered by the KRaft controller with epoch %d", self._broker.id, answer.broker_epoch)
+        broker.kraft_epoch = answer.broker_epoch
+        _log.info("broker %d is registered by the KRaft controller with epoch %d", broker.broker_id, broker.kraft_epoch)
         self._beat()
 
     def _beat(self) -> None:
@@ -156,7 +152,7 @@ class KRaftRegistration:
     def _heard(self, answer: Any) -> None:
         code = None if answer is None else answer.error_code
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            _log.warning("broker %d registers again: %s", self._broker.id, error_name(answer.error_code))
+            _log.warning("broker %d registers again: %s", self._embedded.broker_id, error_name(answer.error_code))
             self._call_later(_RETRY_MS, self.start)
         else:
             self._call_later(_HEARTBEAT_MS, self._beat)
@@ -170,3 +166,47 @@ def heartbeat(broker: EmbeddedBroker, *, wants_shutdown: bool = False) -> messag
         current_metadata_offset=_CAUGHT_UP,
         want_shut_down=wants_shutdown,
     )
+
+
+class Quorum:
+    """The KRaft controller of a migration, with the thread that asks it; its listener is named ``CONTROLLER``.
+
+    Args:
+        name: Names the thread.
+        voters: The controllers.
+        protocol: The security protocol of their listener.
+        config: Limits of the network.
+        security: The brokers' security settings.
+        metrics: Takes the metrics of the channels; None for no metrics.
+
+    Attributes:
+        provider: Provides the controller to ask now.
+        thread: Serves the brokers' channels; its owner starts it and shuts it down.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        voters: Sequence[Node],
+        protocol: SecurityProtocol,
+        config: ChannelConfig,
+        security: SecurityConfig,
+        metrics: Metrics | None,
+    ) -> None:
+        self.provider = QuorumProvider(voters, "CONTROLLER", protocol, SYSTEM_CLOCK, security.quorum_mechanism)
+        self.thread = controller_thread(
+            f"{name}-to-quorum-thread",
+            "quorum",
+            config,
+            security,
+            self.provider(),
+            metrics,
+            reconnect_backoff_max_ms=_BACKOFF_MS,
+        )
+
+    def registration(
+        self, embedded: EmbeddedBroker, broker: Broker, ibp: str, call_later: Callable[[int, Callable[[], None]], None]
+    ) -> KRaftRegistration:
+        """Make a broker's registration, which begins with its ``start``."""
+        channel = self.thread.channel(broker.id, self.provider, FOREVER)
+        return KRaftRegistration(embedded, broker, ibp, channel, call_later)

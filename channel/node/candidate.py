@@ -3,7 +3,7 @@
 >>> from channel.broker.fleet import Fleet
 >>> def lead_each_other(zookeeper):
 ...     with Fleet(zookeeper, range(3), stand=candidates()) as fleet:
-...         return fleet.wait_for_controller()
+...         return fleet.controller_id  # None until one of them is elected
 """
 
 from __future__ import annotations

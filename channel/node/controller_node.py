@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Final
 from channel.broker import api_versions
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.hooks import BrokerHooks
-from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider
+from channel.broker.kraft_registration import Quorum
 from channel.broker.service import BrokerService
-from channel.broker.to_controller import controller_thread
 from channel.broker.worker import Worker
-from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
@@ -41,7 +39,7 @@ from .node_requests import NodeRequests, PassedRequests, SuperUsers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from channel.broker.to_controller import NodeToControllerThread
+    from channel.broker.kraft_registration import KRaftRegistration
     from channel.controller.leadership import MakeChannels
     from channel.network.recorder import Recorder
     from channel.network.request import ClientResponse
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_QUORUM_BACKOFF_MS: Final = 2_000
 _LEAVE_S: Final = 10.0
 
 
@@ -104,20 +101,7 @@ class ControllerNode(Startable):
         self._worker = Worker(f"{name}-worker-thread")
         self._broker = EmbeddedBroker(controller_id, kraft_epoch=NO_BROKER_EPOCH if quorum else None)
         self._kraft: KRaftRegistration | None = None
-        self._to_quorum: NodeToControllerThread | None = None
-        if quorum:
-            self._quorum = QuorumProvider(
-                quorum, "CONTROLLER", self._protocol, SYSTEM_CLOCK, config.security.quorum_mechanism
-            )
-            self._to_quorum = controller_thread(
-                f"{name}-to-quorum-thread",
-                "quorum",
-                config,
-                config.security,
-                self._quorum(),
-                metrics,
-                reconnect_backoff_max_ms=_QUORUM_BACKOFF_MS,
-            )
+        self._quorum = Quorum(name, quorum, self._protocol, config, config.security, metrics) if quorum else None
         self.controller = Controller(
             controller_id,
             zookeeper,
@@ -161,8 +145,8 @@ class ControllerNode(Startable):
         self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
         try:
             self._server.start()
-            if self._to_quorum is not None:
-                self._to_quorum.start()
+            if self._quorum is not None:
+                self._quorum.thread.start()
             self.controller.start()
         except BaseException:
             self._server.close()
@@ -174,10 +158,11 @@ class ControllerNode(Startable):
         Args:
             timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
-        quorum, left_s = self._to_quorum, time_left(timeout_s)
+        quorum, left_s = self._quorum, time_left(timeout_s)
         close_all(
             lambda: self.controller.close(left_s()),
-            *(() if quorum is None else (lambda: self._leave_quorum(left_s()), lambda: quorum.shutdown(left_s()))),
+            lambda: self._leave_quorum(left_s()),
+            lambda: None if quorum is None else quorum.thread.shutdown(left_s()),
             lambda: self._relay.close(left_s()),
             lambda: self._server.close(left_s()),
             lambda: self._worker.close(left_s()),
@@ -213,12 +198,11 @@ class ControllerNode(Startable):
                 ACLS,
             )
         ibp = self._config.inter_broker_protocol_version
-        contents = encode_broker(Broker(self._id, (self.endpoint,)), ibp, time.time_ns() // 1_000_000)
+        described = Broker(self._id, (self.endpoint,))
+        contents = encode_broker(described, ibp, time.time_ns() // 1_000_000)
         self._broker.broker_epoch = register_broker(session, self._id, contents)
-        if self._to_quorum is not None and self._kraft is None:
-            channel = self._to_quorum.channel(self._id, self._quorum, FOREVER)
-            described = Broker(self._id, (self.endpoint,))
-            self._kraft = KRaftRegistration(self._broker, described, ibp, channel, self._server.call_later)
+        if self._quorum is not None and self._kraft is None:
+            self._kraft = self._quorum.registration(self._broker, described, ibp, self._server.call_later)
             self._kraft.start()
 
     def _leave_quorum(self, timeout_s: float | None) -> None:

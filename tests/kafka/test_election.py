@@ -15,6 +15,7 @@ import pytest
 from asking import ask_port
 from confluent_kafka.admin import AdminClient, NewTopic
 from network_peers import until
+from real_brokers import elected
 from tls_certificates import certificates
 from zookeeper_faults import expire
 
@@ -110,7 +111,7 @@ def leadership(admin: ZooKeeperSession, topic: str, partition: int = 0) -> tuple
 
 def test_the_winner_leads_itself_and_the_others(zookeeper: str, admin: ZooKeeperSession) -> None:
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         create_topic(admin, "t", (leader, *{1, 2, 3} - {leader}))
         until(lambda: all(member.broker.metadata.contains("t") for member in fleet))
         assert leadership(admin, "t") == (leader, {1, 2, 3}, 1)
@@ -121,7 +122,7 @@ def test_the_winner_leads_itself_and_the_others(zookeeper: str, admin: ZooKeeper
 
 def test_new_topics_are_spread_over_the_racks(zookeeper: str, admin: ZooKeeperSession) -> None:
     with Fleet(zookeeper, range(4), session_timeout_ms=SESSION_MS, racks="ab", stand=candidates()) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         until(lambda: len(fleet[leader].broker.metadata.snapshot.alive_brokers) == 4)
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[leader].port}"})
         client.create_topics([NewTopic("t", 8, 2)])["t"].result(120)
@@ -168,13 +169,13 @@ def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: s
     elected: list[tuple[int, int]] = []
     stand = candidates(on_elected=lambda broker_id, epoch: elected.append((broker_id, epoch)))
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=stand) as fleet:
-        first = fleet.wait_for_controller()
+        first = elected(fleet)
         follower, other = sorted({1, 2, 3} - {first})
         create_topic(admin, "t", (first, follower, other))
         until(lambda: all(member.broker.metadata.contains("t") for member in fleet))
         (event,) = rehearse(fleet, [Step("kill", "controller")])
         assert (event.broker_ids, event.heard, event.is_complete) == ([first], 2, True)
-        second = fleet.wait_for_controller()
+        second = elected(fleet)
         assert second != first
         until(lambda: leadership(admin, "t") == (follower, {follower, other}, 2))
         assert elected == [(first, 1), (first, 0), (second, 2)]
@@ -185,12 +186,12 @@ def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: s
 
 def test_an_expired_winner_resigns_and_registers_again(zookeeper: str, admin: ZooKeeperSession) -> None:
     with Fleet(zookeeper, [1, 2], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
-        first = fleet.wait_for_controller()
+        first = elected(fleet)
         before = fleet[first].epoch
-        expire(fleet._links[first].registration.session)
+        expire(fleet._links[first].session)
         until(lambda: fleet[first].epoch > before)
         until(lambda: admin.get(znodes.CONTROLLER_EPOCH)[0] == b"2")
-        second = fleet.wait_for_controller()
+        second = elected(fleet)
         create_topic(admin, "t", (1, 2), (2, 1))
         until(lambda: [leadership(admin, "t", p) for p in (0, 1)] == [(1, {1, 2}, 2), (2, {1, 2}, 2)])
         assert fleet.controller_id == second
@@ -206,7 +207,7 @@ def test_brokers_of_a_migration_forward_to_the_elected_broker_and_others_refuse(
     nowhere = [Node(3000, "127.0.0.1", 1)]  # the migration's KRaft controller is not started
     settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "stand": candidates()}
     with Fleet(zookeeper, [1, 2, 3], quorum=nowhere, **settings) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         until(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
         others = sorted({1, 2, 3} - {leader})
         assert create(leader, "t") == ErrorCode.NONE
@@ -214,7 +215,7 @@ def test_brokers_of_a_migration_forward_to_the_elected_broker_and_others_refuse(
         assert create(others[1], "u") == ErrorCode.NONE
         until(lambda: all(member.broker.metadata.contains("u") for member in fleet))
     with Fleet(zookeeper, [1, 2], **settings) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         assert create(3 - leader, "v") == ErrorCode.NOT_CONTROLLER
     with Fleet(zookeeper, [1], session_timeout_ms=SESSION_MS) as fleet:  # no controller at all
         assert create(1, "v") == ErrorCode.NOT_CONTROLLER
@@ -222,7 +223,7 @@ def test_brokers_of_a_migration_forward_to_the_elected_broker_and_others_refuse(
 
 def test_the_controller_leaves_last_in_a_controlled_shutdown(zookeeper: str, admin: ZooKeeperSession) -> None:
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=candidates()) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         first = next(i for i in (1, 2, 3) if i != leader)
         create_topic(admin, "t", (first, leader))
         until(lambda: all(member.broker.metadata.contains("t") for member in fleet))

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from real_brokers import IS_LONG, eventually
+from real_brokers import IS_LONG, elected, eventually
 
 from channel.broker.fleet import Fleet
 from channel.node.candidate import candidates
@@ -59,7 +59,7 @@ def test_no_topic_is_lost_or_half_made_while_controllers_change(zookeeper: str) 
         Fleet(zookeeper, range(1, 6), session_timeout_ms=8_000, stand=candidates()) as fleet,
         ZooKeeperSession(zookeeper) as session,
     ):
-        fleet.wait_for_controller()
+        elected(fleet)
         eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == 5 for m in fleet))
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[1].port}", "log_level": 0})
         groups = [names[at : at + AT_ONCE] for at in range(0, TOPICS, AT_ONCE)]

@@ -101,7 +101,7 @@ def test_an_id_that_another_process_has_is_refused(zookeeper: str) -> None:
 def test_a_broker_whose_session_expired_registers_again(zookeeper: str) -> None:
     with Fleet(zookeeper, [7]) as fleet:
         first = fleet[7].epoch
-        thief = KazooClient(zookeeper, client_id=fleet._links[7].registration.session._client.client_id)
+        thief = KazooClient(zookeeper, client_id=fleet._links[7].session._client.client_id)
         thief.start(10)
         thief.stop()
         thief.close()
@@ -132,7 +132,7 @@ class Rehearsal:
         self.admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[FIRST].port}"})
 
     def up(self) -> list[Any]:
-        return [m for m in self.fleet if m.is_up and not self.fleet.is_paused(m.id)]
+        return [m for m in self.fleet if m.is_up and not m.is_paused]
 
     def assignment(self, partition: int) -> list[int]:
         return [FIRST + (partition + i) % COUNT for i in range(3)]

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from free_ports import free_ports
 from led_cluster import CONTROLLER, LedCluster
-from real_brokers import IS_LONG, client_settings, eventually, real_kafka, security_file
+from real_brokers import IS_LONG, client_settings, elected, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
@@ -81,7 +81,7 @@ def test_a_real_kraft_controller_leads_the_fleet(kafka_jars: Path, tmp_path: Pat
             started["zookeeper_connect"], [1, 2, 3], session_timeout_ms=4_000, replica_lag_time_max_ms=1_000,
             hooks=hooks, quorum=quorum, stand=candidates(config), protocol=listeners, security=security,
         ) as fleet, ZooKeeperSession(started["zookeeper_connect"]) as admin:  # fmt: skip
-            fleet.wait_for_controller()
+            elected(fleet)
             replicas = {0: ReplicaAssignment((1, 2, 3)), 1: ReplicaAssignment((2, 3, 1))}
             admin.create(znodes.topic_path("t"), znodes.encode_topic(replicas, None))
             eventually(lambda: all(member.broker.metadata.contains("t") for member in fleet))

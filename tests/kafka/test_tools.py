@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 from led_cluster import CONTROLLER, LedCluster
-from real_brokers import eventually
+from real_brokers import elected, eventually
 
 from channel.broker.fleet import Fleet
 from channel.node.candidate import candidates
@@ -188,7 +188,7 @@ def test_kafka_topics_works_with_a_fleet_that_elects_its_controller(
 ) -> None:
     topics = f"{_TOOLS}.TopicCommand"
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=8_000, stand=candidates()) as fleet:
-        leader = fleet.wait_for_controller()
+        leader = elected(fleet)
         eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
         tools = Tools(tmp_path, kafka_jars, f"127.0.0.1:{fleet[leader % 3 + 1].port}")
         created = tools(

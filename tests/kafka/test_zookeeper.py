@@ -11,7 +11,8 @@ import pytest
 from network_peers import until
 from zookeeper_faults import expire
 
-from channel.broker.links import BrokerRegistration
+from channel.broker.embedded import EmbeddedBroker
+from channel.broker.links import BrokerLinks
 from channel.errors import (
     BadVersion,
     ControllerMoved,
@@ -86,13 +87,13 @@ def test_a_controller_stands_for_no_second_election_while_it_is_the_controller(s
 def test_a_registration_says_when_it_was_made(zookeeper: str, session: ZooKeeperSession) -> None:
     cluster.create_persistent_nodes(session)
     before_s = time.time()
-    registration = BrokerRegistration(zookeeper, Broker(5, (EndPoint("h", 1),)), "3.9")
+    links = BrokerLinks(zookeeper, EmbeddedBroker(5), Broker(5, (EndPoint("h", 1),)), "3.9", 18_000, None)
     try:
-        registration.start()
+        links.register()
         found, _ = session.get(broker_path(5))
         assert before_s - 1 <= int(json.loads(found)["timestamp"]) / 1000 <= time.time() + 1
     finally:
-        registration.close()
+        links.close()
 
 
 @pytest.mark.conformance("ZKC-03")

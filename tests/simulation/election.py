@@ -163,7 +163,7 @@ class ElectionSimulation(Simulation):
 
     def _answered(self, broker: Broker, context: Any, request: Any, answer: Any) -> None:
         """Check what a broker has accepted, and from whom."""
-        broker.cluster = self.fleet.cluster
+        broker.cluster = self.fleet
         if context.api_key in (4, 5, 6) and answer is not None and not answer.error_code:
             life = broker.broker.broker_epoch
             if request.controller_epoch < self.controller_epochs.get(life, 0):

@@ -581,7 +581,7 @@ def test_wrong_use_says_what_is_wrong(cluster):
     with pytest.raises(kproto.ConfigurationError, match="in use"):
         EmbeddedCluster(1, base_port=cluster[0].port).start()
     with pytest.raises(BrokerNotAvailable, match="ulimit -Hn"):
-        raise_file_limit(10**9)
+        raise_file_limit(10**9, 6)
 
 
 # ---- what clients and watchers may do wrong --------------------------------------------------------------------------

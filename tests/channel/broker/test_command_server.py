@@ -60,7 +60,7 @@ def test_steps_are_taken_and_reported(server, fleet, reports):
     assert not fleet[0].is_up
     status, slowed = step(server, "slow random:1 0.25")
     assert (status, fleet.delays) == (200, {slowed["broker_ids"][0]: 0.25})
-    assert (step(server, "pause 1")[0], fleet.paused) == (200, {1})
+    assert (step(server, "pause 1")[0], fleet[1].is_paused) == (200, True)
     assert step(server, "resume 1")[0] == 200
     status, bounced = step(server, "restart 0")
     assert (status, bounced["heard"]) == (200, 3)

@@ -17,7 +17,6 @@ class _Links:
     leads_cluster = False
 
     def __init__(self) -> None:
-        self.registration = self
         self.closed = threading.Event()
 
     def leave(self, timeout_s: float) -> None:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from channel.broker import fleet as module
+from channel.broker import fleet as fleet_module
+from channel.broker import links
 from channel.broker.fleet import Fleet
 from channel.broker.hooks import BrokerHooks, RequestContext
 
 
-class Registration:
-    """A registration that needs no ZooKeeper."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.session = SimpleNamespace()
-
-    def start(self) -> int:
-        """Return a broker epoch."""
-        return 1
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """Nothing to end."""
-
-
 @pytest.fixture
 def _no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Session(SimpleNamespace):
+    class Session:
+        def __init__(self, *_: object, **__: object) -> None: ...
         def __enter__(self) -> None: ...
         def __exit__(self, *_: object) -> None: ...
+        def start(self) -> None: ...
+        def close(self, timeout_s: float | None = None) -> None: ...
 
-    monkeypatch.setattr(module, "ZooKeeperSession", lambda hosts: Session())
-    monkeypatch.setattr(module, "create_persistent_nodes", lambda session: None)
-    monkeypatch.setattr(module, "cluster_id", lambda session: "cluster")
-    monkeypatch.setattr(module, "BrokerRegistration", Registration)
+    for each in (fleet_module, links):
+        monkeypatch.setattr(each, "ZooKeeperSession", Session)
+    monkeypatch.setattr(fleet_module, "create_persistent_nodes", lambda session: None)
+    monkeypatch.setattr(fleet_module, "cluster_id", lambda session: "cluster")
+    monkeypatch.setattr(links, "register_broker", lambda session, broker_id, contents: 1)
 
 
 @pytest.mark.usefixtures("_no_zookeeper")

@@ -7,8 +7,7 @@ from control_messages import broker as live_broker
 from control_messages import leader_and_isr, leader_state, topic_id, update_metadata
 
 from channel.broker.embedded import EmbeddedBroker
-from channel.broker.isr import AlterPartitionSender, LedPartitions
-from channel.broker.links import BrokerLinks
+from channel.broker.isr import LedPartitions, propose_to_controller
 from channel.errors import Disconnected
 from channel.network.request import ClientRequest, ClientResponse
 from kproto import codec
@@ -24,6 +23,10 @@ LAG_MS = 30_000
 ORDERS_0 = TopicPartition("orders", 0)
 
 
+def unreachable(led, proposals):
+    raise Disconnected("ZooKeeper does not answer")
+
+
 class Leader:
     """Broker 0, which leads partitions with followers 1 and 2."""
 
@@ -31,7 +34,9 @@ class Leader:
         self.broker = EmbeddedBroker(0, broker_epoch=7)
         self.broker.metadata.update_metadata(0, update_metadata({}, [live_broker(i) for i in range(3)]), version=8)
         self.fetching = {1, 2}
-        self.led = LedPartitions(self.broker, lambda follower, tp, replica: follower in self.fetching, LAG_MS)
+        self.led = LedPartitions(
+            self.broker, lambda follower, tp, replica: follower in self.fetching, LAG_MS, unreachable
+        )
         self.ids = ids
         self.becomes_leader(0)
 
@@ -120,14 +125,9 @@ def test_an_answer_that_comes_after_an_election_changes_nothing(leader):
 
 
 def test_what_cannot_be_proposed_now_is_proposed_again(leader):
-    class Unreachable:
-        def propose(self, led, proposals):
-            raise Disconnected("ZooKeeper does not answer")
-
-    links = BrokerLinks(None, None, leader.led, Unreachable(), candidacy=None, forwarding=None, kraft=None)
     leader.fetching = {2}
-    links.check_followers(0)
-    links.check_followers(LAG_MS)
+    leader.led.check(0)
+    leader.led.check(LAG_MS)
     (proposal,) = leader.led.proposals(LAG_MS + 1)
     assert proposal.isr == (0, 2)
 
@@ -159,7 +159,7 @@ def proposed(leader, channel):
     leader.fetching = {2}
     leader.led.proposals(0)
     proposals = leader.led.proposals(LAG_MS)
-    AlterPartitionSender(channel).propose(leader.led, proposals)
+    propose_to_controller(channel, leader.led, proposals)
     return proposals
 
 
