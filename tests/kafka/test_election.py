@@ -166,8 +166,8 @@ def create_by_default(port: int) -> Any:
 
 
 def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: str, admin: ZooKeeperSession) -> None:
-    elected: list[tuple[int, int]] = []
-    stand = candidates(on_elected=lambda broker_id, epoch: elected.append((broker_id, epoch)))
+    elections: list[tuple[int, int]] = []
+    stand = candidates(on_elected=lambda broker_id, epoch: elections.append((broker_id, epoch)))
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=SESSION_MS, stand=stand) as fleet:
         first = elected(fleet)
         follower, other = sorted({1, 2, 3} - {first})
@@ -178,7 +178,7 @@ def test_a_killed_winner_is_followed_by_another_with_the_next_epoch(zookeeper: s
         second = elected(fleet)
         assert second != first
         until(lambda: leadership(admin, "t") == (follower, {follower, other}, 2))
-        assert elected == [(first, 1), (first, 0), (second, 2)]
+        assert elections == [(first, 1), (first, 0), (second, 2)]
         fleet.restart(first)
         until(lambda: (leadership(admin, "t") or ())[1:2] == ({1, 2, 3},))
         assert fleet.controller_id == second
