@@ -157,7 +157,7 @@ def _led() -> Iterator[tuple[Any, Any]]:
         Fleet(address, range(3)) as fleet,
         ControllerNode(77, address, config=ChannelConfig(default_replication_factor=3)) as node,
     ):
-        _wait(lambda: node.controller.is_active and len(fleet[0].broker.metadata.alive_brokers()) >= 3)
+        _wait(lambda: node.controller.is_active and len(fleet[0].broker.metadata.snapshot.alive_brokers) >= 3)
         assert node.endpoint is not None
         client = NodeClient(("127.0.0.1", node.endpoint.port), "limits", timeout_ms=ENOUGH_S * 1000)
         with client:

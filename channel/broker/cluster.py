@@ -22,9 +22,9 @@ from kproto.errors import ConfigurationError
 from . import api_versions
 from .embedded import EmbeddedBroker, Features
 from .hooks import BrokerHooks
+from .metadata_cache import SharedUpdates
 from .records import BrokerRecords, NoRecords, RecordConfig, RecordStore
 from .service import BrokerService
-from .shared_updates import SharedUpdates
 from .worker import Worker
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .hooks import RecordApis
-    from .shared_updates import SharedUpdates
+    from .metadata_cache import SharedUpdates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .fleet import Fleet
     from .hooks import RequestContext
-    from .metadata_snapshot import MetadataSnapshot
+    from .metadata_cache import MetadataSnapshot
 
 ACTIONS: Final = ("kill", "restart", "bounce", "leave", "pause", "resume", "slow", "wait", "new-controller")
 """kill: as kill -9. restart: brokers that are down start. bounce: down and up at once. leave: a controlled shutdown.

@@ -19,7 +19,7 @@ from kproto.messages import (
 )
 from kproto.types import ZERO_UUID, TopicPartition
 
-from .metadata_cache import TopicAnswer
+from .metadata_cache import INTERNAL_TOPICS
 from .replicas import Refused
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _stop_replica(broker: EmbeddedBroker, context: RequestContext, request: Any)
     if resigned is not None:
         for p in partitions:
             stopped = codes[TopicPartition(p.topic_name, p.partition_index)] == ErrorCode.NONE
-            if stopped and p.topic_name in _INTERNAL and p.delete_partition:
+            if stopped and p.topic_name in INTERNAL_TOPICS and p.delete_partition:
                 resigned(p.topic_name, p.partition_index, p.leader_epoch if p.leader_epoch >= 0 else None)
     return StopReplicaResponse(
         partition_errors=[
@@ -177,27 +177,28 @@ def _metadata(broker: EmbeddedBroker, context: RequestContext, request: Any) -> 
         brokers=[messages.MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
         cluster_id=broker.cluster_id,
         controller_id=controller.id if controller else -1,
-        topics=[_topic(topic) for topic in _wanted(broker.metadata, context.listener, asked, version)],
+        topics=_wanted(broker.metadata, context.listener, asked, version),
     )
 
 
-def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[TopicAnswer]:
+def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[messages.MetadataResponseTopic]:
     names: dict[str, None] = {}  # each topic once, however often the request names it
-    unknown: dict[tuple[str | None, bytes], TopicAnswer] = {}
+    unknown: dict[tuple[str | None, bytes], messages.MetadataResponseTopic] = {}
     if asked is None or (version == 0 and not asked):
-        names = dict.fromkeys(cache.topics())
+        names = dict.fromkeys(cache.snapshot.partitions)
     else:
         by_id = cache.snapshot.topic_names if any(topic.name is None for topic in asked) else {}
         for topic in asked:
             name = by_id.get(topic.topic_id) if topic.name is None else topic.name
             if name is not None and cache.contains(name):
                 names[name] = None
-            elif topic.name is None:
-                missing = TopicAnswer(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id, ())
-                unknown[None, topic.topic_id] = missing
-            else:
-                missing = TopicAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, ZERO_UUID, ())
-                unknown[topic.name, ZERO_UUID] = missing
+                continue
+            code, topic_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_UUID
+            if topic.name is None:
+                code, topic_id = ErrorCode.UNKNOWN_TOPIC_ID, topic.topic_id
+            unknown[topic.name, topic_id] = messages.MetadataResponseTopic(
+                error_code=code, name=topic.name, topic_id=topic_id, is_internal=topic.name in INTERNAL_TOPICS
+            )
     known = cache.topic_metadata(
         names,
         listener,
@@ -205,27 +206,6 @@ def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> li
         error_unavailable_listeners=version >= 6,
     )
     return known + list(unknown.values())
-
-
-def _topic(topic: TopicAnswer) -> messages.MetadataResponseTopic:
-    return messages.MetadataResponseTopic(
-        error_code=topic.error_code,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in _INTERNAL,
-        partitions=[
-            messages.MetadataResponsePartition(
-                error_code=p.error_code,
-                partition_index=p.partition,
-                leader_id=p.leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=list(p.replicas),
-                isr_nodes=list(p.isr),
-                offline_replicas=list(p.offline_replicas),
-            )
-            for p in topic.partitions
-        ],
-    )
 
 
 def _controlled_shutdown(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
@@ -288,8 +268,6 @@ def _settings(broker: EmbeddedBroker, entity: str) -> list[tuple[str, str]]:
 
 
 _log = get_logger(__name__)
-
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.METADATA: _metadata,

@@ -1,51 +1,356 @@
 """A ZooKeeper-mode broker's metadata cache: takes UpdateMetadata, answers clients' Metadata requests.
 
 Readers take the current snapshot, which never changes. The behaviour is that of Kafka 3.9's ``ZkMetadataCache``.
+
+A controller sends every broker the same UpdateMetadata but for the broker epoch. The brokers of one process decode
+equal bodies once. The next snapshot is a pure function of snapshot and request, so brokers that received the same
+requests share one, and only the topics that a request names are copied. The memory is bounded in bytes: the last bodies
+are kept up to a budget, and a snapshot as long as it is a broker's present snapshot.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from channel.locks import new_lock
 from channel.logs import TRACE, bounded, state_change_log
-from channel.types import LEADER_DURING_DELETE, NO_NODE, Broker, Node
+from channel.types import LEADER_DURING_DELETE, Broker, EndPoint, Node, UpdateType
+from kproto import codec, messages
+from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
+from kproto.json_form import uuid_to_json
+from kproto.prefix import prefix_of
 from kproto.types import ZERO_UUID, TopicPartition
 
-from .metadata_snapshot import EMPTY, MetadataSnapshot, Update
-from .shared_updates import SharedUpdates
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+"""The topics of groups and of transactions, by the key type of FindCoordinator."""
 
 _MOST_NOTES: Final = 10
 """Most lines of an update in the state-change log, as a full update may remove any number of topics."""
 
+_BUDGET: Final = 8 * 1024 * 1024
+_SHARED_FROM: Final = 4096
+"""Smaller bodies are cheaper to decode again than to keep."""
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+class CachedController(NamedTuple):
+    """The controller that sent the last UpdateMetadata."""
+
+    id: int
+    is_kraft: bool
+
 
 @dataclass(frozen=True, slots=True)
-class PartitionAnswer:
-    """A partition in a Metadata answer."""
+class MetadataSnapshot:
+    """An immutable state of the metadata.
 
-    error_code: int
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
+    Attributes:
+        partitions: Topic to partition index to the partition state as it was sent.
+        topic_ids: Topic to its 16-byte id, without topics that have no id.
+        controller: The sender of the last update, None before the first update or if the update named none.
+        alive_brokers: Broker id to broker; each update names all alive brokers.
+        lineage: Equal for snapshots made from an empty snapshot by equal requests in the same order.
+    """
+
+    partitions: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    controller: CachedController | None = None
+    alive_brokers: Mapping[int, Broker] = field(default_factory=dict)
+    lineage: int = field(default=0, compare=False)
+
+    @property
+    def topic_names(self) -> dict[bytes, str]:
+        """Topic id to topic."""
+        return {topic_id: name for name, topic_id in self.topic_ids.items()}
+
+    def partition(self, topic: str, index: int) -> Any | None:
+        """The partition's state, or None."""
+        return self.partitions.get(topic, {}).get(index)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all topics."""
+        return sum(map(len, self.partitions.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAnswer:
-    """A topic in a Metadata answer; the name is None where an unknown topic id was asked for."""
+EMPTY: Final = MetadataSnapshot(MappingProxyType({}), MappingProxyType({}), None, MappingProxyType({}))
 
-    error_code: int
-    name: str | None
-    topic_id: bytes
-    partitions: tuple[PartitionAnswer, ...]
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Update:
+    """The result of an UpdateMetadata.
+
+    Attributes:
+        snapshot: The next state.
+        deleted: Partitions that the update removed, in order, without those that the same request added again.
+        entries: Partition entries that were applied.
+        notes: Lines for the state-change log as (whether it is an error, text).
+        listeners: Set of listener names to the ids of the brokers that have it.
+        left_out: The deletions of a full update, (topic, partition indexes), which preceded the request's own entries.
+    """
+
+    snapshot: MetadataSnapshot
+    deleted: tuple[TopicPartition, ...] = ()
+    entries: int = 0
+    notes: tuple[tuple[bool, str], ...] = ()
+    listeners: Mapping[frozenset[str], Sequence[int]] = field(default_factory=dict)
+    left_out: Sequence[tuple[str, Sequence[int]]] = ()
+
+
+def deletions_of_full_update(
+    snapshot: MetadataSnapshot, topic_states: Sequence[Any]
+) -> tuple[list[tuple[str, list[int]]], list[str]]:
+    """The partitions that a KRaft controller's full update deletes, as Kafka 3.9's migration does.
+
+    - A topic whose id the request leaves out is deleted.
+    - A topic that stays keeps a partition that the request leaves out. Kafka deletes the partitions that are new
+      there instead; the request's own entries put them back.
+
+    Returns:
+        Deletions as (topic, partition indexes), to be applied before the request's own entries, and the log lines.
+    """
+    sent = {state.topic_id: state for state in topic_states}
+    deletions: list[tuple[str, list[int]]] = []
+    lines: list[str] = []
+    for name, topic_id in snapshot.topic_ids.items():
+        known = snapshot.partitions.get(name)
+        if known is None:
+            lines.append(
+                f"Error: topic {name} appeared in currentMetadata.topicNames, but not in "
+                "currentMetadata.partitionStates."
+            )
+            continue
+        state, cache = sent.get(topic_id), f"with ID {uuid_to_json(topic_id)} from the metadata cache since"
+        if state is None:
+            deletions.append((name, list(known)))
+            lines.append(f"Removing topic {name} {cache} the full UMR did not include it.")
+        elif new := [row.partition_index for row in state.partition_states if row.partition_index not in known]:
+            deletions.append((name, new))
+            lines.append(
+                f"Removing {len(new)} partition(s) from topic {name} {cache} the full UMR did not include them."
+            )
+    return deletions, lines
+
+
+class LiveBrokers(NamedTuple):
+    """The live brokers of an UpdateMetadata: by id, and the ids of the brokers that have each set of listener names."""
+
+    alive: Mapping[int, Broker]
+    listeners: Mapping[frozenset[str], Sequence[int]]
+
+
+def live_brokers(request: Any) -> LiveBrokers:
+    """Build the live brokers that a request names, which do not depend on the previous snapshot."""
+    alive: dict[int, Broker] = {}
+    listeners: dict[frozenset[str], list[int]] = {}
+    for broker_id, endpoints, rack in request.broker_endpoints:
+        by_name = {e.listener: EndPoint(e.host, e.port, e.listener, e.security_protocol) for e in endpoints}
+        alive[broker_id] = Broker(broker_id, tuple(by_name.values()), rack)
+        listeners.setdefault(frozenset(by_name), []).append(broker_id)
+    return LiveBrokers(alive, listeners)
+
+
+def apply_update(
+    snapshot: MetadataSnapshot,
+    request: Any,
+    *,
+    version: int,
+    migration_enabled: bool,
+    lineage: int,
+) -> Update:
+    """Return the snapshot after an UpdateMetadata.
+
+    Args:
+        snapshot: The state before; it is not changed.
+        request: The decoded message.
+        version: The version of the message.
+        migration_enabled: Whether this broker takes part in a migration to KRaft, so that full updates count as full.
+        lineage: The lineage of the next snapshot.
+    """
+    notes: list[tuple[bool, str]] = []
+    deletions: list[tuple[str, list[int]]] = []
+    topic_states, rows = request.topic_states, request.partition_states
+    if request.is_kraft_controller and request.type == UpdateType.FULL:
+        if version < 8:
+            notes.append((True, f"Received a full UpdateMetadata of version {version}; this should not be possible"))
+        elif not migration_enabled:
+            notes.append((True, "Not treating the UpdateMetadata as full: migration to KRaft is not enabled"))
+        else:
+            deletions, lines = deletions_of_full_update(snapshot, topic_states)
+            notes += [(line.startswith("Error"), line) for line in lines]
+
+    partitions = dict(snapshot.partitions)
+    copied: dict[str, dict[int, Any]] = {}
+    ids = {state.topic_name: state.topic_id for state in topic_states}
+    deleted: dict[TopicPartition, None] = {}
+    # The deletions after the ids, as in Kafka: a topic that was created again has no id until the next request that
+    # names it.
+    entries: list[tuple[str, int, Any]] = [(name, index, None) for name, indexes in deletions for index in indexes]
+    entries += [(r.topic_name, r.partition_index, None if r.leader == LEADER_DURING_DELETE else r) for r in rows]
+    for name, index, row in entries:
+        topic = copied.get(name)
+        if topic is None:
+            topic = copied[name] = partitions[name] = dict(partitions.get(name, ()))
+        if row is not None:
+            topic[index] = row
+            if deleted:
+                deleted.pop(TopicPartition(name, index), None)
+        else:
+            deleted[TopicPartition(name, index)] = None
+            topic.pop(index, None)
+            if not topic:  # the topic and its id are removed with the last partition
+                del partitions[name], copied[name]
+                ids[name] = ZERO_UUID
+
+    topic_ids = snapshot.topic_ids
+    changed = {name: topic_id for name, topic_id in ids.items() if topic_ids.get(name, ZERO_UUID) != topic_id}
+    if changed:
+        topic_ids = dict(topic_ids)
+        for name, topic_id in changed.items():
+            if topic_id == ZERO_UUID:
+                del topic_ids[name]
+            else:
+                topic_ids[name] = topic_id
+
+    controller = (
+        CachedController(request.controller_id, bool(request.is_kraft_controller))
+        if request.controller_id >= 0
+        else None
+    )
+    alive, listeners = request.brokers if isinstance(request, SharedUpdateMetadata) else live_brokers(request)
+    after = MetadataSnapshot(partitions if entries else snapshot.partitions, topic_ids, controller, alive, lineage)
+    return Update(after, tuple(deleted), len(entries), tuple(notes), listeners, deletions)
+
+
+# ---- updates that brokers share --------------------------------------------------------------------------------------
+
+
+class _Body:
+    """A decoded body, and its live brokers once a broker has applied the body: even different snapshots share them."""
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+
+    @cached_property
+    def brokers(self) -> LiveBrokers:
+        """The live brokers of the request."""
+        return live_brokers(self.message)
+
+
+class SharedUpdateMetadata:
+    """One broker's UpdateMetadata request: a message that other brokers share, with this broker's own epoch.
+
+    Attributes:
+        message: The request as it was decoded for the first broker.
+        broker_epoch: The epoch that this broker's request names.
+        content_hash: Equal for equal bodies, whatever the broker epoch.
+    """
+
+    __slots__ = ("_body", "broker_epoch", "content_hash", "message")
+
+    def __init__(self, body: _Body, broker_epoch: int, content_hash: int) -> None:
+        self._body = body
+        self.message = body.message
+        self.broker_epoch = broker_epoch
+        self.content_hash = content_hash
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+    @property
+    def brokers(self) -> LiveBrokers:
+        """The live brokers of the request, one object for all brokers that received the body."""
+        return self._body.brokers
+
+    def to_json(self, version: int) -> dict[str, Any]:
+        """Return Kafka's JSON form, with this broker's epoch."""
+        form: dict[str, Any] = self.message.to_json(version)
+        form["brokerEpoch"] = self.broker_epoch
+        return form
+
+
+class SharedUpdates:
+    """A cache of the latest UpdateMetadata requests to brokers of one process, and of the snapshots after them.
+
+    Args:
+        budget: The bytes of bodies that are kept; the newest body is kept even if it is larger. 0 keeps none, for a
+            broker that shares updates with no other.
+    """
+
+    def __init__(self, budget: int = _BUDGET) -> None:
+        self._budget = budget
+        self._lock = new_lock("shared updates")
+        self._bodies: OrderedDict[tuple[int, bytes, bytes], _Body] = OrderedDict()
+        self._kept = 0
+        self._updates: WeakValueDictionary[int, Update] = WeakValueDictionary()
+        self._unshared = itertools.count(1)
+
+    def decode(self, version: int, body: memoryview) -> Any:
+        """Decode the request in ``body``; a body that differs from an earlier one only in the broker epoch is shared.
+
+        Raises:
+            DecodeError: The bytes are no UpdateMetadata request of this version.
+        """
+        prefix = prefix_of(ApiKey.UPDATE_METADATA, version) if self._budget else None
+        if prefix is None or len(body) < prefix.size:
+            return codec.decode_request(ApiKey.UPDATE_METADATA, version, body)
+        head, epoch, rest = prefix.cut(body)
+        tail = bytes(rest)  # views compare item by item, a hundred times slower
+        key = (version, head, tail)
+        with self._lock:
+            known = self._bodies.get(key)
+            if known is not None:
+                self._bodies.move_to_end(key)
+        if known is None:
+            known = _Body(codec.decode_request(ApiKey.UPDATE_METADATA, version, body))
+            if len(tail) >= _SHARED_FROM:
+                self._keep(key, known)
+        return SharedUpdateMetadata(known, known.message.broker_epoch if epoch is None else epoch, hash(key))
+
+    def _keep(self, key: tuple[int, bytes, bytes], body: _Body) -> None:
+        with self._lock:
+            if key in self._bodies:
+                return
+            self._bodies[key] = body
+            self._kept += len(key[2])
+            while self._kept > self._budget and len(self._bodies) > 1:
+                (_, _, oldest), _ = self._bodies.popitem(last=False)
+                self._kept -= len(oldest)
+
+    def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
+        """Do ``apply_update``; brokers that received equal requests in the same order get the same snapshot object.
+
+        A snapshot is shared as long as it is some broker's present snapshot, and not kept longer.
+        """
+        if isinstance(request, SharedUpdateMetadata):
+            lineage = hash((snapshot.lineage, request.content_hash, migration_enabled))
+        else:
+            lineage = -next(self._unshared)
+        with self._lock:
+            known = self._updates.get(lineage)
+        if known is None:
+            known = apply_update(
+                snapshot, request, version=version, migration_enabled=migration_enabled, lineage=lineage
+            )
+            with self._lock:
+                known = self._updates.setdefault(lineage, known)
+        return known
+
+
+# ---- the cache -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +461,9 @@ class MetadataCache:
         """The partition's state as it was last sent, or None."""
         return self._last.snapshot.partition(topic, partition)
 
-    def topics(self) -> tuple[str, ...]:
-        """All topics that are known."""
-        return tuple(self._last.snapshot.partitions)
-
     def has_alive_broker(self, broker_id: int) -> bool:
         """Whether the last update named this broker."""
         return broker_id in self._last.snapshot.alive_brokers
-
-    def alive_brokers(self) -> tuple[Broker, ...]:
-        """The brokers that the last update named, in an object that later updates do not change."""
-        return tuple(self._last.snapshot.alive_brokers.values())
 
     def topic_metadata(
         self,
@@ -175,7 +472,7 @@ class MetadataCache:
         *,
         error_unavailable_endpoints: bool = False,
         error_unavailable_listeners: bool = False,
-    ) -> list[TopicAnswer]:
+    ) -> list[messages.MetadataResponseTopic]:
         """The topics of a Metadata answer; topics that are not known are left out.
 
         Args:
@@ -187,19 +484,40 @@ class MetadataCache:
                 alive without the listener; older clients get LEADER_NOT_AVAILABLE (5).
         """
         snapshot = self._last.snapshot
-        found = []
-        for name in topics:
-            known = snapshot.partitions.get(name)
-            if known is None:
-                continue
-            partitions = tuple(
-                _partition_metadata(
-                    snapshot, index, row, listener, error_unavailable_endpoints, error_unavailable_listeners
-                )
-                for index, row in known.items()
+        nodes = _nodes(snapshot, listener)
+
+        def shown(ids: Iterable[int]) -> tuple[int, ...]:
+            return tuple(i for i in ids if i in nodes or not error_unavailable_endpoints)
+
+        def partition(index: int, row: Any) -> messages.MetadataResponsePartition:
+            replicas, isr = shown(row.replicas), shown(row.isr)
+            if row.leader in nodes:
+                is_complete = replicas == tuple(row.replicas) and isr == tuple(row.isr)
+                code = ErrorCode.NONE if is_complete else ErrorCode.REPLICA_NOT_AVAILABLE
+            elif error_unavailable_listeners and row.leader in snapshot.alive_brokers:
+                code = ErrorCode.LISTENER_NOT_FOUND
+            else:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return messages.MetadataResponsePartition(
+                error_code=code,
+                partition_index=index,
+                leader_id=row.leader if row.leader in nodes else -1,
+                leader_epoch=row.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=isr,
+                offline_replicas=row.offline_replicas,
             )
-            found.append(TopicAnswer(0, name, snapshot.topic_ids.get(name, ZERO_UUID), partitions))
-        return found
+
+        return [
+            messages.MetadataResponseTopic(
+                name=name,
+                topic_id=snapshot.topic_ids.get(name, ZERO_UUID),
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[partition(index, row) for index, row in snapshot.partitions[name].items()],
+            )
+            for name in topics
+            if name in snapshot.partitions
+        ]
 
     def cluster(self, listener: str) -> CachedCluster:
         """The whole cluster, without partitions that are being deleted."""
@@ -243,46 +561,3 @@ def _controller(snapshot: MetadataSnapshot, nodes: dict[int, Node]) -> Node | No
         return None
     # clients cannot reach a KRaft controller: any alive broker forwards requests to it
     return next(iter(nodes.values()), None) if controller.is_kraft else nodes.get(controller.id)
-
-
-def _node(snapshot: MetadataSnapshot, broker_id: int, listener: str) -> Node:
-    broker = snapshot.alive_brokers.get(broker_id)
-    endpoint = broker.endpoint(listener) if broker else None
-    if broker is None or endpoint is None:
-        return NO_NODE
-    return Node(broker_id, endpoint.host, endpoint.port, broker.rack)
-
-
-def _partition_metadata(
-    snapshot: MetadataSnapshot,
-    index: int,
-    row: Any,
-    listener: str,
-    error_unavailable_endpoints: bool,
-    error_unavailable_listeners: bool,
-) -> PartitionAnswer:
-    replicas, isr = tuple(row.replicas), tuple(row.isr)
-
-    def reachable(ids: tuple[int, ...]) -> tuple[int, ...]:
-        if not error_unavailable_endpoints:
-            return ids
-        return tuple(i for i in ids if _node(snapshot, i, listener).id >= 0)
-
-    shown_replicas, shown_isr = reachable(replicas), reachable(isr)
-    leader = snapshot.alive_brokers.get(row.leader)
-    if leader is None or leader.endpoint(listener) is None:
-        missing_listener = leader is not None and error_unavailable_listeners
-        error = ErrorCode.LISTENER_NOT_FOUND if missing_listener else ErrorCode.LEADER_NOT_AVAILABLE
-        return PartitionAnswer(
-            error, index, -1, row.leader_epoch, shown_replicas, shown_isr, tuple(row.offline_replicas)
-        )
-    complete = shown_replicas == replicas and shown_isr == isr
-    return PartitionAnswer(
-        ErrorCode.NONE if complete else ErrorCode.REPLICA_NOT_AVAILABLE,
-        index,
-        row.leader,
-        row.leader_epoch,
-        shown_replicas,
-        shown_isr,
-        tuple(row.offline_replicas),
-    )

@@ -14,7 +14,7 @@ from . import api_versions
 from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
 from .handlers import handle
 from .hooks import NO_RESPONSE, Interception, RequestContext
-from .shared_updates import SharedUpdates
+from .metadata_cache import SharedUpdates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

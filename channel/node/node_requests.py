@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
+from channel.broker.metadata_cache import INTERNAL_TOPICS
 from channel.controller.cluster_events import CONFIG_APIS, CONTROLLER_APIS, ApiRequest
 from channel.logs import get_logger
 from kproto import codec, headers, messages
@@ -29,9 +30,6 @@ _log = get_logger(__name__)
 
 _BROKER: Final = 4
 _OF_RESOURCES: Final = CONFIG_APIS | {ApiKey.DESCRIBE_CONFIGS}
-_INTERNAL_TOPICS: Final = {0: "__consumer_offsets", 1: "__transaction_state"}
-"""The topic that holds the groups, and that of transactions, by the key type of FindCoordinator."""
-
 _TRANSACTION_STATES: Final = frozenset(
     {
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
@@ -230,7 +228,7 @@ class PassedRequests:
             return key != ApiKey.METADATA or not _asks_for_brokers(context, body)
         if key == ApiKey.FIND_COORDINATOR:  # a broker creates the topic of its coordinators when it is first asked
             request = codec.decode_request(key, context.version, body)
-            topic = _INTERNAL_TOPICS.get(request.key_type)
+            topic = _topic_of(request.key_type)
             return topic is not None and not self._broker.metadata.contains(topic)
         if key in _OF_RESOURCES:
             own = _BROKER, str(self._broker.broker_id)
@@ -247,6 +245,11 @@ def _asks_for_brokers(context: RequestContext, body: memoryview) -> bool:
     """Whether a Metadata request names no topic, which in version 0 asks for all topics."""
     topics = codec.decode_request(ApiKey.METADATA, context.version, body).topics
     return context.version > 0 and topics is not None and not topics
+
+
+def _topic_of(key_type: int) -> str | None:
+    """The internal topic that holds the keys of a type, None for an unknown type."""
+    return INTERNAL_TOPICS[key_type] if 0 <= key_type < len(INTERNAL_TOPICS) else None
 
 
 def _coordinators(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
@@ -269,13 +272,13 @@ def _coordinator(broker: EmbeddedBroker, context: RequestContext, key_type: int,
     def unknown(code: ErrorCode) -> Any:
         return messages.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=None)
 
-    topic = _INTERNAL_TOPICS.get(key_type)
+    topic = _topic_of(key_type)
     if topic is None:
         return unknown(ErrorCode.INVALID_REQUEST)
     metadata = broker.metadata
     for each in metadata.topic_metadata([topic], context.listener):
         partition = _partition_of(key, len(each.partitions))
-        leader = next((p.leader for p in each.partitions if p.partition == partition), -1)
+        leader = next((p.leader_id for p in each.partitions if p.partition_index == partition), -1)
         node = next((n for n in metadata.nodes(context.listener)[0] if n.id == leader), None)
         if node is not None:
             return messages.Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=None)

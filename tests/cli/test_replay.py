@@ -81,7 +81,7 @@ def test_addresses_of_the_map_are_put_in(cluster: EmbeddedCluster) -> None:
     assert result.exit_code == 0, result.output
     endpoints = {
         (endpoint.host, endpoint.port)
-        for broker in cluster[1].broker.metadata.alive_brokers()
+        for broker in cluster[1].broker.metadata.snapshot.alive_brokers.values()
         for endpoint in broker.endpoints
     }
     assert ("10.9.8.7", 1234) in endpoints
@@ -120,7 +120,7 @@ def test_another_broker_is_refused(cluster: EmbeddedCluster) -> None:
     result = replay(cluster, "--broker", "2")
     assert result.exit_code == 2
     assert "is not broker 2: Unexpected broker id, expected 1" in result.output
-    assert not cluster[1].broker.metadata.alive_brokers()
+    assert not cluster[1].broker.metadata.snapshot.alive_brokers
 
 
 def test_a_broker_that_has_a_controller_is_refused_unless_told(cluster: EmbeddedCluster) -> None:

@@ -208,7 +208,7 @@ def test_brokers_of_a_migration_forward_to_the_elected_broker_and_others_refuse(
     settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "stand": candidates()}
     with Fleet(zookeeper, [1, 2, 3], quorum=nowhere, **settings) as fleet:
         leader = elected(fleet)
-        until(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
+        until(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == 3 for m in fleet))
         others = sorted({1, 2, 3} - {leader})
         assert create(leader, "t") == ErrorCode.NONE
         assert create(others[0], "t") == ErrorCode.TOPIC_ALREADY_EXISTS

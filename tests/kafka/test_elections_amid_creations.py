@@ -60,7 +60,7 @@ def test_no_topic_is_lost_or_half_made_while_controllers_change(zookeeper: str) 
         ZooKeeperSession(zookeeper) as session,
     ):
         elected(fleet)
-        eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == 5 for m in fleet))
+        eventually(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == 5 for m in fleet))
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[1].port}", "log_level": 0})
         groups = [names[at : at + AT_ONCE] for at in range(0, TOPICS, AT_ONCE)]
         elections = {len(groups) * number // (ELECTIONS + 1) for number in range(1, ELECTIONS + 1)}

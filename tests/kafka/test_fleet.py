@@ -181,7 +181,7 @@ def rehearsal(
             zookeeper, range(FIRST, FIRST + COUNT), config=config,
             session_timeout_ms=SESSION_MS, replica_lag_time_max_ms=LAG_MS,
         ) as fleet:  # fmt: skip
-            eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 1 for m in fleet))
+            eventually(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == COUNT + 1 for m in fleet))
             yield Rehearsal(fleet, zookeeper)
     finally:
         real_kafka("stop", folder, "--kill")
@@ -240,7 +240,7 @@ def test_ten_brokers_are_bounced_at_once(rehearsal: Rehearsal) -> None:
     for partition in (0, 5, 9):
         whole = frozenset(rehearsal.assignment(partition))
         eventually(lambda: rehearsal.isrs("bounced", partition) == {whole})  # noqa: B023
-    eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 1 for m in rehearsal.fleet))
+    eventually(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == COUNT + 1 for m in rehearsal.fleet))
 
 
 def test_a_controlled_shutdown_moves_the_leaders_first(rehearsal: Rehearsal) -> None:
@@ -265,7 +265,7 @@ def test_a_second_real_broker_takes_over_from_the_first(kafka_jars: Path, tmp_pa
     try:
         started = real_kafka("start", folder, "--brokers", "2", "--base-port", str(base), "--zk-port", str(base + 2))
         with Fleet(started["zookeeper_connect"], range(FIRST, FIRST + COUNT), session_timeout_ms=SESSION_MS) as fleet:
-            eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == COUNT + 2 for m in fleet))
+            eventually(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == COUNT + 2 for m in fleet))
             rehearsal = Rehearsal(fleet, started["zookeeper_connect"])
             rehearsal.create("kept")
             last = (FIRST + COUNT - 1, frozenset(rehearsal.assignment(COUNT - 1)))
@@ -336,7 +336,7 @@ def test_sigterm_is_a_controlled_shutdown(rehearsal: Rehearsal) -> None:
             for _ in range(3):
                 process.stdout.readline()
             first = rehearsal.fleet[FIRST].broker.metadata
-            eventually(lambda: {500, 501, 502} <= {b.id for b in first.alive_brokers()})  # the controller knows them
+            eventually(lambda: {500, 501, 502} <= first.snapshot.alive_brokers.keys())  # the controller knows them
             topic = f"sigterm-{time.time_ns()}"
             replicas = [[500, 501, FIRST], [501, 500, FIRST]]
             rehearsal.admin.create_topics([NewTopic(topic, 2, replica_assignment=replicas)])[topic].result(120)
@@ -356,5 +356,5 @@ def test_the_registration_is_what_the_controller_announces(rehearsal: Rehearsal)
             registered = decode_broker(member.id, session.get(broker_path(member.id))[0])
             (endpoint,) = registered.endpoints
             assert (endpoint.host, endpoint.port) == (member.host, member.port)
-            known = {b.id: b for b in rehearsal.fleet[FIRST].broker.metadata.alive_brokers()}
+            known = rehearsal.fleet[FIRST].broker.metadata.snapshot.alive_brokers
             assert known[member.id].endpoints == registered.endpoints

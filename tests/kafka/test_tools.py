@@ -189,7 +189,7 @@ def test_kafka_topics_works_with_a_fleet_that_elects_its_controller(
     topics = f"{_TOOLS}.TopicCommand"
     with Fleet(zookeeper, [1, 2, 3], session_timeout_ms=8_000, stand=candidates()) as fleet:
         leader = elected(fleet)
-        eventually(lambda: all(len(m.broker.metadata.alive_brokers()) == 3 for m in fleet))
+        eventually(lambda: all(len(m.broker.metadata.snapshot.alive_brokers) == 3 for m in fleet))
         tools = Tools(tmp_path, kafka_jars, f"127.0.0.1:{fleet[leader % 3 + 1].port}")
         created = tools(
             topics, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=5"

@@ -8,15 +8,15 @@ import weakref
 import pytest
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
-from channel.broker.metadata_cache import MetadataCache
-from channel.broker.metadata_snapshot import (
+from channel.broker.metadata_cache import (
     EMPTY,
     CachedController,
+    MetadataCache,
     MetadataSnapshot,
+    SharedUpdates,
     apply_update,
     deletions_of_full_update,
 )
-from channel.broker.shared_updates import SharedUpdates
 from channel.logs import STATE_CHANGE, TRACE
 from channel.types import Node
 from kproto import codec
@@ -64,7 +64,10 @@ def test_mdc_02_topics_are_answered_as_they_were_sent(listener):
         assert [t.name for t in topics] == [name for name in asked if name in expected]
         for topic in topics:
             assert (topic.error_code, topic.topic_id) == (0, topic_id(topic.name))
-            rows = [(p.error_code, p.partition, p.leader, p.leader_epoch, p.isr, p.replicas) for p in topic.partitions]
+            rows = [
+                (p.error_code, p.partition_index, p.leader_id, p.leader_epoch, p.isr_nodes, p.replica_nodes)
+                for p in topic.partitions
+            ]
             assert rows == expected[topic.name]
             assert all(p.offline_replicas == () for p in topic.partitions)
 
@@ -75,7 +78,7 @@ def test_mdc_03_a_dead_leader_is_not_available(newer_client):
     cache = cache_after(update_metadata({"topic": [metadata_state(0, 1, isr=[0], replicas=[0])]}, [broker(0)]))
     (topic,) = cache.topic_metadata(["topic"], "PLAINTEXT", error_unavailable_listeners=newer_client)
     assert topic.error_code == 0
-    assert [(p.error_code, p.replicas, p.isr) for p in topic.partitions] == [(5, (0,), (0,))]
+    assert [(p.error_code, p.replica_nodes, p.isr_nodes) for p in topic.partitions] == [(5, (0,), (0,))]
 
 
 @conformance("MDC-04")
@@ -92,16 +95,16 @@ def test_mdc_04_a_leader_without_the_listener(newer_client, code):
 def test_mdc_06_isr_of_brokers_that_are_gone(unavailable_is_error, code, isr):
     cache = cache_after(update_metadata({"topic": [metadata_state(0, 0, isr=[0, 1], replicas=[0])]}, [broker(0)]))
     (topic,) = cache.topic_metadata(["topic"], "PLAINTEXT", error_unavailable_endpoints=unavailable_is_error)
-    assert [(p.error_code, p.isr) for p in topic.partitions] == [(code, isr)]
+    assert [(p.error_code, p.isr_nodes) for p in topic.partitions] == [(code, isr)]
 
 
 @conformance("MDC-08")
 def test_mdc_08_alive_brokers_taken_do_not_change():
     cache = cache_after(update_metadata({}, [broker(i) for i in range(3)]))
-    taken = cache.alive_brokers()
+    taken = cache.snapshot.alive_brokers
     cache.update_metadata(1, update_metadata({}, [broker(i) for i in range(4)]), version=8)
-    assert [b.id for b in taken] == [0, 1, 2]
-    assert [b.id for b in cache.alive_brokers()] == [0, 1, 2, 3]
+    assert list(taken) == [0, 1, 2]
+    assert list(cache.snapshot.alive_brokers) == [0, 1, 2, 3]
 
 
 @conformance("MDC-09")
@@ -153,7 +156,7 @@ def test_full_updates_count_as_full_only_in_a_migration(row, enabled, kraft, kin
     )
     with caplog.at_level(logging.INFO):
         cache.update_metadata(7, other, version=8)
-    assert len(cache.topics()) == topics
+    assert len(cache.snapshot.partitions) == topics
     assert cache.contains("different-topic", 0)
     assert cache.contains("test-topic-1") == cache.contains("test-topic-2") == (topics == 3)
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
@@ -308,7 +311,7 @@ def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
     cache = cache_after(update_metadata({"t": [metadata_state(0, 2)]}, differing))
     (told,) = [r for r in caplog.records if "different listeners" in r.getMessage()]  # not one for each broker
     assert told.levelno == logging.ERROR
-    assert [b.id for b in cache.alive_brokers()] == [1, 2, 3]
+    assert list(cache.snapshot.alive_brokers) == [1, 2, 3]
     assert cache.partition_info("t", 0).leader == 2
     assert [node.id for node in cache.cluster("A").nodes] == [1, 2]
     assert [node.id for node in cache.cluster("B").nodes] == [1, 3]
