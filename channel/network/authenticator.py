@@ -157,7 +157,7 @@ class SaslAuthenticator:
             self._started = True
             self._send(side.start())
         while True:
-            if side.failure is not None:
+            if isinstance(side, SaslServer) and side.failure is not None:
                 raise side.failure
             if not self._sent():
                 return EVENT_WRITE
@@ -230,7 +230,7 @@ class SaslAuthenticator:
     @property
     def is_server(self) -> bool:
         """Whether this end has accepted the connection."""
-        return self._side is not None and self._side.is_server
+        return isinstance(self._side, SaslServer)
 
     @property
     def user(self) -> str | None:
@@ -251,7 +251,7 @@ class SaslAuthenticator:
             return False
         side = self._open_side()
         lifetime_ns = side.session_lifetime_ms * 1_000_000
-        if lifetime_ns and side.is_server:
+        if lifetime_ns and isinstance(side, SaslServer):
             self.expires_ns = now_ns + lifetime_ns
         else:
             share = _RENEW_FROM + _RENEW_SPREAD * random.random()  # noqa: S311 - spreads load, keeps no secret
@@ -266,7 +266,7 @@ class SaslAuthenticator:
         """Begin to renew a client's session; ``authenticate`` goes on with the exchange."""
         self._began_ns = now_ns
         self.renewing = True
-        self._send(self._open_side().renew())
+        self._send(self._open_side().start())
 
     def takes(self, payload: Bytes, now_ns: int) -> bool:
         """Take a frame if it renews the session; returns whether it did. ``authenticate`` sends the answer.

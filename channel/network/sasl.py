@@ -13,9 +13,11 @@ of another request.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from channel.errors import AuthenticationFailed
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
@@ -35,7 +37,7 @@ from kproto.headers import (
 from .request import FIRST_SASL_CORRELATION_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from channel.security import Credentials, Password
 
@@ -48,24 +50,50 @@ _MOST_ITERATIONS: Final = 262_144
 """The most iterations that a client computes: 16 times what Kafka lets an administrator set, 0.2 s of CPU time."""
 
 
-class _PlainClient:
+Computation: TypeAlias = "Callable[[], bytes]"
+ClientTokens: TypeAlias = "Generator[bytes | Computation, bytes, None]"
+"""Yields the client's tokens, or functions that compute them, and takes the server's; ends as the server is accepted.
+
+A function may run on any thread, as it takes long; its result is the token.
+"""
+ServerTokens: TypeAlias = "Generator[bytes | tuple[bytes, str], bytes, None]"
+"""Takes the client's tokens, from its second step on, and yields the answers, the last with the user it accepts."""
+
+
+def client_tokens(mechanism: str, credentials: Credentials) -> ClientTokens:
+    """Make the client's side of this mechanism."""
+    if mechanism == "PLAIN":
+        return _plain_client_tokens(credentials)
+    return _scram_client_tokens(mechanism, credentials)
+
+
+def server_tokens(mechanism: str, users: Mapping[str, Password]) -> ServerTokens:
+    """Make the server's side of this mechanism, which takes the client's first token next."""
+    tokens = _plain_server_tokens(users) if mechanism == "PLAIN" else _scram_server_tokens(mechanism, users)
+    next(tokens)
+    return tokens
+
+
+def _plain_client_tokens(credentials: Credentials) -> ClientTokens:
     """PLAIN sends name and password in clear text, so use it over TLS only."""
+    yield f"\0{credentials.username}\0{credentials.password!s}".encode()
 
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
-        self.complete = False
-        self.computation: Callable[[], bytes] | None = None
 
-    def first(self) -> bytes:
-        return f"\0{self._credentials.username}\0{self._credentials.password!s}".encode()
-
-    def respond(self, token: bytes) -> bytes | None:
-        self.complete = True
-        return None
+def _plain_server_tokens(users: Mapping[str, Password]) -> ServerTokens:
+    token = yield b""
+    try:
+        authorization, name, password = token.decode().split("\0")
+    except ValueError:
+        raise AuthenticationFailed("a PLAIN token must be three texts between two zero bytes") from None
+    expected = users.get(name)
+    known = hmac.compare_digest(password.encode(), str(expected or "").encode())
+    if not name or not password or expected is None or not known or authorization not in ("", name):
+        raise AuthenticationFailed("invalid username or password")
+    yield b"", name
 
 
 def _scramp() -> Any:
-    """Import the package that computes SCRAM.
+    """Import the package that computes SCRAM, by which both sides prove that they know the password.
 
     Raises:
         ConfigurationError: The package is not installed.
@@ -77,108 +105,58 @@ def _scramp() -> Any:
     return scramp
 
 
-class _ScramClient:
-    """SCRAM: both sides prove that they know the password, and neither sends it."""
-
-    def __init__(self, mechanism: str, credentials: Credentials) -> None:
-        self._refused = _scramp().ScramException
-        self._scram = _scramp().ScramClient([mechanism], credentials.username, str(credentials.password))
-        self._answered = False
-        self.complete = False
-        self.computation: Callable[[], bytes] | None = None
-
-    def first(self) -> bytes:
-        return str(self._scram.get_client_first()).encode()
-
-    def respond(self, token: bytes) -> bytes | None:
-        try:
-            text = token.decode()
-            if not self._answered:
-                self._answered = True
-                self._scram.set_server_first(text)
-                iterations = int(self._scram.iterations)
-            else:
-                self._scram.set_server_final(text)
-                self.complete = True
-                return None
-        except (self._refused, ValueError) as e:
-            raise AuthenticationFailed(f"the server could not prove that it knows the password: {e}") from None
-        if not _SCRAM_ITERATIONS <= iterations <= _MOST_ITERATIONS:
-            raise AuthenticationFailed(
-                f"the server demands {iterations} iterations of SCRAM; {_SCRAM_ITERATIONS} to {_MOST_ITERATIONS} are "
-                "computed: set the user's password anew with a number of iterations in this range"
-            )
-        self.computation = self._final
-        return None
-
-    def _final(self) -> bytes:
-        try:
-            return str(self._scram.get_client_final()).encode()
-        except (self._refused, ValueError) as e:
-            raise AuthenticationFailed(f"the answer to the server's challenge cannot be computed: {e}") from None
+@contextlib.contextmanager
+def _failing_as(text: str, *, tells_why: bool) -> Iterator[None]:
+    """Raise the errors of SCRAM as ``AuthenticationFailed`` with this text, and perhaps theirs."""
+    try:
+        yield
+    except (_scramp().ScramException, ValueError, KeyError) as e:
+        raise AuthenticationFailed(f"{text}: {e}" if tells_why else text) from None
 
 
-class _PlainServer:
-    def __init__(self, users: Mapping[str, Password]) -> None:
-        self._users = users
-        self.complete = False
-        self.user = ""
-
-    def respond(self, token: bytes) -> bytes:
-        try:
-            authorization, name, password = token.decode().split("\0")
-        except ValueError:
-            raise AuthenticationFailed("a PLAIN token must be three texts between two zero bytes") from None
-        expected = self._users.get(name)
-        known = hmac.compare_digest(password.encode(), str(expected or "").encode())
-        if not name or not password or expected is None or not known or authorization not in ("", name):
-            raise AuthenticationFailed("invalid username or password")
-        self.user = name
-        self.complete = True
-        return b""
+def _scram_client_tokens(mechanism: str, credentials: Credentials) -> ClientTokens:
+    scram = _scramp().ScramClient([mechanism], credentials.username, str(credentials.password))
+    challenge = yield str(scram.get_client_first()).encode()
+    with _failing_as(_UNPROVEN, tells_why=True):
+        scram.set_server_first(challenge.decode())
+        iterations = int(scram.iterations)
+    if not _SCRAM_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+        raise AuthenticationFailed(
+            f"the server demands {iterations} iterations of SCRAM; {_SCRAM_ITERATIONS} to {_MOST_ITERATIONS} are "
+            "computed: set the user's password anew with a number of iterations in this range"
+        )
+    proof = yield partial(_scram_client_final, scram)
+    with _failing_as(_UNPROVEN, tells_why=True):
+        scram.set_server_final(proof.decode())
 
 
-class _ScramServer:
-    def __init__(self, mechanism: str, users: Mapping[str, Password]) -> None:
-        self._refused = _scramp().ScramException
-        self._mechanism = _scramp().ScramMechanism(mechanism)
-        self._users = users
-        self._scram = self._mechanism.make_server(self._stored)
-        self._challenged = False
-        self.complete = False
-        self.user = ""
-
-    def _stored(self, name: str) -> Any:
-        self.user = name
-        return self._mechanism.make_auth_info(str(self._users[name]), iteration_count=_SCRAM_ITERATIONS)
-
-    def respond(self, token: bytes) -> bytes:
-        try:
-            text = token.decode()
-            if not self._challenged:
-                self._challenged = True
-                self._scram.set_client_first(text)
-                return str(self._scram.get_server_first()).encode()
-            self._scram.set_client_final(text)
-            final = str(self._scram.get_server_final()).encode()
-        except (self._refused, ValueError, KeyError):
-            raise AuthenticationFailed("invalid username or password") from None
-        self.complete = True
-        return final
+_UNPROVEN: Final = "the server could not prove that it knows the password"
 
 
-def client_mechanism(name: str, credentials: Credentials) -> _PlainClient | _ScramClient:
-    """Make the client's side of the mechanism of this name.
-
-    ``respond`` takes a token and returns the next one, None if ``computation`` computes it, on any thread as that takes
-    long, or the server is authenticated too: then the side is ``complete``.
-    """
-    return _PlainClient(credentials) if name == "PLAIN" else _ScramClient(name, credentials)
+def _scram_client_final(scram: Any) -> bytes:
+    with _failing_as("the answer to the server's challenge cannot be computed", tells_why=True):
+        return str(scram.get_client_final()).encode()
 
 
-def server_mechanism(name: str, users: Mapping[str, Password]) -> _PlainServer | _ScramServer:
-    """Make the server's side of the mechanism of this name; ``respond`` returns the answer to a token."""
-    return _PlainServer(users) if name == "PLAIN" else _ScramServer(name, users)
+def _scram_server_tokens(mechanism: str, users: Mapping[str, Password]) -> ServerTokens:
+    scheme = _scramp().ScramMechanism(mechanism)
+    user = ""
+
+    def stored(name: str) -> Any:
+        nonlocal user
+        user = name
+        return scheme.make_auth_info(str(users[name]), iteration_count=_SCRAM_ITERATIONS)
+
+    scram = scheme.make_server(stored)
+    first = yield b""
+    with _failing_as("invalid username or password", tells_why=False):
+        scram.set_client_first(first.decode())
+        challenge = str(scram.get_server_first()).encode()
+    final = yield challenge
+    with _failing_as("invalid username or password", tells_why=False):
+        scram.set_client_final(final.decode())
+        proof = str(scram.get_server_final()).encode()
+    yield proof, user
 
 
 MOST_TOKEN_BYTES: Final = 65_536
@@ -188,6 +166,10 @@ _SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 # ---- client ----------------------------------------------------------------------------------------------------------
+
+_T = TypeVar("_T")
+_Exchange: TypeAlias = "Generator[bytes | Computation, Any, _T]"
+"""Yields payloads to send, and functions that compute tokens; takes the server's payloads, and the tokens."""
 
 
 class SaslClient:
@@ -202,36 +184,29 @@ class SaslClient:
     Attributes:
         complete: Whether the server has accepted the client, and has authenticated itself if the mechanism demands it.
         session_lifetime_ms: The session's lifetime unless it is renewed, as the server announced it; 0 for no limit.
-        failure: Always None, as a client's failure is raised.
+        computation: Computes the next token, on any thread, as that takes long; ``computed`` takes it. None if none is
+            due.
     """
-
-    is_server: ClassVar = False
-    failure: ClassVar[AuthenticationFailed | None] = None
 
     def __init__(
         self, mechanism: str, credentials: Credentials, client_id: str | None, server: str = "the server"
     ) -> None:
         self.complete = False
         self.session_lifetime_ms = 0
-        self._name = mechanism
+        self.computation: Computation | None = None
+        self._mechanism = mechanism
         self._credentials = credentials
-        self._mechanism = client_mechanism(mechanism, credentials)
         self._client_id = client_id
         self._server = server
         self._ids = itertools.count()
-        self._expected: tuple[ApiKey, int, int] | None = None
-        self._handshake_version = 0
-        self._authenticate_version = 0
+        self._versions: tuple[int, int] | None = None
+        self._exchange = self._authenticate()
 
     def start(self) -> list[bytes]:
-        """Return the first payload to send."""
-        return [self._request(message_class(ApiKey.API_VERSIONS, "request")(), 0)]
-
-    def renew(self) -> list[bytes]:
-        """Begin to authenticate again, with the versions known from the first time; returns the payload to send."""
+        """Begin to authenticate, or do so again in a session; returns the payload to send."""
         self.complete = False
-        self._mechanism = client_mechanism(self._name, self._credentials)
-        return self._ask_for_mechanism()
+        self._exchange = self._authenticate()
+        return self._go_on(None)
 
     def owns(self, payload: Bytes) -> bool:
         """Whether a frame answers a SASL request of this client."""
@@ -248,79 +223,82 @@ class SaslClient:
                 response.
         """
         try:
-            if self._expected is None:
-                return self._token(bytes(payload))
-            return self._answer(payload)
+            return self._go_on(payload)
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
             raise AuthenticationFailed(f"{self._server} sent no SASL answer: {e}") from e
 
-    @property
-    def computation(self) -> Callable[[], bytes] | None:
-        """Computes the next token, on any thread, as that takes long; ``computed`` takes it. None if none is due."""
-        return self._mechanism.computation
-
     def computed(self, token: bytes) -> list[bytes]:
         """Take the result of ``computation``; returns the payloads to send next."""
-        self._mechanism.computation = None
-        return [self._wrapped(token)]
+        self.computation = None
+        return self._go_on(token)
 
-    def _request(self, message: Any, version: int) -> bytes:
-        api_key = ApiKey(message.api_key)
-        correlation_id = FIRST_SASL_CORRELATION_ID + next(self._ids) % 8
-        self._expected = (api_key, version, correlation_id)
-        header = request_header(api_key, version, correlation_id, self._client_id)
-        return encode_request_header(header, request_header_version(api_key, version)) + encode(message, version)
+    def _go_on(self, taken: Bytes | None) -> list[bytes]:
+        try:
+            following = self._exchange.send(taken)
+        except StopIteration:
+            if not self.complete:
+                raise AuthenticationFailed(f"{self._server} goes on after the authentication has failed") from None
+            return []
+        if callable(following):
+            self.computation = following
+            return []
+        return [following]
 
-    def _answer(self, payload: Bytes) -> list[bytes]:
-        assert self._expected is not None
-        api_key, version, correlation_id = self._expected
-        header, at = decode_response_header_from(payload, response_header_version(api_key, version))
-        if header.correlation_id != correlation_id:
-            raise AuthenticationFailed(f"{self._server} answered another request than {api_name(api_key)}")
-        answer = decode_response(api_key, version, memoryview(payload)[at:])
-        if api_key == ApiKey.API_VERSIONS:
-            return self._versions(answer)
-        if api_key == ApiKey.SASL_HANDSHAKE:
-            return self._handshake(answer)
+    def _authenticate(self) -> _Exchange[None]:
+        """The whole exchange; the versions of the first time hold for renewals too."""
+        if self._versions is None:
+            self._versions = yield from self._ask_versions()
+        handshake_version, authenticate_version = self._versions
+        request = message_class(ApiKey.SASL_HANDSHAKE, "request")(mechanism=self._mechanism)
+        answer = yield from self._ask(request, handshake_version)
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(answer.mechanisms) or "none"
+            raise AuthenticationFailed(f"{self._server} does not offer {self._mechanism}; it offers {offered}")
         if answer.error_code != ErrorCode.NONE:
-            reason = answer.error_message or error_name(answer.error_code)
-            raise AuthenticationFailed(f"{self._server} refused user and password ({self._name}): {reason}")
-        self.session_lifetime_ms = answer.session_lifetime_ms if version >= 1 else 0
-        return self._token(bytes(answer.auth_bytes))
+            raise AuthenticationFailed(f"{self._server} refused the SASL handshake: {error_name(answer.error_code)}")
+        tokens = client_tokens(self._mechanism, self._credentials)
+        following = next(tokens)
+        while True:
+            token = following if isinstance(following, bytes) else bytes((yield following))
+            if handshake_version == 0:
+                answered = bytes((yield token))
+            else:
+                answered = yield from self._ask_by_token(token, authenticate_version)
+            try:
+                following = tokens.send(answered)
+            except StopIteration:
+                self.complete = True
+                return
 
-    def _versions(self, answer: Any) -> list[bytes]:
+    def _ask_versions(self) -> _Exchange[tuple[int, int]]:
+        answer = yield from self._ask(message_class(ApiKey.API_VERSIONS, "request")(), 0)
         if answer.error_code != ErrorCode.NONE:
             raise AuthenticationFailed(f"{self._server} does not tell its versions: {error_name(answer.error_code)}")
         highest = {each.api_key: each.max_version for each in answer.api_keys}
         if ApiKey.SASL_HANDSHAKE not in highest:
             raise AuthenticationFailed(f"{self._server} does not authenticate by SASL")
-        self._handshake_version = min(1, highest[ApiKey.SASL_HANDSHAKE])
-        self._authenticate_version = min(2, highest.get(ApiKey.SASL_AUTHENTICATE, 0))
-        return self._ask_for_mechanism()
+        return min(1, highest[ApiKey.SASL_HANDSHAKE]), min(2, highest.get(ApiKey.SASL_AUTHENTICATE, 0))
 
-    def _ask_for_mechanism(self) -> list[bytes]:
-        request = message_class(ApiKey.SASL_HANDSHAKE, "request")(mechanism=self._name)
-        return [self._request(request, self._handshake_version)]
-
-    def _handshake(self, answer: Any) -> list[bytes]:
-        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(answer.mechanisms) or "none"
-            raise AuthenticationFailed(f"{self._server} does not offer {self._name}; it offers {offered}")
+    def _ask_by_token(self, token: bytes, version: int) -> _Exchange[bytes]:
+        answer = yield from self._ask(message_class(ApiKey.SASL_AUTHENTICATE, "request")(auth_bytes=token), version)
         if answer.error_code != ErrorCode.NONE:
-            raise AuthenticationFailed(f"{self._server} refused the SASL handshake: {error_name(answer.error_code)}")
-        return [self._wrapped(self._mechanism.first())]
+            reason = answer.error_message or error_name(answer.error_code)
+            raise AuthenticationFailed(f"{self._server} refused user and password ({self._mechanism}): {reason}")
+        self.session_lifetime_ms = answer.session_lifetime_ms if version >= 1 else 0
+        return bytes(answer.auth_bytes)
 
-    def _token(self, token: bytes) -> list[bytes]:
-        following = self._mechanism.respond(token)
-        self.complete = self._mechanism.complete
-        return [] if following is None else [self._wrapped(following)]
-
-    def _wrapped(self, token: bytes) -> bytes:
-        if self._handshake_version == 0:
-            self._expected = None
-            return token
-        request = message_class(ApiKey.SASL_AUTHENTICATE, "request")(auth_bytes=token)
-        return self._request(request, self._authenticate_version)
+    def _ask(self, message: Any, version: int) -> _Exchange[Any]:
+        """Send a request, and return its answer."""
+        api_key = ApiKey(message.api_key)
+        correlation_id = FIRST_SASL_CORRELATION_ID + next(self._ids) % 8
+        request = request_header(api_key, version, correlation_id, self._client_id)
+        payload = yield (
+            encode_request_header(request, request_header_version(api_key, version)) + encode(message, version)
+        )
+        header, at = decode_response_header_from(payload, response_header_version(api_key, version))
+        if header.correlation_id != correlation_id:
+            raise AuthenticationFailed(f"{self._server} answered another request than {api_name(api_key)}")
+        return decode_response(api_key, version, memoryview(payload)[at:])
 
 
 # ---- server ----------------------------------------------------------------------------------------------------------
@@ -344,14 +322,12 @@ class SaslServer:
         complete: Whether the client has been accepted.
         failure: The reason of its refusal, None if it was not refused.
         session_lifetime_ms: ``session_ms``.
+        user: The user of the session, None before it.
         renewable: Whether the client can renew its session, by SaslAuthenticate v1 or newer.
 
     Raises:
         ConfigurationError: No mechanism is offered.
     """
-
-    is_server: ClassVar = True
-    computation: ClassVar[None] = None
 
     def __init__(
         self,
@@ -369,24 +345,16 @@ class SaslServer:
         self._api_versions = api_versions
         self.session_lifetime_ms = session_ms
         self.renewable = False
-        self._mechanism: _PlainServer | _ScramServer | _AnotherMechanism | None = None
-        self._mechanism_name = ""
-        self._user: str | None = None
+        self.user: str | None = None
+        self._tokens: ServerTokens | None = None
+        self._mechanism = ""
+        self._session_mechanism = ""
         self._bare = False
 
     def start(self) -> list[bytes]:
-        """Return no payload: the client begins."""
-        return []
-
-    @property
-    def user(self) -> str | None:
-        """The user of the session, None before it."""
-        return self._user
-
-    def renew(self) -> list[bytes]:
-        """Let the client authenticate again. Returns no payload: the client begins."""
+        """Let the client authenticate, or do so again in a session. Returns no payload: the client begins."""
         self.complete = False
-        self._mechanism = None
+        self._tokens = None
         return []
 
     def owns(self, payload: Bytes) -> bool:
@@ -414,54 +382,47 @@ class SaslServer:
 
     def receive(self, payload: Bytes) -> list[bytes]:
         """Take a frame from the client; returns the payloads to send, none if the old handshake refuses it."""
-        if len(payload) > MOST_TOKEN_BYTES:
-            self.failure = AuthenticationFailed(f"a frame of {len(payload)} bytes before the authentication is over")
+        if self.failure is not None:
             return []
         try:
-            return list(self._answers(payload))
+            return [self._answer(payload)]
+        except AuthenticationFailed as e:
+            self.failure = e
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
             self.failure = AuthenticationFailed(f"no SASL request: {e}")
-            return []
+        return []
 
-    def _answers(self, payload: Bytes) -> Iterator[bytes]:
-        if self._bare:
-            try:
-                yield self._respond(bytes(payload))
-            except AuthenticationFailed as e:  # the old handshake cannot carry a reason
-                self.failure = e
-            return
+    def _answer(self, payload: Bytes) -> bytes:
+        if len(payload) > MOST_TOKEN_BYTES:
+            raise AuthenticationFailed(f"a frame of {len(payload)} bytes before the authentication is over")
+        if self._bare:  # the old handshake cannot carry the reason of a failure
+            return self._respond(bytes(payload))
         header, at = decode_request_header_from(payload)
         api_key, version = header.request_api_key, header.request_api_version
-        if api_key == ApiKey.API_VERSIONS and self._mechanism is None:
+        if api_key == ApiKey.API_VERSIONS and self._tokens is None:
             if version > ApiKey.API_VERSIONS.info.max_version:
                 version = 0  # an answer that any client can read
-            yield self._response(header.correlation_id, self._api_versions(header.request_api_version), version)
-            return
+            return self._response(header.correlation_id, self._api_versions(header.request_api_version), version)
         body = memoryview(payload)[at:]
-        if api_key == ApiKey.SASL_HANDSHAKE and self._mechanism is None:
-            yield self._handshake(header.correlation_id, version, decode_request(api_key, version, body))
-        elif api_key == ApiKey.SASL_AUTHENTICATE and self._mechanism is not None:
-            yield self._authenticate(header.correlation_id, version, decode_request(api_key, version, body))
-        else:
-            self.failure = AuthenticationFailed(f"{api_name(api_key)} before the authentication is over")
+        if api_key == ApiKey.SASL_HANDSHAKE and self._tokens is None:
+            return self._handshake(header.correlation_id, version, decode_request(api_key, version, body))
+        if api_key == ApiKey.SASL_AUTHENTICATE and self._tokens is not None:
+            return self._authenticate(header.correlation_id, version, decode_request(api_key, version, body))
+        raise AuthenticationFailed(f"{api_name(api_key)} before the authentication is over")
 
     def _handshake(self, correlation_id: int, version: int, request: Any) -> bytes:
-        response = message_class(ApiKey.SASL_HANDSHAKE, "response")
+        answer = message_class(ApiKey.SASL_HANDSHAKE, "response")(error_code=0, mechanisms=list(self._offered))
         if request.mechanism not in self._offered:
             self.failure = AuthenticationFailed(f"the client asked for {request.mechanism!r}, which is not offered")
-            answer = response(error_code=int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), mechanisms=list(self._offered))
-            return self._response(correlation_id, answer, version)
-        if self._user is not None and version == 0:
+            answer.error_code = int(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+        elif self.user is not None and version == 0:
             self.failure = AuthenticationFailed("a session can be renewed by SaslHandshake v1 or newer alone")
-            answer = response(error_code=int(ErrorCode.ILLEGAL_SASL_STATE))
-            return self._response(correlation_id, answer, version)
-        self._bare = version == 0
-        self._mechanism = server_mechanism(request.mechanism, self._users)
-        if self._user is None:
-            self._mechanism_name = request.mechanism
-        elif request.mechanism != self._mechanism_name:  # the answer to the token carries the reason
-            self._mechanism = _AnotherMechanism(self._mechanism_name, request.mechanism)
-        return self._response(correlation_id, response(error_code=0, mechanisms=list(self._offered)), version)
+            answer.error_code, answer.mechanisms = int(ErrorCode.ILLEGAL_SASL_STATE), []
+        else:
+            self._bare = version == 0
+            self._mechanism = request.mechanism
+            self._tokens = server_tokens(request.mechanism, self._users)
+        return self._response(correlation_id, answer, version)
 
     def _authenticate(self, correlation_id: int, version: int, request: Any) -> bytes:
         response = message_class(ApiKey.SASL_AUTHENTICATE, "response")
@@ -481,15 +442,21 @@ class SaslServer:
         return self._response(correlation_id, answer, version)
 
     def _respond(self, token: bytes) -> bytes:
-        assert self._mechanism is not None
-        answer = self._mechanism.respond(token)
-        if self._mechanism.complete:
-            if self._user not in (None, self._mechanism.user):
-                raise AuthenticationFailed(
-                    f"the session is that of user {self._user!r}; user {self._mechanism.user!r} cannot renew it"
-                )
-            self._user = self._mechanism.user
-            self.complete = True
+        assert self._tokens is not None
+        if self.complete:
+            raise AuthenticationFailed("the authentication is over; no other token is expected")
+        if self.user is not None and self._mechanism != self._session_mechanism:
+            raise AuthenticationFailed(
+                f"the session began with {self._session_mechanism}; {self._mechanism} cannot renew it"
+            )
+        answered = self._tokens.send(token)
+        if isinstance(answered, bytes):
+            return answered
+        answer, user = answered
+        if self.user not in (None, user):
+            raise AuthenticationFailed(f"the session is that of user {self.user!r}; user {user!r} cannot renew it")
+        self.user, self._session_mechanism = user, self._mechanism
+        self.complete = True
         return answer
 
     def _response(self, correlation_id: int, message: Any, version: int) -> bytes:
@@ -497,16 +464,3 @@ class SaslServer:
         return encode_response_header(header, response_header_version(message.api_key, version)) + encode(
             message, version
         )
-
-
-class _AnotherMechanism:
-    """A mechanism that refuses a client which renews its session by another mechanism than before."""
-
-    complete = False
-    user = ""
-
-    def __init__(self, before: str, now: str) -> None:
-        self._error = AuthenticationFailed(f"the session began with {before}; {now} cannot renew it")
-
-    def respond(self, token: bytes) -> bytes:
-        raise self._error

@@ -201,23 +201,23 @@ def test_running_ends_take_new_certificates_when_their_files_change(
 def test_a_broker_that_makes_the_controller_compute_stalls_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One send thread has both brokers; the computation for one is held until the other has answered."""
     hostile, answered = threading.Event(), threading.Event()
-    compute = sasl._ScramClient._final
+    compute = sasl._scram_client_final
 
-    def held(client: Any) -> bytes:
-        if str(client._scram.username) == "slow":
+    def held(scram: Any) -> bytes:
+        if str(scram.username) == "slow":
             hostile.set()
             assert answered.wait(60)
-        return compute(client)
+        return compute(scram)
 
-    monkeypatch.setattr(sasl._ScramClient, "_final", held)
-    made, real = [], sasl.client_mechanism
+    monkeypatch.setattr(sasl, "_scram_client_final", held)
+    made, real = [], sasl.client_tokens
 
-    def client_mechanism(name: str, credentials: Any) -> Any:
+    def client_tokens(name: str, credentials: Any) -> Any:
         made.append(name)  # the first connection is that to the slow broker
         user = dataclasses.replace(credentials, username="slow") if len(made) == 1 else credentials
         return real(name, user)
 
-    monkeypatch.setattr(sasl, "client_mechanism", client_mechanism)
+    monkeypatch.setattr(sasl, "client_tokens", client_tokens)
     theirs = broker_security(users={"controller": Password("secret"), "slow": Password("secret")})
     protocol = SecurityProtocol.SASL_PLAINTEXT
     config = ChannelConfig(security_inter_broker_protocol=protocol.name, security=controller_security())

@@ -338,7 +338,7 @@ def test_a_renewal_by_another_user_or_mechanism_or_a_wrong_password_ends_the_con
         side._credentials = Credentials("other", USERS["other"])
         reason = "the session is that of user 'admin'; user 'other' cannot renew it"
     elif change == "mechanism":
-        side._name = "PLAIN"
+        side._mechanism = "PLAIN"
         reason = "the session began with SCRAM-SHA-256; PLAIN cannot renew it"
     else:
         serving.users["admin"] = Password("changed-secret")
@@ -526,7 +526,7 @@ def test_no_part_of_a_session_shows_a_secret(serve, ask, mechanism, caplog):
     for end in (asking, serving):
         authenticator = end.authenticator()
         side = authenticator._side
-        shown += [authenticator, side, side._mechanism, *vars(side).values()]
+        shown += [authenticator, side, *vars(side).values()]
     shown += [asking.selector.channels, serving.server.selector.channels, asking.client.new_request("1", UPDATE)]
     serving.users["admin"] = Password("changed-secret")
     serving.clock.sleep(2000)

@@ -163,6 +163,29 @@ def test_versions_may_be_asked_for_in_a_version_that_the_server_lacks() -> None:
     assert server.failure is None
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_side_that_has_failed_accepts_nobody_any_more(mechanism: str) -> None:
+    client, server = a_client(mechanism, password="guess"), a_server()
+    with pytest.raises(AuthenticationFailed, match="refused user and password"):
+        converse(client, server)
+    with pytest.raises(AuthenticationFailed, match="has failed"):
+        client.receive(b"")
+    failure = server.failure
+    assert server.receive(b"") == []
+    assert server.failure is failure
+    assert not client.complete
+    assert not server.complete
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_token_behind_the_last_is_refused(mechanism: str) -> None:
+    server = a_server()
+    sent = converse(a_client(mechanism), server)
+    assert server.complete
+    server.receive(sent[-1])
+    assert "no other token is expected" in str(server.failure)
+
+
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\xff" * 40, bytes(70_000)], ids=["empty", "short", "ones", "huge"])
 def test_any_bytes_end_in_a_refusal(payload: bytes) -> None:
     server = a_server()
@@ -195,10 +218,10 @@ def test_a_listener_without_mechanisms_is_a_mistake_of_its_owner() -> None:
 
 def challenged(iterations: str) -> SaslClient:
     """A client whose server demands this number of iterations of SCRAM."""
-    client = SaslClient("SCRAM-SHA-256", Credentials("admin", Password("secret")), "1")
-    client.start()
-    client._handshake_version = 0
-    (first,) = client._handshake(message_class(ApiKey.SASL_HANDSHAKE, "response")(error_code=0, mechanisms=[]))
+    client, server = SaslClient("SCRAM-SHA-256", Credentials("admin", Password("secret")), "1"), a_server(handshake=0)
+    (asked,) = client.start()
+    (handshake,) = client.receive(server.receive(asked)[0])
+    (first,) = client.receive(server.receive(handshake)[0])
     nonce = first.partition(b"r=")[2].decode()
     client.receive(f"r={nonce}x,s=c2FsdHNhbHRzYWx0c2FsdA==,i={iterations}".encode())
     return client
