@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import threading
-from collections import deque
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import AuthenticationFailed, InvalidReceive
-from channel.locks import new_lock
 
+from .brief_threads import BriefThreads
 from .frames import FrameReader
 from .sasl import MOST_TOKEN_BYTES, SaslClient, SaslServer
 from .transport import COMPUTING, EVENT_READ, EVENT_WRITE
@@ -30,64 +29,24 @@ _RENEWALS_APART_NS: Final = 1_000_000_000
 """A server lets a session be renewed once in a second."""
 
 
-class _Computation:
-    """A token that is computed on another thread.
+_computations: Final = BriefThreads("sasl-computation-thread", min(4, os.cpu_count() or 1))
 
-    Attributes:
-        is_over: Whether ``token`` or ``error`` is set.
-        is_wanted: Whether the connection that needs the token is still open.
-    """
 
-    __slots__ = ("_compute", "_notify", "error", "is_over", "is_wanted", "token")
+def _started(compute: Callable[[], bytes], notify: Callable[[], None]) -> Future[bytes]:
+    """Have a token computed on another thread, and its owner notified."""
+    token: Future[bytes] = Future()
+    token.add_done_callback(lambda _: notify())
 
-    def __init__(self, compute: Callable[[], bytes], notify: Callable[[], None]) -> None:
-        self._compute = compute
-        self._notify = notify
-        self.token = b""
-        self.error: Exception | None = None
-        self.is_over = False
-        self.is_wanted = True
-
-    def run(self) -> None:
-        """Compute the token, and notify its owner."""
+    def run() -> None:
+        if not token.set_running_or_notify_cancel():
+            return
         try:
-            self.token = self._compute()
+            token.set_result(compute())
         except Exception as e:  # noqa: BLE001 - the connection ends by it, on its own thread
-            self.error = e
-        self.is_over = True
-        self._notify()
+            token.set_exception(e)
 
-
-class _Computations:
-    """Computes tokens on a few threads, which end when none is left to compute."""
-
-    def __init__(self, most_threads: int) -> None:
-        self._most_threads = most_threads
-        self._lock = new_lock("SASL computation")
-        self._waiting: deque[_Computation] = deque()
-        self._threads = 0
-
-    def add(self, computation: _Computation) -> None:
-        """Compute a token as soon as a thread is free."""
-        with self._lock:
-            self._waiting.append(computation)
-            if self._threads == self._most_threads:
-                return
-            self._threads += 1
-        threading.Thread(target=self._run, name="sasl-computation-thread", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                computation = self._waiting.popleft()
-            if computation.is_wanted:
-                computation.run()
-
-
-_computations: Final = _Computations(min(4, os.cpu_count() or 1))
+    _computations.add(run)
+    return token
 
 
 class SaslAuthenticator:
@@ -123,7 +82,7 @@ class SaslAuthenticator:
         self._started = False
         self._established = False
         self._began_ns = 0
-        self._computation: _Computation | None = None
+        self._computation: Future[bytes] | None = None
         self.notify: Callable[[], None] | None = None
         self._renewed_ns: int | None = None
         self.renewing = False
@@ -179,14 +138,11 @@ class SaslAuthenticator:
         if self.notify is None:
             return compute()
         if self._computation is None:
-            self._computation = _Computation(compute, self.notify)
-            _computations.add(self._computation)
-        if not self._computation.is_over:
+            self._computation = _started(compute, self.notify)
+        if not self._computation.done():
             return None
         done, self._computation = self._computation, None
-        if done.error is not None:
-            raise done.error
-        return done.token
+        return done.result()
 
     def send_failure(self) -> None:
         """Send the failure to a client, as much of it as the transport takes at once."""
@@ -302,6 +258,6 @@ class SaslAuthenticator:
         """Forget this side of the exchange, and its secrets."""
         self._side = None
         if self._computation is not None:
-            self._computation.is_wanted = False
+            self._computation.cancel()
         self._outgoing.clear()
         self._reader.close()

@@ -7,14 +7,13 @@ import errno
 import ipaddress
 import os
 import socket
-import threading
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from channel.locks import new_lock
 from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
+from .brief_threads import BriefThreads
 from .transport import PlaintextTransport
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Resolution(Protocol):
 
 
 class NameResolution:
-    """Looks names up on threads of its own, which end when there is nothing left to look up.
+    """Looks names up on threads of its own.
 
     Args:
         resolver: Looks names up, and may block.
@@ -69,33 +68,15 @@ class NameResolution:
 
     def __init__(self, resolver: Resolver = resolve, most_threads: int = _MOST_THREADS) -> None:
         self._resolver = resolver
-        self._most_threads = most_threads
-        self._lock = new_lock("name resolution")
-        self._jobs: deque[tuple[str, Callable[[Sequence[str] | OSError], None]]] = deque()
-        self._threads = 0
+        self._threads = BriefThreads("name-resolution", most_threads)
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
         """Look a host up soon; ``done`` gets an IP address at once."""
         literal = literal_address(host)
         if literal:
             done(literal)
-            return
-        with self._lock:
-            self._jobs.append((host, done))
-            if self._threads >= self._most_threads:
-                return
-            self._threads += 1
-        # A daemon thread: the system's resolver cannot be interrupted, and the process must not wait for it.
-        threading.Thread(target=self._run, name="name-resolution", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._threads -= 1
-                    return
-                host, done = self._jobs.popleft()
-            done(_looked_up(self._resolver, host))
+        else:
+            self._threads.add(lambda: done(_looked_up(self._resolver, host)))
 
 
 def _looked_up(resolver: Resolver, host: str) -> Sequence[str] | OSError:
@@ -144,16 +125,6 @@ def plaintext_channel(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslA
     return PlaintextTransport(sock, connected=peer.accepted), None
 
 
-def new_socket(address: Address) -> tuple[socket.socket, Any]:
-    """Make a socket for this address, and the address in the system's form.
-
-    Raises:
-        OSError: The host is no IP address: the client resolves names, and counts their failures.
-    """
-    family, *_, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
-    return socket.socket(family, socket.SOCK_STREAM), target
-
-
 def configure(sock: socket.socket, send_buffer: int = -1, receive_buffer: int = -1) -> None:
     """Make a socket non-blocking, with keep-alive and no delay; buffers have these sizes in bytes unless -1."""
     sock.setblocking(False)
@@ -166,28 +137,24 @@ def configure(sock: socket.socket, send_buffer: int = -1, receive_buffer: int = 
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
 
 
-def begin_connect(sock: socket.socket, target: Any) -> bool:
-    """Start connecting; returns whether the connection is established already."""
-    try:
-        sock.connect(target)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def dial(address: Address, send_buffer: int, receive_buffer: int) -> tuple[socket.socket, bool]:
     """Make a socket that begins to connect; returns whether the connection is established already.
 
     Raises:
-        OSError: The address is invalid, or the system refuses at once.
+        OSError: The host is no IP address (the client resolves names, and counts their failures), or the system
+            refuses at once.
     """
-    sock, target = new_socket(address)
+    family, *_, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         configure(sock, send_buffer, receive_buffer)
-        return sock, begin_connect(sock, target)
+        sock.connect(target)
+    except BlockingIOError:
+        return sock, False
     except BaseException:
         sock.close()
         raise
+    return sock, True
 
 
 class Waker:

@@ -47,8 +47,7 @@ NO_ZOOKEEPER = "127.0.0.1:1"
 
 ENDS_BY_ITSELF = {
     ("channel/threads.py", "Thread"),  # calls a function within a time limit, for a caller that waits
-    ("channel/network/authenticator.py", "Thread"),  # ends when no token waits
-    ("channel/network/sockets.py", "Thread"),  # ends when no name waits
+    ("channel/network/brief_threads.py", "Thread"),  # ends when no name or token waits
     ("channel/zookeeper/session.py", "Thread"),  # renews one session; its close waits for it
     ("channel/zookeeper/session.py", "Timer"),
     ("channel/controller/controller.py", "Timer"),
