@@ -17,80 +17,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from channel.broker.cluster import EmbeddedCluster
-    from channel.broker.embedded import EmbeddedBroker
-    from channel.broker.fleet import Fleet
-    from channel.broker.hooks import BrokerHooks, Interception, RequestContext
-    from channel.broker.records import RecordConfig
-    from channel.config import ChannelConfig
-    from channel.controller.controller import Controller
-    from channel.controller.leadership import leadership_of
-    from channel.controller.manager import ControllerChannelManager
-    from channel.controller.requests import SingleRequest
-    from channel.errors import (
-        AuthenticationFailed,
-        BrokerNotAvailable,
-        ChannelError,
-        ControllerMoved,
-        Disconnected,
-        IllegalState,
-        RequestTimeout,
-        StaleBrokerEpoch,
-        TopicNotKnown,
-    )
-    from channel.metrics import Metrics
-    from channel.network.metadata.clients import ClusterClient, ClusterWatch, MetadataSender
-    from channel.network.metadata.snapshot import ClusterView
-    from channel.network.recorder import PcapngRecorder
-    from channel.node.candidate import candidates
-    from channel.node.controller_node import ControllerNode
-    from channel.rehearsal.journal import Journal
-    from channel.rehearsal.scripted_controller import ScriptedController
-    from channel.security import Password, SecurityConfig
-    from channel.tap import Mapping, Tap
-    from channel.types import Broker, EndPoint, Node, SecurityProtocol
-
-__all__ = [
-    "AuthenticationFailed",
-    "Broker",
-    "BrokerHooks",
-    "BrokerNotAvailable",
-    "ChannelConfig",
-    "ChannelError",
-    "ClusterClient",
-    "ClusterView",
-    "ClusterWatch",
-    "Controller",
-    "ControllerChannelManager",
-    "ControllerMoved",
-    "ControllerNode",
-    "Disconnected",
-    "EmbeddedBroker",
-    "EmbeddedCluster",
-    "EndPoint",
-    "Fleet",
-    "IllegalState",
-    "Interception",
-    "Journal",
-    "Mapping",
-    "MetadataSender",
-    "Metrics",
-    "Node",
-    "Password",
-    "PcapngRecorder",
-    "RecordConfig",
-    "RequestContext",
-    "RequestTimeout",
-    "ScriptedController",
-    "SecurityConfig",
-    "SecurityProtocol",
-    "SingleRequest",
-    "StaleBrokerEpoch",
-    "Tap",
-    "TopicNotKnown",
-    "candidates",
-    "leadership_of",
-]
+    from channel.broker.cluster import EmbeddedCluster as EmbeddedCluster
+    from channel.broker.embedded import EmbeddedBroker as EmbeddedBroker
+    from channel.broker.fleet import Fleet as Fleet
+    from channel.broker.hooks import BrokerHooks as BrokerHooks
+    from channel.broker.hooks import Interception as Interception
+    from channel.broker.hooks import RequestContext as RequestContext
+    from channel.broker.records import RecordConfig as RecordConfig
+    from channel.config import ChannelConfig as ChannelConfig
+    from channel.controller.controller import Controller as Controller
+    from channel.controller.leadership import leadership_of as leadership_of
+    from channel.controller.manager import ControllerChannelManager as ControllerChannelManager
+    from channel.controller.requests import SingleRequest as SingleRequest
+    from channel.errors import AuthenticationFailed as AuthenticationFailed
+    from channel.errors import BrokerNotAvailable as BrokerNotAvailable
+    from channel.errors import ChannelError as ChannelError
+    from channel.errors import ControllerMoved as ControllerMoved
+    from channel.errors import Disconnected as Disconnected
+    from channel.errors import IllegalState as IllegalState
+    from channel.errors import RequestTimeout as RequestTimeout
+    from channel.errors import StaleBrokerEpoch as StaleBrokerEpoch
+    from channel.errors import TopicNotKnown as TopicNotKnown
+    from channel.metrics import Metrics as Metrics
+    from channel.network.metadata.clients import ClusterClient as ClusterClient
+    from channel.network.metadata.clients import ClusterWatch as ClusterWatch
+    from channel.network.metadata.clients import MetadataSender as MetadataSender
+    from channel.network.metadata.snapshot import ClusterView as ClusterView
+    from channel.network.recorder import PcapngRecorder as PcapngRecorder
+    from channel.node.candidate import candidates as candidates
+    from channel.node.controller_node import ControllerNode as ControllerNode
+    from channel.rehearsal.journal import Journal as Journal
+    from channel.rehearsal.scripted_controller import ScriptedController as ScriptedController
+    from channel.security import Password as Password
+    from channel.security import SecurityConfig as SecurityConfig
+    from channel.tap import Mapping as Mapping
+    from channel.tap import Tap as Tap
+    from channel.types import Broker as Broker
+    from channel.types import EndPoint as EndPoint
+    from channel.types import Node as Node
+    from channel.types import SecurityProtocol as SecurityProtocol
 
 _MODULES: Final = {
     "channel.broker.cluster": "EmbeddedCluster",
@@ -120,6 +85,7 @@ _MODULES: Final = {
     "channel.types": "Broker EndPoint Node SecurityProtocol",
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
@@ -130,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
