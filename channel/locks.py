@@ -23,7 +23,6 @@ ORDER: Final = (
     "changes of brokers",
     "thread shutdown",
     "ZooKeeper session",
-    "ZooKeeper watches",
     "leadership",
     "event queue",
     "cluster metadata",

@@ -10,8 +10,8 @@ from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced, fenced_together
-from channel.zookeeper.contents import decoded_or_none
 from channel.zookeeper.operations import Create, Delete, SetData
+from channel.zookeeper.znodes import decoded_or_none
 
 from .cluster_events import (
     BrokerChange,

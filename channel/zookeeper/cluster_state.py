@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode, NotEmpty
 from channel.logs import bounded, get_logger
 from channel.types import random_uuid
-from kproto.errors import DecodeError
 from kproto.json_form import uuid_to_json
 
-from .contents import decoded_or_none
 from .operations import Check, Create, Delete, SetData, Stat, Transaction
 from .znodes import (
     ADMIN_DELETE_TOPICS,
@@ -27,13 +24,17 @@ from .znodes import (
     PERSISTENT,
     TOPICS,
     ControllerRegistration,
+    Decoding,
     broker_path,
     decode_config,
     decode_controller,
     decode_topic,
+    decoded_or_none,
     encode_config,
     encode_config_change,
     encode_controller,
+    json_bytes,
+    json_object,
     topic_path,
 )
 
@@ -70,15 +71,11 @@ def create_persistent_nodes(session: ZooKeeperSession) -> None:
 
 def cluster_id(session: ZooKeeperSession) -> str:
     """Read the cluster's id; a cluster without an id gets a new one."""
-    while True:
-        try:
-            return str(json.loads(session.get(CLUSTER_ID)[0])["id"])
-        except NoNode:
-            new = uuid_to_json(random_uuid())
-            with contextlib.suppress(NodeExists):  # another process has written the cluster's id first
-                session.create(CLUSTER_ID, json.dumps({"version": "1", "id": new}, separators=(",", ":")).encode())
-        except (ValueError, KeyError, TypeError) as e:
-            raise DecodeError(f"znode {CLUSTER_ID} holds no contents that Kafka would write there: {e}") from e
+    while (found := session.get_many([CLUSTER_ID])[0]) is None:
+        with contextlib.suppress(NodeExists):  # another process has written the cluster's id first
+            session.create(CLUSTER_ID, json_bytes({"version": "1", "id": uuid_to_json(random_uuid())}))
+    with Decoding(CLUSTER_ID):
+        return str(json_object(found[0])["id"])
 
 
 # ---- brokers ---------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import socket
 import threading
 import time
 from collections import deque
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.hosts import collect_hosts
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 
 from channel.errors import (
@@ -35,20 +35,38 @@ from channel.logs import get_logger
 from channel.threads import Startable, call_within, ends_with_process
 from kproto.errors import ConfigurationError
 
-from .bulk_reader import BulkReader
-from .operations import Check, Create, Delete, Operation, SetData, Stat, Transaction
-from .watches import Watches
+from .operations import (
+    NO_NODE,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    ReadMany,
+    SetData,
+    Stat,
+    Transaction,
+    serves_bulk_reads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from channel.metrics import Histogram, Metrics
 
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+
 SLICE_S: Final = 1.0
 """The interval at which a wait checks its session; results and changes of state end the wait at once."""
 
 WINDOW: Final = 1_000
 """The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
+
+_BULK: Final = 256
+"""The number of nodes that one bulk read names."""
+
+_BULK_WINDOW: Final = 4
+"""The number of bulk reads in flight."""
 
 _LISTENER: Final = "kafka.server:type=SessionExpireListener"
 _CLIENT: Final = "kafka.server:type=ZooKeeperClientMetrics"
@@ -63,72 +81,6 @@ _LARGEST: Final = 1_000_000
 """Requests above this may be larger than ZooKeeper takes: it ends the connection at them, and would again."""
 
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
-
-
-def answers(
-    client: Any,
-    ask: Callable[[Any, _T], Any],
-    things: Iterable[_T],
-    missing: Any,
-    window: int,
-    connected: threading.Event,
-    check_alive: Callable[[Any], None],
-    failed: Callable[[Any], object],
-) -> Iterator[tuple[_T, Any]]:
-    """Send requests, pipelined, and those that a lost connection left unanswered once more.
-
-    Args:
-        client: Kazoo's client.
-        ask: Starts one request with the client.
-        things: The arguments of the requests.
-        missing: The result for a missing node, which is an error if this is ``...``.
-        window: The number of requests in flight.
-        connected: Set while the session is connected.
-        check_alive: Raises an error once the client's session is closed or has expired.
-        failed: Called with each request that failed or was lost, before it is sent once more; for some twice.
-
-    Yields:
-        Each argument with its answer, in order, while further requests are sent.
-    """
-    left = iter(things)
-    losses = 0  # of the oldest request, one after the other
-    in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
-    while in_flight:
-        thing, pending = in_flight.popleft()
-        try:
-            while not pending.wait(SLICE_S):
-                check_alive(client)  # a request that arrived while kazoo failed all others would wait for ever
-            if pending.exception is not None:
-                failed(pending)
-            answer = pending.get()
-        except _LOST:
-            check_alive(client)
-            while not connected.wait(SLICE_S):
-                check_alive(client)
-            check_alive(client)
-            losses += 1
-            if losses > 1 and (size := _size(thing)) > _LARGEST:
-                raise NodeTooLarge(
-                    f"ZooKeeper ends the connection at each request of {size} bytes; its limit is jute.maxbuffer, "
-                    "1 MiB by default"
-                ) from None
-            in_flight.appendleft((thing, pending))
-            lost = {found for _, found in in_flight if isinstance(found.exception, _LOST)}
-            for found in lost:
-                failed(found)
-            in_flight = deque((each, ask(client, each) if found in lost else found) for each, found in in_flight)
-            continue
-        except kazoo_errors.NoNodeError as e:
-            if missing is ...:
-                raise NoNode(f"ZooKeeper has no such node: {thing or e}") from e
-            answer = missing
-        except tuple(ERRORS) as e:
-            raise ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
-        except kazoo_errors.KazooException as e:
-            raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
-        losses = 0
-        in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
-        yield thing, answer
 
 
 def _size(thing: object) -> int:
@@ -180,11 +132,23 @@ def transaction_of(operations: Sequence[Operation], results: list[Any]) -> Trans
     return Transaction([stat_of(r) if hasattr(r, "czxid") else r for r in results])
 
 
-_log = get_logger(__name__)
-_T = TypeVar("_T")
-
 _NOTICE_S: Final = 1.0
 """The time after which a start that waits for ZooKeeper says so."""
+
+
+class _NoBulkReads(Exception):
+    """The server that is connected by now answers no bulk reads."""
+
+
+class _WatchFunction(NamedTuple):
+    """The function that kazoo calls when a watch fires; kazoo keeps one of equal functions for a node."""
+
+    fired: Callable[[Any, tuple[str, str], Any], None]
+    client: Any
+    watched: tuple[str, str]
+
+    def __call__(self, event: Any) -> None:
+        self.fired(self.client, self.watched, event)
 
 
 class ZooKeeperSession(Startable):
@@ -239,16 +203,13 @@ class ZooKeeperSession(Startable):
         self._lock = new_lock("ZooKeeper session")
         self._connected = threading.Event()
         self._is_closed = False
-        self._watches = Watches(self._connected.is_set)
+        self._handlers: dict[tuple[str, str], Callable[[], object]] = {}  # by kind, "node" or "children", and path
+        self._lost: list[Callable[[], object]] = []  # the handlers whose watches the lost connection took along
         self._renewing: threading.Thread | None = None
         self._client: Any = None
         self._last_id = 0
         self._connection_number = 0  # grows whenever a connection begins or ends
-        self._bulk = BulkReader(
-            lambda: (self._connection_number, self._client),
-            self._answers,
-            lambda paths: _nodes(self._answers(KazooClient.get_async, paths, None)),
-        )
+        self._serves_bulk = (-1, False)  # of which connection, and whether its server answers bulk reads
         try:
             self._make_client()
         except (kazoo_errors.KazooException, ValueError) as e:
@@ -290,7 +251,6 @@ class ZooKeeperSession(Startable):
                 return
             self._is_closed = True
             client, renewing = self._client, self._renewing
-        self._watches.begin_session(None)
         self._connected.set()  # so that threads waiting for the connection stop waiting
         if self._metrics is not None:
             self._metrics.remove(_LISTENER)
@@ -339,7 +299,7 @@ class ZooKeeperSession(Startable):
             randomize_hosts=True,
         )
         client.add_listener(lambda state: self._state_changed(client, state))
-        self._watches.begin_session(client)
+        self._lost = []
         self._client = client
 
     def _state_changed(self, client: Any, state: str) -> None:
@@ -352,7 +312,10 @@ class ZooKeeperSession(Startable):
         if state == KazooState.CONNECTED:
             self._last_id = int(client.client_id[0])
             self._connected.set()
-            self._watches.reconnected()
+            with self._lock:
+                lost, self._lost = self._lost, []
+            for handler in lost:
+                handler()
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
             _log.warning("the connection to ZooKeeper at %s is lost; trying to reach it again", self.hosts)
@@ -398,18 +361,29 @@ class ZooKeeperSession(Startable):
 
         The watch begins with the next read of the node's data or existence, and again with each read after a call.
         """
-        self._watches.add("node", path, handler)
+        self._handlers["node", path] = handler
 
     def watch_children(self, path: str, handler: Callable[[], object]) -> None:
         """Call ``handler`` when the node gets or loses a child; the handler must only queue work.
 
         The watch begins with the next read of the children, and again with each read after a call.
         """
-        self._watches.add("children", path, handler)
+        self._handlers["children", path] = handler
 
     def unwatch(self, path: str) -> None:
         """Stop calling the handlers of this path."""
-        self._watches.remove(path)
+        self._handlers.pop(("node", path), None)
+        self._handlers.pop(("children", path), None)
+
+    def _watch_fired(self, client: Any, watched: tuple[str, str], event: Any) -> None:
+        with self._lock:
+            handler = self._handlers.get(watched)
+            if handler is None or client is not self._client or self._is_closed:
+                return
+            if event.type == EventType.NONE and not self._connected.is_set():
+                self._lost.append(handler)
+                return
+        handler()
 
     # ---- reading
 
@@ -427,7 +401,7 @@ class ZooKeeperSession(Startable):
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read data and stat of many nodes, pipelined; None for missing nodes."""
         answers = list(_nodes(self._read_watched("node", KazooClient.get_async, paths, None)))
-        missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._watches]
+        missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._handlers]
         if missing:
             stats = self.exists_many([paths[i] for i in missing])
             made = [i for i, stat in zip(missing, stats, strict=True) if stat is not None]  # meanwhile
@@ -440,7 +414,55 @@ class ZooKeeperSession(Startable):
 
         Paths and nodes are read while the results are taken: only some thousand are in memory at a time.
         """
-        return self._bulk.read(paths)
+        left = iter(paths)
+        batches = iter(lambda: list(islice(left, _BULK)), [])
+        first = next(batches, [])
+        if len(first) < _BULK or not self._serves_bulk_reads():
+            yield from self._read_each(chain(first, left))
+            return
+
+        unread: deque[list[str]] = deque()
+
+        def asked() -> Iterator[list[str]]:
+            for batch in chain([first], batches):
+                unread.append(batch)
+                yield batch
+
+        def read(client: Any, batch: Sequence[str]) -> Any:
+            answer = client.handler.async_result()
+            if not client.connected:
+                answer.set_exception(kazoo_errors.ConnectionLoss())  # kazoo would send it to any server that comes
+            elif self._serves_bulk_reads():
+                client._call(ReadMany([client.chroot + path for path in batch]), answer)  # kazoo has no other door
+            else:
+                raise _NoBulkReads
+            return answer
+
+        try:
+            for batch, results in self._answers(read, asked(), window=_BULK_WINDOW):
+                unread.popleft()
+                for path, found in zip(batch, results, strict=True):
+                    if not isinstance(found, int):
+                        yield found
+                    elif found == NO_NODE:
+                        yield None
+                    else:
+                        raise ZooKeeperError(f"ZooKeeper refused to read {path}: error {found}")
+        except _NoBulkReads:
+            yield from self._read_each(chain(chain.from_iterable(unread), left))
+
+    def _read_each(self, paths: Iterable[str]) -> Iterator[tuple[bytes, Stat] | None]:
+        return _nodes(self._answers(KazooClient.get_async, paths, None))
+
+    def _serves_bulk_reads(self) -> bool:
+        """Whether the connected server answers bulk reads; if it does not tell its version, it is not asked for any."""
+        connection, client = self._connection_number, self._client
+        if self._serves_bulk[0] != connection:  # it may be another server, of another version
+            try:
+                self._serves_bulk = connection, serves_bulk_reads(client.command(b"srvr"))
+            except (OSError, AttributeError, kazoo_errors.KazooException, client.handler.timeout_exception):
+                return False  # the connection is down, or was replaced meanwhile
+        return self._serves_bulk == (self._connection_number, True)
 
     def exists(self, path: str) -> Stat | None:
         """Read a node's stat; None if the node does not exist."""
@@ -547,26 +569,69 @@ class ZooKeeperSession(Startable):
     def _read_watched(
         self, kind: str, read: Callable[..., Any], paths: Iterable[str], missing: Any = ...
     ) -> Iterator[tuple[str, Any]]:
-        ask, failed = self._watches.reading(kind, read)
-        return self._answers(ask, paths, missing, failed=failed)
+        def ask(client: Any, path: str) -> Any:
+            is_watched = (kind, path) in self._handlers
+            return read(
+                client, path, watch=_WatchFunction(self._watch_fired, client, (kind, path)) if is_watched else None
+            )
+
+        return self._answers(ask, paths, missing)
 
     def _answers(
-        self,
-        ask: Callable[[Any, _T], Any],
-        things: Iterable[_T],
-        missing: Any = ...,
-        window: int = WINDOW,
-        failed: Callable[[Any], object] = lambda request: None,
+        self, ask: Callable[[Any, _T], Any], things: Iterable[_T], missing: Any = ..., window: int = WINDOW
     ) -> Iterator[tuple[_T, Any]]:
-        began = time.perf_counter_ns()
-        found = answers(self._client, ask, things, missing, window, self._connected, self._check_alive, failed)
-        for first in found:
-            if self._latencies is not None:
+        """Send requests, pipelined, and those that a lost connection left unanswered once more.
+
+        Args:
+            ask: Starts one request with kazoo's client.
+            things: The arguments of the requests.
+            missing: The result for a missing node, which is an error if this is ``...``.
+            window: The number of requests in flight.
+
+        Yields:
+            Each argument with its answer, in order, while further requests are sent.
+        """
+        client, left, began = self._client, iter(things), time.perf_counter_ns()
+        losses = 0  # of the oldest request, one after the other
+        in_flight = deque((thing, ask(client, thing)) for thing in islice(left, window))
+        while in_flight:
+            thing, pending = in_flight.popleft()
+            try:
+                while not pending.wait(SLICE_S):  # a request that came while kazoo failed all others is never answered
+                    self._check_alive(client)
+                answer = pending.get()
+            except _LOST:
+                self._check_alive(client)
+                while not self._connected.wait(SLICE_S):
+                    self._check_alive(client)
+                self._check_alive(client)
+                losses += 1
+                if losses > 1 and (size := _size(thing)) > _LARGEST:
+                    raise NodeTooLarge(
+                        f"ZooKeeper ends the connection at each request of {size} bytes; its limit is jute.maxbuffer, "
+                        "1 MiB by default"
+                    ) from None
+                in_flight.appendleft((thing, pending))
+                in_flight = deque(
+                    (each, ask(client, each) if isinstance(found.exception, _LOST) else found)
+                    for each, found in in_flight
+                )
+                continue
+            except kazoo_errors.NoNodeError as e:
+                if missing is ...:
+                    raise NoNode(f"ZooKeeper has no such node: {thing or e}") from e
+                answer = missing
+            except tuple(ERRORS) as e:
+                raise ERRORS[type(e)](f"ZooKeeper refused a request: {type(e).__name__}") from e
+            except kazoo_errors.KazooException as e:
+                raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
+            losses = 0
+            in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
+            if began and self._latencies is not None:
                 with self._recording:
                     self._latencies.record((time.perf_counter_ns() - began) / 1e6)
-            yield first
-            break
-        yield from found
+            began = 0
+            yield thing, answer
 
     def _check_alive(self, client: Any) -> None:
         if self._is_closed:

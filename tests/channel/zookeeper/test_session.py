@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import ReplyHeader
-from kazoo.protocol.states import KeeperState
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from network_peers import until
 
 from channel.errors import Disconnected
 from channel.zookeeper import session as session_module
-from channel.zookeeper.bulk_reader import NO_NODE, ReadMany
+from channel.zookeeper.operations import NO_NODE, ReadMany
 from channel.zookeeper.session import ZooKeeperSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STAT = struct.pack(">qqqqiiiqiiq", 7, 8, 1, 2, 3, 4, 5, 9, 0, 6, 8)
+CHANGED = WatchedEvent(EventType.CHANGED, "CONNECTED", "/n")
+LOST = WatchedEvent(EventType.NONE, "CONNECTING", None)
 NO_CHILDREN = struct.pack(">i", 0)
 DATA = struct.pack(">i", 1) + b"x" + STAT
 BULK, OLD = "Zookeeper version: 3.8.4", "Zookeeper version: 3.5.9"
@@ -81,6 +83,12 @@ class Server:
         tables = self.client._data_watchers, self.client._child_watchers
         return sum(len(found) for table in tables for found in table.values())
 
+    def watch(self) -> Any:
+        """The one watch function that kazoo holds."""
+        tables = self.client._data_watchers, self.client._child_watchers
+        (found,) = (each for table in tables for functions in table.values() for each in functions)
+        return found
+
 
 @pytest.fixture
 def server() -> Iterator[Server]:
@@ -129,6 +137,66 @@ def test_a_missing_node_is_watched_once(server: Server) -> None:
     assert server.watches() == 1
 
 
+@pytest.fixture
+def watched(server: Server) -> tuple[Any, list[str]]:
+    """The watch function of a node that was read, and the calls of the node's handler."""
+    called: list[str] = []
+    server.session.watch_node("/n", lambda: called.append("/n"))
+    server.session.get("/n")
+    return server.watch(), called
+
+
+def test_a_node_has_one_watch_however_often_it_is_read(server: Server, watched: tuple[Any, list[str]]) -> None:
+    for _ in range(3):
+        assert server.session.get("/n")
+        assert server.session.exists("/n")
+    assert server.watch() == watched[0]
+
+
+def test_a_loss_that_is_told_after_the_reconnection_is_a_change(watched: tuple[Any, list[str]]) -> None:
+    fire, called = watched
+    fire(LOST)
+    assert called == ["/n"]
+
+
+def test_a_lost_watch_is_told_once(server: Server, watched: tuple[Any, list[str]]) -> None:
+    _, called = watched
+    server.client._session_callback(KeeperState.CONNECTING)
+    assert called == []
+    server.client._session_callback(KeeperState.CONNECTED)
+    server.session._state_changed(server.client, KazooState.CONNECTED)
+    assert called == ["/n"]
+
+
+def test_a_removed_watch_is_not_called(server: Server, watched: tuple[Any, list[str]]) -> None:
+    fire, called = watched
+    server.session.unwatch("/n")
+    fire(CHANGED)
+    server.session.get("/n")
+    assert server.watch() == fire  # that of the read before
+    assert called == []
+
+
+def test_watches_of_a_session_that_ended_are_not_called(server: Server, watched: tuple[Any, list[str]]) -> None:
+    fire, called = watched
+    server.session._connected.clear()
+    fire(LOST)
+    server.session._make_client()
+    fire(CHANGED)
+    fire(LOST)
+    server.session._client._session_callback(KeeperState.CONNECTED)
+    assert called == []
+    fire._replace(client=server.session._client)(CHANGED)
+    assert called == ["/n"]
+
+
+def test_no_watch_is_called_after_the_end(server: Server, watched: tuple[Any, list[str]]) -> None:
+    fire, called = watched
+    server.session.forget_in_child()
+    fire(CHANGED)
+    assert called == []
+
+
 def test_a_bulk_read_is_not_sent_again_to_a_server_that_answers_none(server: Server) -> None:
     paths = [f"/{i}" for i in range(1_500)]
     reading = server.session.get_unwatched(paths)
@@ -159,9 +227,9 @@ def test_an_answer_about_bulk_reads_holds_for_its_connection_alone(server: Serve
         return BULK
 
     server.client.command = lost_meanwhile
-    assert not server.session._bulk.is_served()
+    assert not server.session._serves_bulk_reads()
     server.client.command = lambda _: OLD
-    assert not server.session._bulk.is_served()
+    assert not server.session._serves_bulk_reads()
 
 
 def test_an_owner_that_fails_at_the_end_of_a_session_gets_the_next_session(caplog: pytest.LogCaptureFixture) -> None:
