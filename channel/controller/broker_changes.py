@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from channel.types import Broker
 
     from .controlled_cluster import ControlledCluster
-    from .deletion import TopicDeletions
     from .events import LeaderAndIsrResponseReceived
     from .manager import ControllerChannelManager
-    from .partition_states import PartitionStateMachine
-    from .reassignment import Reassignments
-    from .replica_states import ReplicaStateMachine
 
 
 class BrokerChanges:
@@ -34,26 +30,11 @@ class BrokerChanges:
     Args:
         cluster: The cluster.
         channels: The channels to its brokers.
-        partitions, replicas: The state machines.
-        deletions: The topics that are being deleted.
-        reassignments: The partitions that are being reassigned.
     """
 
-    def __init__(
-        self,
-        cluster: ControlledCluster,
-        channels: ControllerChannelManager,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        deletions: TopicDeletions,
-        reassignments: Reassignments,
-    ) -> None:
+    def __init__(self, cluster: ControlledCluster, channels: ControllerChannelManager) -> None:
         self._cluster = cluster
         self._channels = channels
-        self._partitions = partitions
-        self._replicas = replicas
-        self._deletions = deletions
-        self._reassignments = reassignments
 
     # ---- registrations
 
@@ -120,10 +101,10 @@ class BrokerChanges:
         self._cluster.send_update_metadata(sorted(context.live_or_shutting_down_broker_ids - new))
         self._cluster.send_update_metadata(broker_ids, context.partitions_with_leaders)
         replicas = context.partitions_on_brokers(broker_ids)
-        self._replicas.change(replicas, ReplicaStatus.ONLINE)
-        self._partitions.elect_for_waiting_partitions()
-        self._reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
-        self._deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
+        self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
+        self._cluster.partitions.elect_for_waiting_partitions()
+        self._cluster.reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
+        self._cluster.deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
 
     def _fail(self, broker_ids: Sequence[int]) -> None:
         context = self._cluster.context
@@ -134,14 +115,14 @@ class BrokerChanges:
 
     def _take_offline(self, replicas: Mapping[int, Iterable[TopicPartition]]) -> None:
         """Elect other leaders for the partitions of lost replicas, and take the replicas out of the ISRs."""
-        context, deletions = self._cluster.context, self._deletions
+        context, deletions = self._cluster.context, self._cluster.deletions
         lost, to_delete = dict[int, list[TopicPartition]](), dict[int, list[TopicPartition]]()
         for broker_id, partitions in replicas.items():
             for tp in partitions:
                 (to_delete if deletions.is_queued(tp.topic) else lost).setdefault(broker_id, []).append(tp)
-        self._partitions.change(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
-        elected = self._partitions.elect_for_waiting_partitions()
-        self._replicas.change(lost, ReplicaStatus.OFFLINE)
+        self._cluster.partitions.change(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+        elected = self._cluster.partitions.elect_for_waiting_partitions()
+        self._cluster.replicas.change(lost, ReplicaStatus.OFFLINE)
         if to_delete:
             deletions.fail_replicas(to_delete)
         if not lost and not elected:
@@ -170,14 +151,14 @@ class BrokerChanges:
         led, followed = list[TopicPartition](), list[TopicPartition]()
         for tp in context.partitions_on_broker(broker_id):
             info = context.partition_leadership_info(tp)
-            can_move = len(context.partition_replica_assignment(tp)) > 1 and not self._deletions.is_queued(tp.topic)
+            can_move = len(context.partition_replica_assignment(tp)) > 1 and not cluster.deletions.is_queued(tp.topic)
             if info is not None and can_move:
                 (led if info.leader_and_isr.leader == broker_id else followed).append(tp)
-        self._partitions.change(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN)
+        self._cluster.partitions.change(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN)
         with cluster.requests() as batch:
             for tp in followed:
                 batch.add_stop_replica_request_for_brokers([broker_id], tp, False)
-        self._replicas.change({broker_id: followed}, ReplicaStatus.OFFLINE)
+        self._cluster.replicas.change({broker_id: followed}, ReplicaStatus.OFFLINE)
         return set(context.partition_leaders_on_broker(broker_id))
 
     # ---- log directories
@@ -187,7 +168,7 @@ class BrokerChanges:
         cluster = self._cluster
         failures = cluster.store.read_log_dir_failures()
         replicas = cluster.context.partitions_on_brokers(sorted(set(failures.broker_ids)))
-        self._replicas.change(replicas, ReplicaStatus.ONLINE)
+        self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
         cluster.store.delete_log_dir_failures(failures.names, cluster.fence)
 
     def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> None:

@@ -106,10 +106,6 @@ class ControllerContext:
         """A known broker, None for any other."""
         return self._brokers.get(broker_id)
 
-    def is_live_broker(self, broker_id: int) -> bool:
-        """Whether a broker is known and not shutting down."""
-        return broker_id in self._epochs and broker_id not in self.shutting_down_broker_ids
-
     # ---- topics
 
     def set_all_topics(self, topics: Iterable[str]) -> None:

@@ -10,6 +10,10 @@ from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
+from .deletion import TopicDeletions
+from .partition_states import PartitionStateMachine
+from .reassignment import Reassignments
+from .replica_states import ReplicaStateMachine
 from .state_change_log import StateChangeLog
 from .store import WriteOutcome
 
@@ -42,6 +46,9 @@ class ControlledCluster:
         brokers_write_isr: Whether leaders write their ISRs themselves, as they did before AlterPartition.
         log: The controller's log.
         state_log: Kafka's state-change log.
+        partitions, replicas: The state machines.
+        deletions: The topics that are being deleted.
+        reassignments: The partitions that are being reassigned.
     """
 
     def __init__(
@@ -62,6 +69,10 @@ class ControlledCluster:
         self.brokers_write_isr = not ibp_at_least(config.inter_broker_protocol_version, "2.7-IV2")
         self.log = get_logger(__name__, f"[Controller id={controller_id}]")
         self.state_log = StateChangeLog(controller_id)
+        self.partitions = PartitionStateMachine(self)
+        self.replicas = ReplicaStateMachine(self)
+        self.deletions = TopicDeletions(self)
+        self.reassignments = Reassignments(self)
 
     @property
     def fence(self) -> int:
@@ -92,6 +103,14 @@ class ControlledCluster:
     def send_update_metadata_to_all(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Send UpdateMetadata to every broker that is live or shutting down."""
         self.send_update_metadata(list(self.context.live_or_shutting_down_broker_ids), partitions)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget everything about a topic."""
+        partitions = self.context.partitions_for_topic(topic)
+        self.partitions.forget(partitions)
+        self.replicas.forget(partitions)
+        self.reassignments.forget_topic(topic)
+        self.context.remove_topic(topic)
 
     def change_states(
         self,

@@ -16,7 +16,6 @@ from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
 from .controlled_cluster import ControlledCluster
-from .deletion import TopicDeletions
 from .events import (
     LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
@@ -24,9 +23,7 @@ from .events import (
 )
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
-from .partition_states import UNCLEAN, PartitionStateMachine
-from .reassignment import Reassignments
-from .replica_states import ReplicaStateMachine
+from .partition_states import UNCLEAN
 from .topics import TopicChanges
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
-    from kproto.types import Uuid
 
     from .events import ControllerEvent
     from .manager import ControllerChannelManager
@@ -61,7 +57,6 @@ class ControllerDecisions:
         channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
         put: Takes the brokers' answers, as events that must be passed to ``process``.
         metrics: Takes the controller's gauges.
-        new_topic_id: Makes the ids of topics that have none; random ones by default.
         without_storage: The brokers that keep no records: they get no replicas.
 
     Attributes:
@@ -79,7 +74,6 @@ class ControllerDecisions:
         put: Callable[[ControllerEvent], object],
         metrics: Metrics | None = None,
         *,
-        new_topic_id: Callable[[], Uuid] | None = None,
         without_storage: frozenset[int] = frozenset(),
     ) -> None:
         self.context = context = ControllerContext()
@@ -88,25 +82,18 @@ class ControllerDecisions:
         self._channels = channels
         self._metrics = metrics
         self.cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
-        self._partitions = PartitionStateMachine(cluster)
-        self._replicas = ReplicaStateMachine(cluster)
-        self._deletions = TopicDeletions(cluster, self._partitions, self._replicas, self._forget_topic)
-        self.reassignments = Reassignments(cluster, self._partitions, self._replicas, self._deletions)
-        self._topics = TopicChanges(
-            cluster, self._partitions, self._replicas, self._deletions, self._forget_topic, new_topic_id
-        )
-        self.brokers = BrokerChanges(
-            cluster, channels, self._partitions, self._replicas, self._deletions, self.reassignments
-        )
-        self.isr_changes = IsrChanges(cluster, self.reassignments)
-        self._config_changes = ConfigChangeWatch(cluster, self._partitions)
-        self.balance = LeaderBalance(cluster, self._partitions)
+        self.reassignments = cluster.reassignments
+        self.topics = TopicChanges(cluster)
+        self.brokers = BrokerChanges(cluster, channels)
+        self.isr_changes = IsrChanges(cluster)
+        self.balance = LeaderBalance(cluster)
+        self._config_changes = ConfigChangeWatch(cluster)
         self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
             events.BrokerChange: lambda _: self.brokers.process_broker_change(),
             events.BrokerModifications: lambda e: self.brokers.process_broker_modification(e.broker_id),
-            events.TopicChange: lambda _: self._topics.process_topic_change(),
-            events.PartitionModifications: lambda e: self._topics.process_partition_modification(e.topic),
-            events.TopicDeletion: lambda _: self._deletions.process_topic_deletion(),
+            events.TopicChange: lambda _: self.topics.process_topic_change(),
+            events.PartitionModifications: lambda e: self.topics.process_partition_modification(e.topic),
+            events.TopicDeletion: lambda _: self.cluster.deletions.process_topic_deletion(),
             events.ZkPartitionReassignment: lambda _: self.reassignments.process_zookeeper(),
             events.PartitionReassignmentIsrChange: lambda e: self.reassignments.process_isr_change(e.partition),
             events.PreferredReplicaLeaderElection: lambda _: self.balance.process_zookeeper(),
@@ -116,7 +103,7 @@ class ControllerDecisions:
             events.AutoPreferredReplicaLeaderElection: lambda _: self.balance.process_imbalance(),
             LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
             UpdateMetadataResponseReceived: self._log_update_metadata_response,
-            TopicDeletionStopReplicaResponseReceived: self._deletions.process_stop_replica_response,
+            TopicDeletionStopReplicaResponseReceived: self.cluster.deletions.process_stop_replica_response,
         }
 
     def start(self) -> None:
@@ -136,23 +123,23 @@ class ControllerDecisions:
         brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}
         reachable = self.brokers.open_channels(broker for broker, _ in brokers.values())
         context.set_live_brokers(dict(brokers[broker_id] for broker_id in reachable))
-        self._topics.read_all()
+        self.topics.read_all()
         partitions = list(context.all_partitions)  # one object for each partition, which the state machines share
         for tp, info in store.read_partition_states(partitions).items():
             context.put_partition_leadership_info(tp, info)
-        self._topics.keep_new_from_brokers_without_storage(partitions)
-        self._deletions.startup()
+        self.topics.keep_new_from_brokers_without_storage(partitions)
+        self.cluster.deletions.startup()
         cluster.log.info(
             "brokers %s, %d topics, %d partitions", sorted(reachable), len(context.all_topics), context.partition_count
         )
         cluster.send_update_metadata_to_all()
-        self._replicas.startup(partitions)
-        self._partitions.startup(partitions)
+        self.cluster.replicas.startup(partitions)
+        self.cluster.partitions.startup(partitions)
         cluster.log.info(
             "ready to serve as the new controller with epoch %d, after %.3f s", context.epoch, time.monotonic() - began
         )
         self.reassignments.startup()
-        self._deletions.resume()
+        self.cluster.deletions.resume()
         self.balance.process_zookeeper()
 
     def process(self, event: ControllerEvent) -> None:
@@ -172,8 +159,8 @@ class ControllerDecisions:
     def close(self, timeout_s: float | None = None) -> None:
         """Close the channels within this time, and drop the context. Harmless if closed."""
         self._channels.close(timeout_s)
-        self._partitions.shutdown()
-        self._replicas.shutdown()
+        self.cluster.partitions.shutdown()
+        self.cluster.replicas.shutdown()
         self.context.reset()
         if self._metrics is not None:
             for name in self._gauges:
@@ -181,13 +168,6 @@ class ControllerDecisions:
             self._metrics.remove(_STATS, _UNCLEAN)
 
     # ---- the rest
-
-    def _forget_topic(self, topic: str) -> None:
-        partitions = self.context.partitions_for_topic(topic)
-        self._partitions.forget(partitions)
-        self._replicas.forget(partitions)
-        self.reassignments.forget_topic(topic)
-        self.context.remove_topic(topic)
 
     def _log_update_metadata_response(self, event: UpdateMetadataResponseReceived) -> None:
         code = event.response.error_code
@@ -201,18 +181,21 @@ class ControllerDecisions:
             for name, (read, doc) in self._gauges.items():
                 self._metrics.gauge(_GROUP, name, read, doc=doc)
             count = "Unclean elections in this controller epoch"
-            self._metrics.gauge(_STATS, _UNCLEAN, lambda: self._partitions.unclean_elections, doc=count)
+            self._metrics.gauge(_STATS, _UNCLEAN, lambda: self.cluster.partitions.unclean_elections, doc=count)
 
     @property
     def _gauges(self) -> dict[str, tuple[Callable[[], float], str]]:
-        context, deletions = self.context, self._deletions
+        context, deletions = self.context, self.cluster.deletions
         return {
             "ActiveBrokerCount": (lambda: len(context.live_or_shutting_down_broker_ids), "Registered brokers"),
             "FencedBrokerCount": (lambda: 0, "Always 0 with ZooKeeper"),
             "ZkMigrationState": (lambda: 0, "Always 0: no migration"),
             "GlobalTopicCount": (lambda: len(context.all_topics), "Topics"),
             "GlobalPartitionCount": (lambda: context.partition_count, "Partitions"),
-            "OfflinePartitionsCount": (lambda: len(self._partitions.offline_partitions), "Partitions without a leader"),
+            "OfflinePartitionsCount": (
+                lambda: len(self.cluster.partitions.offline_partitions),
+                "Partitions without a leader",
+            ),
             "PreferredReplicaImbalanceCount": (
                 lambda: context.preferred_replica_imbalance_count,
                 "Partitions that another than their preferred replica leads",
@@ -235,26 +218,24 @@ class ConfigChangeWatch:
 
     Args:
         cluster: The cluster.
-        partitions: Holds the elections.
     """
 
-    def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
-        self.cluster = cluster
-        self._partitions = partitions
+    def __init__(self, cluster: ControlledCluster) -> None:
+        self._cluster = cluster
         self._last = -1
 
     def startup(self) -> None:
         """Skip past notifications, as every election reads the present settings."""
-        self._last = self.cluster.store.read_config_changes(None).last
+        self._last = self._cluster.store.read_config_changes(None).last
 
     def process(self) -> None:
         """Process the new notifications."""
-        store = self.cluster.store
+        store = self._cluster.store
         changes = store.read_config_changes(self._last)
         self._last = changes.last
         if changes.of_default:
-            self._partitions.elect_for_waiting_partitions()
+            self._cluster.partitions.elect_for_waiting_partitions()
             return
         for topic, settings in store.read_topic_configs(changes.topics).items():
             if settings.get(UNCLEAN, "").strip().lower() == "true":
-                self._partitions.elect_for_waiting_partitions(topic)
+                self._cluster.partitions.elect_for_waiting_partitions(topic)

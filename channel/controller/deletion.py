@@ -16,12 +16,10 @@ from .partition_states import PartitionState
 from .replica_states import ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from .controlled_cluster import ControlledCluster
     from .events import TopicDeletionStopReplicaResponseReceived
-    from .partition_states import PartitionStateMachine
-    from .replica_states import ReplicaStateMachine
 
 _DELETED: Final = ReplicaStatus.DELETION_SUCCESSFUL
 
@@ -31,21 +29,10 @@ class TopicDeletions:
 
     Args:
         cluster: The cluster.
-        partitions, replicas: The state machines.
-        forget_topic: Forgets everything about a topic.
     """
 
-    def __init__(
-        self,
-        cluster: ControlledCluster,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        forget_topic: Callable[[str], None],
-    ) -> None:
+    def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
-        self._partitions = partitions
-        self._replicas = replicas
-        self._forget_topic = forget_topic
 
     # ---- a failover
 
@@ -89,7 +76,7 @@ class TopicDeletions:
             self.fail_replicas({event.broker_id: [*failed]})
         if deleted:
             queued = [tp for tp in deleted if self.is_queued(tp.topic)]
-            self._replicas.change({event.broker_id: queued}, _DELETED)
+            self._cluster.replicas.change({event.broker_id: queued}, _DELETED)
             self.resume({tp.topic for tp in queued})
 
     # ---- called by other decisions
@@ -103,7 +90,7 @@ class TopicDeletions:
         queued = {b: kept for b, tps in replicas.items() if (kept := [tp for tp in tps if self.is_queued(tp.topic)])}
         if queued:
             topics = {tp.topic for tps in queued.values() for tp in tps}
-            self._replicas.change(queued, ReplicaStatus.DELETION_INELIGIBLE)
+            self._cluster.replicas.change(queued, ReplicaStatus.DELETION_INELIGIBLE)
             self._halt(topics, "replicas that could not be deleted")
             self.resume()
 
@@ -121,7 +108,7 @@ class TopicDeletions:
 
     def resume(self, topics: Set[str] | None = None) -> None:
         """Complete, retry or begin the deletion of all queued topics, or of some."""
-        context, replicas = self._cluster.context, self._replicas
+        context, replicas = self._cluster.context, self._cluster.replicas
         done, eligible, retry = [], [], []
         for topic in sorted(context.topics_to_be_deleted if topics is None else topics):
             if self._all_replicas_deleted(topic):
@@ -144,14 +131,14 @@ class TopicDeletions:
         """Count the replicas of queued topics that are not deleted yet; from any thread."""
         context = self._cluster.context
         return sum(
-            self._replica_count(topic) - self._replicas.count_in_state(topic, _DELETED)
+            self._replica_count(topic) - self._cluster.replicas.count_in_state(topic, _DELETED)
             for topic in list(context.topics_to_be_deleted)
         )
 
     def count_ineligible_replicas(self) -> int:
         """Count the replicas of queued topics that wait for their brokers; from any thread."""
         return sum(
-            self._replicas.count_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE)
+            self._cluster.replicas.count_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE)
             for topic in list(self._cluster.context.topics_to_be_deleted)
         )
 
@@ -166,8 +153,8 @@ class TopicDeletions:
         context = self._cluster.context
         unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
         partitions = [tp for topic in unseen for tp in context.partitions_for_topic(topic)]
-        self._partitions.change(partitions, PartitionState.OFFLINE)
-        self._partitions.change(partitions, PartitionState.NON_EXISTENT)
+        self._cluster.partitions.change(partitions, PartitionState.OFFLINE)
+        self._cluster.partitions.change(partitions, PartitionState.NON_EXISTENT)
         context.begin_topic_deletion(unseen)
         self._cluster.send_update_metadata_to_all(
             [tp for topic in topics for tp in context.partitions_for_topic(topic)]
@@ -178,13 +165,13 @@ class TopicDeletions:
                 for tp in tps:
                     there = live if context.is_replica_online(broker_id, tp) else dead
                     there.setdefault(broker_id, []).append(tp)
-        self._replicas.change(dead, ReplicaStatus.DELETION_INELIGIBLE)
-        self._replicas.change(live, ReplicaStatus.OFFLINE)
-        self._replicas.change(live, ReplicaStatus.DELETION_STARTED)
+        self._cluster.replicas.change(dead, ReplicaStatus.DELETION_INELIGIBLE)
+        self._cluster.replicas.change(live, ReplicaStatus.OFFLINE)
+        self._cluster.replicas.change(live, ReplicaStatus.DELETION_STARTED)
         self._halt({tp.topic for tps in dead.values() for tp in tps}, "replicas on dead brokers")
 
     def _undeleted(self, topic: str) -> dict[int, list[TopicPartition]]:
-        context, replicas = self._cluster.context, self._replicas
+        context, replicas = self._cluster.context, self._cluster.replicas
         return replicas_by_broker(
             (tp, [b for b in context.partition_replica_assignment(tp) if replicas.state(b, tp) is not _DELETED])
             for tp in context.partitions_for_topic(topic)
@@ -193,10 +180,10 @@ class TopicDeletions:
     def _complete(self, topics: Sequence[str]) -> None:
         cluster = self._cluster
         for topic in topics:
-            self._replicas.change(self._replicas.replicas_in_state(topic, _DELETED), ReplicaStatus.NON_EXISTENT)
+            cluster.replicas.change(cluster.replicas.replicas_in_state(topic, _DELETED), ReplicaStatus.NON_EXISTENT)
         cluster.store.delete_topics(topics, cluster.fence)
         for topic in topics:
-            self._forget_topic(topic)
+            cluster.forget_topic(topic)
             cluster.log.info("topic %s is deleted", topic)
 
     def _halt(self, topics: Set[str], reason: str) -> None:
@@ -207,7 +194,7 @@ class TopicDeletions:
             self._cluster.log.info("the deletion of %s waits for %s", bounded(sorted(halted)), reason)
 
     def _all_replicas_deleted(self, topic: str) -> bool:
-        return self._replicas.count_in_state(topic, _DELETED) == self._replica_count(topic)
+        return self._cluster.replicas.count_in_state(topic, _DELETED) == self._replica_count(topic)
 
     def _has_offline_replica(self, topic: str) -> bool:
         context = self._cluster.context

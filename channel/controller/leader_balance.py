@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from .controlled_cluster import ControlledCluster
-    from .partition_states import PartitionStateMachine
 
 _FAILURES: Final = {
     Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -28,9 +27,8 @@ _FAILURES: Final = {
 class LeaderBalance:
     """Holds requested elections; on the event thread only."""
 
-    def __init__(self, cluster: ControlledCluster, partitions: PartitionStateMachine) -> None:
+    def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
-        self._partitions = partitions
 
     def process_zookeeper(self) -> None:
         """Elect the preferred replicas of the partitions in ``/admin/preferred_replica_election``, and delete it."""
@@ -58,7 +56,7 @@ class LeaderBalance:
                 needed.append(tp)
             elif partitions is not None:
                 codes[tp] = ErrorCode.ELECTION_NOT_NEEDED
-        failed = self._partitions.change(needed, PartitionState.ONLINE, kind)
+        failed = self._cluster.partitions.change(needed, PartitionState.ONLINE, kind)
         return codes | {tp: _FAILURES[kind] if tp in failed else ErrorCode.NONE for tp in needed}
 
     def process_imbalance(self) -> None:
@@ -74,7 +72,7 @@ class LeaderBalance:
                 continue
             cluster.log.info("broker %d does not lead %.0f %% of its partitions", broker_id, ratio * 100)
             if not context.partitions_being_reassigned:
-                self._partitions.change(
+                self._cluster.partitions.change(
                     [tp for tp in astray if self._can_lead(broker_id, tp)], PartitionState.ONLINE, Election.PREFERRED
                 )
 

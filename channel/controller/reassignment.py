@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .controlled_cluster import ControlledCluster
-    from .deletion import TopicDeletions
-    from .partition_states import PartitionStateMachine
-    from .replica_states import ReplicaStateMachine
 
 
 class Reassignments:
@@ -34,21 +31,10 @@ class Reassignments:
 
     Args:
         cluster: The cluster.
-        partitions, replicas: The state machines.
-        deletions: The topics that are being deleted.
     """
 
-    def __init__(
-        self,
-        cluster: ControlledCluster,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        deletions: TopicDeletions,
-    ) -> None:
+    def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
-        self._partitions = partitions
-        self._replicas = replicas
-        self._deletions = deletions
         self._requested: Mapping[TopicPartition, tuple[int, ...]] = {}
 
     def startup(self) -> None:
@@ -146,7 +132,7 @@ class Reassignments:
             can_be = can_be and self._cluster.without_storage.isdisjoint(added)
             if not can_be or (check_replicas and not added <= self._cluster.context.live_broker_ids):
                 return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        if not assignment.replicas or self._deletions.is_queued(tp.topic):
+        if not assignment.replicas or self._cluster.deletions.is_queued(tp.topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
@@ -162,7 +148,7 @@ class Reassignments:
         if not assignments:
             return
         for topic in {tp.topic for tp in assignments}:
-            self._deletions.halt_for_reassignment(topic)
+            self._cluster.deletions.halt_for_reassignment(topic)
         self._take_up(assignments)
         begun: list[TopicPartition] = []
         done: list[TopicPartition] = []
@@ -172,7 +158,7 @@ class Reassignments:
         if begun:
             self._cluster.raise_leader_epochs(begun)
             adding = replicas_by_broker((tp, assignments[tp].adding) for tp in begun)
-            self._replicas.change(adding, ReplicaStatus.NEW)
+            self._cluster.replicas.change(adding, ReplicaStatus.NEW)
             for tp in begun:
                 self._cluster.log.info("reassigning %s: %s", tp, assignments[tp])
         if done:
@@ -200,7 +186,7 @@ class Reassignments:
         cluster, context = self._cluster, self._cluster.context
         done = {tp: ReplicaAssignment(assignment.target) for tp, assignment in assignments.items()}
         adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in assignments.items())
-        self._replicas.change(adding, ReplicaStatus.ONLINE)
+        self._cluster.replicas.change(adding, ReplicaStatus.ONLINE)
         keep: list[TopicPartition] = []
         elect: list[TopicPartition] = []
         for tp, assignment in done.items():
@@ -210,7 +196,7 @@ class Reassignments:
             stays = leader in assignment.replicas and context.is_replica_online(leader, tp)
             (keep if stays else elect).append(tp)
         cluster.raise_leader_epochs(keep)
-        self._partitions.change(elect, PartitionState.ONLINE, Election.REASSIGNMENT)
+        self._cluster.partitions.change(elect, PartitionState.ONLINE, Election.REASSIGNMENT)
         self._stop(replicas_by_broker((tp, assignment.removing) for tp, assignment in assignments.items()))
         self._write(done)
         context.partitions_being_reassigned.difference_update(done)
@@ -218,7 +204,7 @@ class Reassignments:
         cluster.send_update_metadata_to_all(done)
         for tp, assignment in done.items():
             cluster.log.info("%s is reassigned to %s", tp, list(assignment.replicas))
-        self._deletions.resume_for({tp.topic for tp in done})
+        self._cluster.deletions.resume_for({tp.topic for tp in done})
 
     def _stop(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
         """Remove replicas from the ISRs, and send StopReplica, with deletion, to their brokers."""
@@ -228,7 +214,7 @@ class Reassignments:
             ReplicaStatus.DELETION_SUCCESSFUL,
             ReplicaStatus.NON_EXISTENT,
         ):
-            self._replicas.change(replicas, state)
+            self._cluster.replicas.change(replicas, state)
 
     def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         """Write assignments into the znodes of their topics."""

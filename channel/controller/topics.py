@@ -15,14 +15,11 @@ from .replica_states import ReplicaStatus, replicas_by_broker
 from .store import TopicAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kproto.types import Uuid
 
     from .controlled_cluster import ControlledCluster
-    from .deletion import TopicDeletions
-    from .partition_states import PartitionStateMachine
-    from .replica_states import ReplicaStateMachine
 
 
 class TopicChanges:
@@ -30,27 +27,10 @@ class TopicChanges:
 
     Args:
         cluster: The cluster.
-        partitions, replicas: The state machines.
-        deletions: The topics that are being deleted.
-        forget_topic: Forgets everything about a topic.
-        new_topic_id: Makes a topic id; a random one by default.
     """
 
-    def __init__(
-        self,
-        cluster: ControlledCluster,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        deletions: TopicDeletions,
-        forget_topic: Callable[[str], None],
-        new_topic_id: Callable[[], Uuid] | None = None,
-    ) -> None:
+    def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
-        self._partitions = partitions
-        self._replicas = replicas
-        self._deletions = deletions
-        self._forget_topic = forget_topic
-        self._new_topic_id = new_topic_id or random_uuid
         self._gives_ids = ibp_at_least(cluster.config.inter_broker_protocol_version, "2.8-IV0")
 
     # ---- a failover
@@ -69,7 +49,7 @@ class TopicChanges:
         topics = cluster.store.read_topics()
         new, gone = topics - context.all_topics, context.all_topics - topics
         for topic in sorted(gone):
-            self._forget_topic(topic)
+            self._cluster.forget_topic(topic)
         context.set_all_topics(topics)
         partitions = self._take_up(new)
         if new or gone:
@@ -82,14 +62,14 @@ class TopicChanges:
         found = cluster.store.read_assignments([topic]).get(topic)
         if found is None or topic not in context.all_topics:
             return
-        if not context.partitions_for_topic(topic) and not self._deletions.is_queued(topic):
+        if not context.partitions_for_topic(topic) and not self._cluster.deletions.is_queued(topic):
             self._create(self._take_up([topic]))  # its znode was passed over, and has been corrected
             return
         known = {tp.partition for tp in context.partitions_for_topic(topic)}
         added = [TopicPartition(topic, p) for p in sorted(found.partitions.keys() - known)]
         if not added:
             return
-        if self._deletions.is_queued(topic):
+        if self._cluster.deletions.is_queued(topic):
             cluster.log.warning("partitions %s are not created: their topic is being deleted", bounded(added))
             self._write(topic, found.topic_id)
             return
@@ -155,7 +135,7 @@ class TopicChanges:
         given = {}
         for topic, assignment in topics.items():
             if assignment.topic_id is None:
-                with_id = TopicAssignment(assignment.partitions, self._new_topic_id())
+                with_id = TopicAssignment(assignment.partitions, random_uuid())
                 if self._cluster.store.write_assignment(topic, with_id, self._cluster.fence):
                     given[topic] = with_id
         return {**topics, **given}
@@ -167,10 +147,10 @@ class TopicChanges:
         self.keep_new_from_brokers_without_storage(partitions)
         context = self._cluster.context
         replicas = replicas_by_broker((tp, context.partition_replica_assignment(tp)) for tp in partitions)
-        self._partitions.change(partitions, PartitionState.NEW)
-        self._replicas.change(replicas, ReplicaStatus.NEW)
-        self._partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
-        self._replicas.change(replicas, ReplicaStatus.ONLINE)
+        self._cluster.partitions.change(partitions, PartitionState.NEW)
+        self._cluster.replicas.change(replicas, ReplicaStatus.NEW)
+        self._cluster.partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
+        self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
 
     def _write(self, topic: str, topic_id: Uuid | None) -> None:
         """Replace the contents of a topic's znode by the partitions that the context has."""
