@@ -91,11 +91,10 @@ class DecidedCluster:
     def elect(self) -> ControllerDecisions:
         """Elect a controller, which takes the cluster over."""
         self.channels = Channels()
-        epoch, fence = self.store.elect()
+        epoch = self.store.elect()
         self.decisions = ControllerDecisions(
             77,
             epoch,
-            fence,
             ChannelConfig(**self.settings),
             self.store,
             self.channels,

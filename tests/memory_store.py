@@ -6,15 +6,17 @@ caller gives the controller the event that ZooKeeper's watches would give.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from channel.controller.store import ConfigChanges, Notifications, StateWrite, TopicAssignment, WriteOutcome
+from channel.controller.zookeeper_store import ConfigChanges
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, TopicZnode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
+    from channel.controller.zookeeper_store import StateWrite
     from channel.types import Broker
     from kproto.types import TopicPartition, Uuid
 
@@ -26,22 +28,24 @@ class MemoryStore:
 
     Attributes:
         controller_epoch: The number in ``/controller_epoch``; 0 before the first election.
-        fence: The version of that znode; each election raises it.
+        version: The version of that znode; each election raises it.
+        fence: The version that the controller of this store was elected with.
         default_config: The settings of all brokers that were changed while they run.
         config_changes: The entities whose settings have changed, in the order of their notifications.
     """
 
     def __init__(self) -> None:
         self.controller_epoch = 0
+        self.version = 0
         self.fence = 0
         self.default_config: dict[str, str] = {}
         self.config_changes: list[str] = []
         self._zxid = 0
         self._brokers: dict[int, tuple[Broker, int]] = {}
-        self._topics: dict[str, TopicAssignment] = {}
+        self._topics: dict[str, TopicZnode] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self._states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        self._deletions: set[str] = set()
+        self._deletions: dict[str, None] = {}
         self._reassignments: dict[TopicPartition, tuple[int, ...]] = {}
         self._elections: set[TopicPartition] = set()
         self._isr_changes: dict[str, tuple[TopicPartition, ...]] = {}
@@ -49,11 +53,16 @@ class MemoryStore:
 
     # ---- the hands of brokers and administrators
 
-    def elect(self) -> tuple[int, int]:
-        """Elect a controller: its epoch, and the fence that its writes name."""
+    def elect(self) -> int:
+        """Elect the controller of this store; its epoch."""
+        self.depose()
+        self.fence = self.version
+        return self.controller_epoch
+
+    def depose(self) -> None:
+        """Elect another controller."""
         self.controller_epoch += 1
-        self.fence += 1
-        return self.controller_epoch, self.fence
+        self.version += 1
 
     def register_broker(self, broker: Broker) -> int:
         """Register a broker, anew if it is registered; its new epoch."""
@@ -85,7 +94,7 @@ class MemoryStore:
             config: Its settings.
         """
         partitions = {p: ReplicaAssignment(tuple(replicas)) for p, replicas in assignment.items()}
-        self._topics[topic] = TopicAssignment(partitions, topic_id)
+        self._topics[topic] = TopicZnode(partitions, topic_id)
         self._configs[topic] = dict(config or {})
 
     def change_isr(self, tp: TopicPartition, isr: Sequence[int]) -> None:
@@ -101,7 +110,7 @@ class MemoryStore:
 
     def mark_for_deletion(self, topic: str) -> None:
         """Ask for the deletion of a topic."""
-        self._deletions.add(topic)
+        self._deletions[topic] = None
 
     def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask for the election of preferred replicas."""
@@ -115,10 +124,10 @@ class MemoryStore:
         self._zxid += 1
         return self._zxid
 
-    def _fenced(self, fence: int) -> None:
-        if fence != self.fence:
+    def _fenced(self) -> None:
+        if self.fence != self.version:
             raise ControllerMoved(
-                f"/controller_epoch has version {self.fence}, this controller was elected with {fence}: another "
+                f"/controller_epoch has version {self.version}, this controller was elected with {self.fence}: another "
                 "controller has been elected"
             )
 
@@ -139,16 +148,16 @@ class MemoryStore:
         """The names of all topics."""
         return set(self._topics)
 
-    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicAssignment]:
+    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicZnode]:
         """The assignments of those topics that exist."""
         return {topic: self._topics[topic] for topic in topics if topic in self._topics}
 
-    def write_assignment(self, topic: str, assignment: TopicAssignment, fence: int) -> bool:
+    def write_assignment(self, topic: str, assignment: TopicZnode) -> bool:
         """Replace the assignment of a topic; False if the topic does not exist."""
-        self._fenced(fence)
+        self._fenced()
         if topic not in self._topics:
             return False
-        self._topics[topic] = TopicAssignment(dict(assignment.partitions), assignment.topic_id)
+        self._topics[topic] = TopicZnode(dict(assignment.partitions), assignment.topic_id)
         return True
 
     def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
@@ -165,14 +174,14 @@ class MemoryStore:
         topics = tuple(entity.removeprefix("topics/") for entity in new if entity.startswith("topics/"))
         return ConfigChanges(len(self.config_changes) - 1, topics, "brokers/<default>" in new)
 
-    def delete_topics(self, topics: Collection[str], fence: int) -> None:
+    def delete_topics(self, topics: Collection[str]) -> None:
         """Delete topics with the states of their partitions, their configurations, and their deletion markers."""
-        self._fenced(fence)
+        self._fenced()
         for topic in topics:
             self._topics.pop(topic, None)
             self._configs.pop(topic, None)
             self._states = {tp: state for tp, state in self._states.items() if tp.topic != topic}
-            self._deletions.discard(topic)
+            self._deletions.pop(topic, None)
 
     # ---- partition states
 
@@ -183,32 +192,32 @@ class MemoryStore:
         return {tp: self._states[tp] for tp in partitions if tp in self._states}
 
     def create_partition_states(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> Mapping[TopicPartition, StateWrite]:
         """Create the states of new partitions, with version 0."""
-        self._fenced(fence)
-        results = {}
+        self._fenced()
+        results: dict[TopicPartition, StateWrite] = {}
         for tp, state in states.items():
             if tp in self._states:
-                results[tp] = StateWrite(WriteOutcome.CONFLICT)
+                results[tp] = None
                 continue
             self._states[tp] = _at_version(state.leader_and_isr, 0, state.controller_epoch)
-            results[tp] = StateWrite(WriteOutcome.WRITTEN, 0)
+            results[tp] = 0
         return results
 
     def update_partition_states(
-        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, fence: int
+        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int
     ) -> Mapping[TopicPartition, StateWrite]:
         """Replace states whose version is the expected one."""
-        self._fenced(fence)
-        results = {}
+        self._fenced()
+        results: dict[TopicPartition, StateWrite] = {}
         for tp, state in states.items():
             known = self._states.get(tp)
             if known is None or known.leader_and_isr.partition_epoch != state.partition_epoch:
-                results[tp] = StateWrite(WriteOutcome.CONFLICT)
+                results[tp] = None
                 continue
             self._states[tp] = _at_version(state, state.partition_epoch + 1, controller_epoch)
-            results[tp] = StateWrite(WriteOutcome.WRITTEN, state.partition_epoch + 1)
+            results[tp] = state.partition_epoch + 1
         return results
 
     # ---- requests of administrators
@@ -217,55 +226,48 @@ class MemoryStore:
         """The topics that are marked for deletion."""
         return set(self._deletions)
 
-    def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
-        """Remove deletion markers; those that do not exist are passed over."""
-        self._fenced(fence)
-        self._deletions.difference_update(topics)
-
-    def check_leadership(self, fence: int) -> None:
+    def check_leadership(self) -> None:
         """Write nothing, but raise ``ControllerMoved`` as a write would."""
-        self._fenced(fence)
+        self._fenced()
 
     def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
         """The target replicas that administrators asked for; ``watch`` changes nothing here."""
         return dict(self._reassignments)
 
-    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
+    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         """Replace the reassignments that administrators asked for."""
-        self._fenced(fence)
+        self._fenced()
         self._reassignments = dict(reassignments)
 
     def read_preferred_elections(self) -> Set[TopicPartition]:
         """The partitions whose preferred replica administrators want to lead."""
         return set(self._elections)
 
-    def delete_preferred_elections(self, fence: int) -> None:
+    def delete_preferred_elections(self) -> None:
         """Forget the elections that administrators asked for."""
-        self._fenced(fence)
+        self._fenced()
         self._elections.clear()
 
     # ---- notifications of brokers
 
-    def read_isr_changes(self) -> Notifications:
-        """The ISR changes that brokers have written themselves."""
-        partitions = tuple(tp for tps in self._isr_changes.values() for tp in tps)
-        return Notifications(tuple(self._isr_changes), partitions)
+    def read_isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
+        """The ISR changes that brokers have written themselves: names of notifications, and partitions."""
+        return list(self._isr_changes), [tp for tps in self._isr_changes.values() for tp in tps]
 
-    def delete_isr_changes(self, names: Iterable[str], fence: int) -> None:
-        """Remove ISR change notifications by their names."""
-        self._fenced(fence)
+    def read_log_dir_failures(self) -> tuple[list[str], list[int]]:
+        """The names of the notifications of failed log directories, and the brokers that they name."""
+        return list(self._log_dir_failures), list(self._log_dir_failures.values())
+
+    def delete_children(self, parent: str, names: Iterable[str]) -> None:
+        """Remove notifications or markers of deleted topics by their names."""
+        self._fenced()
+        there: dict[str, Any] = {
+            ADMIN_DELETE_TOPICS: self._deletions,
+            ISR_CHANGES: self._isr_changes,
+            LOG_DIR_EVENTS: self._log_dir_failures,
+        }
         for name in names:
-            self._isr_changes.pop(name, None)
-
-    def read_log_dir_failures(self) -> Notifications:
-        """The brokers with a failed log directory."""
-        return Notifications(tuple(self._log_dir_failures), broker_ids=tuple(self._log_dir_failures.values()))
-
-    def delete_log_dir_failures(self, names: Iterable[str], fence: int) -> None:
-        """Remove log directory notifications by their names."""
-        self._fenced(fence)
-        for name in names:
-            self._log_dir_failures.pop(name, None)
+            there[parent].pop(name, None)
 
 
 def _at_version(state: LeaderAndIsr, version: int, controller_epoch: int) -> LeaderIsrAndControllerEpoch:

@@ -8,14 +8,14 @@ import pytest
 from decided_cluster import T0, broker
 from memory_store import MemoryStore
 
-from channel.controller.store import StateWrite, TopicAssignment, WriteOutcome
 from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import ControllerMoved
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, TopicZnode
 from kproto.types import TopicPartition
 
 STATE = LeaderAndIsr(1, (1, 2))
-CONFLICT = StateWrite(WriteOutcome.CONFLICT)
+CONFLICT = None
 
 
 @pytest.fixture
@@ -27,36 +27,33 @@ def store() -> MemoryStore:
 
 def test_a_state_is_created_once_and_replaced_by_its_version(store: MemoryStore) -> None:
     info = LeaderIsrAndControllerEpoch(STATE, 1)
-    assert store.create_partition_states({T0: info}, 1) == {T0: StateWrite(WriteOutcome.WRITTEN, 0)}
-    assert store.create_partition_states({T0: info}, 1) == {T0: CONFLICT}
+    assert store.create_partition_states({T0: info}) == {T0: 0}
+    assert store.create_partition_states({T0: info}) == {T0: CONFLICT}
     after = STATE._replace(leader=2)
-    assert store.update_partition_states({T0: after}, 1, 1) == {T0: StateWrite(WriteOutcome.WRITTEN, 1)}
-    assert store.update_partition_states({T0: after}, 1, 1) == {T0: CONFLICT}
-    assert store.update_partition_states({TopicPartition("u", 0): after}, 1, 1) == {TopicPartition("u", 0): CONFLICT}
+    assert store.update_partition_states({T0: after}, 1) == {T0: 1}
+    assert store.update_partition_states({T0: after}, 1) == {T0: CONFLICT}
+    assert store.update_partition_states({TopicPartition("u", 0): after}, 1) == {TopicPartition("u", 0): CONFLICT}
     assert store.read_partition_states([T0]) == {T0: LeaderIsrAndControllerEpoch(after._replace(partition_epoch=1), 1)}
 
 
 def test_a_deposed_controller_writes_nothing(store: MemoryStore) -> None:
-    old = store.fence
     store.create_topic("t", {0: (1,)})
-    assert store.elect() == (2, 2)
+    store.depose()
     info = LeaderIsrAndControllerEpoch(STATE, 1)
-    assignment = TopicAssignment({0: ReplicaAssignment((2,))})
+    assignment = TopicZnode({0: ReplicaAssignment((2,))})
     for write in (
-        lambda: store.write_assignment("t", assignment, old),
-        lambda: store.delete_topics(["t"], old),
-        lambda: store.create_partition_states({T0: info}, old),
-        lambda: store.update_partition_states({T0: STATE}, 1, old),
-        lambda: store.delete_topic_deletions(["t"], old),
-        lambda: store.check_leadership(old),
-        lambda: store.write_reassignments({}, old),
-        lambda: store.delete_preferred_elections(old),
-        lambda: store.delete_isr_changes([], old),
-        lambda: store.delete_log_dir_failures([], old),
+        lambda: store.write_assignment("t", assignment),
+        lambda: store.delete_topics(["t"]),
+        lambda: store.create_partition_states({T0: info}),
+        lambda: store.update_partition_states({T0: STATE}, 1),
+        lambda: store.check_leadership(),
+        lambda: store.write_reassignments({}),
+        lambda: store.delete_preferred_elections(),
+        lambda: store.delete_children(ADMIN_DELETE_TOPICS, ["t"]),
     ):
         with pytest.raises(ControllerMoved, match="version 2, this controller was elected with 1"):
             write()
-    assert store.read_assignments(["t"]) == {"t": TopicAssignment({0: ReplicaAssignment((1,))})}
+    assert store.read_assignments(["t"]) == {"t": TopicZnode({0: ReplicaAssignment((1,))})}
     assert store.read_partition_states([T0]) == {}
 
 
@@ -70,7 +67,7 @@ def test_each_registration_has_a_later_epoch(store: MemoryStore) -> None:
 
 
 def test_an_assignment_of_a_topic_that_has_gone_is_not_written(store: MemoryStore) -> None:
-    assert not store.write_assignment("t", TopicAssignment({}), store.fence)
+    assert not store.write_assignment("t", TopicZnode({}))
     assert store.read_topics() == set()
 
 

@@ -25,7 +25,6 @@ from kproto.types import TopicPartition
 
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
 from .leader_election import Election
-from .store import TopicAssignment
 from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
@@ -335,7 +334,7 @@ class Administration:
             write: Operation = Create(config, data) if known is None else SetData(config, data)
             writes.append([write, Create(topic, contents)])
         written = {}
-        outcomes = fenced_together(self._session, self._context.epoch_zk_version, writes)
+        outcomes = fenced_together(self._session, self._store.fence, writes)
         for (name, (_, contents)), outcome in zip(topics.items(), outcomes, strict=True):
             if outcome.error is not None and not isinstance(outcome.error, NodeExists):
                 raise outcome.error
@@ -390,7 +389,7 @@ class Administration:
             return
         partitions = {**known, **{p: ReplicaAssignment(replicas) for p, replicas in placed.items()}}
         try:
-            self._store.write_assignment(name, TopicAssignment(partitions, found.topic_id), context.epoch_zk_version)
+            self._store.write_assignment(name, znodes.TopicZnode(partitions, found.topic_id))
         except NodeTooLarge as e:
             raise RequestRejected(ErrorCode.INVALID_PARTITIONS, str(e)) from e
         self._decisions.process(PartitionModifications(name))
@@ -414,7 +413,7 @@ class Administration:
             markers[known] = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{known}")
             found = self._context.topic_ids.get(known, bytes(16))
             results.append(messages.DeletableTopicResult(name=known, topic_id=found))
-        marked = fenced_together(self._session, self._context.epoch_zk_version, [[each] for each in markers.values()])
+        marked = fenced_together(self._session, self._store.fence, [[each] for each in markers.values()])
         for outcome in marked:
             if outcome.error is not None and not isinstance(outcome.error, NodeExists):
                 raise outcome.error
@@ -466,7 +465,7 @@ class Administration:
                 return None
             block = znodes.ProducerIdBlock(broker_id, first, first + _BLOCK - 1)
             write = SetData(path, znodes.encode_producer_id_block(block), stat.version)
-            outcome = fenced(self._session, self._context.epoch_zk_version, [write])
+            outcome = fenced(self._session, self._store.fence, [write])
             if outcome.error is None:
                 return block
             if not isinstance(outcome.error, BadVersion):

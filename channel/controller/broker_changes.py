@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from channel.errors import BrokerNotAvailable, StaleBrokerEpoch
 from channel.logs import bounded
 from channel.types import NO_BROKER_EPOCH
+from channel.zookeeper.znodes import LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 from kproto.types import ZERO_UUID, TopicPartition
 
@@ -166,10 +167,10 @@ class BrokerChanges:
     def process_log_dir_failures(self) -> None:
         """Send LeaderAndIsr to the brokers with a failed log directory: their answers name the lost replicas."""
         cluster = self._cluster
-        failures = cluster.store.read_log_dir_failures()
-        replicas = cluster.context.partitions_on_brokers(sorted(set(failures.broker_ids)))
+        names, broker_ids = cluster.store.read_log_dir_failures()
+        replicas = cluster.context.partitions_on_brokers(sorted(broker_ids))
         self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
-        cluster.store.delete_log_dir_failures(failures.names, cluster.fence)
+        cluster.store.delete_children(LOG_DIR_EVENTS, names)
 
     def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> None:
         """Take a broker's LeaderAndIsr answer: the replicas it has lost with a log directory or found again."""

@@ -23,7 +23,6 @@ class ControllerContext:
 
     Attributes:
         epoch: The controller epoch, 0 before an election.
-        epoch_zk_version: Version of the controller epoch's znode, which fences every write.
         shutting_down_broker_ids: Brokers in a controlled shutdown.
         all_topics: Every topic's name.
         topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.
@@ -37,7 +36,6 @@ class ControllerContext:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.epoch_zk_version = 0
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
         self.topics_to_be_deleted: set[str] = set()

@@ -15,7 +15,6 @@ from .partition_states import PartitionStateMachine
 from .reassignment import Reassignments
 from .replica_states import ReplicaStateMachine
 from .state_change_log import StateChangeLog
-from .store import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,11 +72,6 @@ class ControlledCluster:
         self.replicas = ReplicaStateMachine(self)
         self.deletions = TopicDeletions(self)
         self.reassignments = Reassignments(self)
-
-    @property
-    def fence(self) -> int:
-        """The version of ``/controller_epoch`` that every write names."""
-        return self.context.epoch_zk_version
 
     @contextmanager
     def requests(self) -> Iterator[ControllerBrokerRequestBatch]:
@@ -188,17 +182,17 @@ class ControlledCluster:
     ) -> list[TopicPartition]:
         """Write states, and return the partitions whose znodes have another version."""
         context, conflicts = self.context, []
-        results = self.store.update_partition_states(updates, context.epoch, self.fence)
-        for tp, (outcome, partition_epoch, reason) in results.items():
-            if outcome is WriteOutcome.WRITTEN:
+        results = self.store.update_partition_states(updates, context.epoch)
+        for tp, write in results.items():
+            if isinstance(write, int):
                 leader, isr, leader_epoch, _, recovery = updates[tp]
-                state = LeaderAndIsr(leader, isr, leader_epoch, partition_epoch, recovery)
+                state = LeaderAndIsr(leader, isr, leader_epoch, write, recovery)
                 done[tp] = info = LeaderIsrAndControllerEpoch(state, context.epoch)
                 context.put_partition_leadership_info(tp, info)
-            elif outcome is WriteOutcome.CONFLICT:
+            elif write is None:
                 conflicts.append(tp)
             else:
-                failed[tp] = reason
+                failed[tp] = write
         return conflicts
 
     def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.controller import cluster_events as events
+from channel.zookeeper.znodes import ISR_CHANGES, LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 
 from .batch import ControllerBrokerRequestBatch
@@ -51,7 +52,6 @@ class ControllerDecisions:
     Args:
         controller_id: The controller's broker id.
         epoch: The controller epoch of its election.
-        fence: The version of ``/controller_epoch`` since its election.
         config: The controller's settings.
         store: The durable state of the cluster.
         channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
@@ -67,7 +67,6 @@ class ControllerDecisions:
         self,
         controller_id: int,
         epoch: int,
-        fence: int,
         config: ChannelConfig,
         store: ZooKeeperStore,
         channels: ControllerChannelManager,
@@ -77,7 +76,7 @@ class ControllerDecisions:
         without_storage: frozenset[int] = frozenset(),
     ) -> None:
         self.context = context = ControllerContext()
-        context.epoch, context.epoch_zk_version = epoch, fence
+        context.epoch = epoch
         batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: self.context)
         self._channels = channels
         self._metrics = metrics
@@ -116,8 +115,8 @@ class ControllerDecisions:
         cluster, context = self.cluster, self.context
         began = time.monotonic()
         store = cluster.store
-        store.delete_log_dir_failures(store.read_log_dir_failures().names, cluster.fence)
-        store.delete_isr_changes(store.read_isr_changes().names, cluster.fence)
+        store.delete_children(LOG_DIR_EVENTS, store.read_log_dir_failures()[0])
+        store.delete_children(ISR_CHANGES, store.read_isr_changes()[0])
         self._config_changes.startup()
         self._publish()
         brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from channel.logs import bounded
+from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
@@ -42,7 +43,7 @@ class TopicDeletions:
         marked = cluster.store.read_topic_deletions()
         if not cluster.config.delete_topic_enable:
             if marked:
-                cluster.store.delete_topic_deletions(marked, cluster.fence)
+                cluster.store.delete_children(ADMIN_DELETE_TOPICS, marked)
             return
         context.queue_topic_deletion(marked)
         context.topics_ineligible_for_deletion |= {
@@ -58,9 +59,9 @@ class TopicDeletions:
         topics = marked & context.all_topics if cluster.config.delete_topic_enable else set[str]()
         if marked - topics:
             cluster.log.warning("topics %s are not deleted: unknown, or disabled", bounded(sorted(marked - topics)))
-            cluster.store.delete_topic_deletions(marked - topics, cluster.fence)
+            cluster.store.delete_children(ADMIN_DELETE_TOPICS, marked - topics)
         if topics:
-            cluster.store.check_leadership(cluster.fence)  # no broker deletes anything for a deposed controller
+            cluster.store.check_leadership()  # no broker deletes anything for a deposed controller
             cluster.log.info("starting the deletion of topics %s", bounded(sorted(topics)))
             context.queue_topic_deletion(topics)
             self._halt({topic for topic in topics if self._is_being_reassigned(topic)}, "a reassignment")
@@ -181,7 +182,7 @@ class TopicDeletions:
         cluster = self._cluster
         for topic in topics:
             cluster.replicas.change(cluster.replicas.replicas_in_state(topic, _DELETED), ReplicaStatus.NON_EXISTENT)
-        cluster.store.delete_topics(topics, cluster.fence)
+        cluster.store.delete_topics(topics)
         for topic in topics:
             cluster.forget_topic(topic)
             cluster.log.info("topic %s is deleted", topic)

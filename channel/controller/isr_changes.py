@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from channel.errors import StaleBrokerEpoch
 from channel.logs import bounded
 from channel.types import LeaderAndIsr, LeaderRecoveryState
+from channel.zookeeper.znodes import ISR_CHANGES
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ class IsrChanges:
     def process_notifications(self) -> None:
         """Read the ISRs that brokers have written themselves, and send UpdateMetadata to all brokers."""
         cluster, context = self._cluster, self._cluster.context
-        notifications = cluster.store.read_isr_changes()
-        known = [tp for tp in dict.fromkeys(notifications.partitions) if context.partition_replica_assignment(tp)]
+        names, partitions = cluster.store.read_isr_changes()
+        known = [tp for tp in partitions if context.partition_replica_assignment(tp)]
         states = cluster.store.read_partition_states(known)
         for tp, info in states.items():
             context.put_partition_leadership_info(tp, info)
         if states:
             self._tell(list(states))
-        cluster.store.delete_isr_changes(notifications.names, cluster.fence)
+        cluster.store.delete_children(ISR_CHANGES, names)
 
     def _tell(self, partitions: Collection[TopicPartition]) -> None:
         self._cluster.send_update_metadata_to_all(partitions)

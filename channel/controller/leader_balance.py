@@ -38,7 +38,7 @@ class LeaderBalance:
             failed = {str(tp): code.name for tp, code in codes.items() if code is not ErrorCode.NONE}
             if failed:
                 self._cluster.log.warning("preferred replicas that do not lead: %s", bounded(failed))
-        self._cluster.store.delete_preferred_elections(self._cluster.fence)
+        self._cluster.store.delete_preferred_elections()
 
     def elect(self, kind: Election, partitions: Set[TopicPartition] | None) -> dict[TopicPartition, ErrorCode]:
         """Hold requested elections, PREFERRED or UNCLEAN; UNCLEAN if any live replica may lead.

@@ -85,8 +85,7 @@ class ZooKeeperLeadership:
         self._is_closed = False
         self._timer: threading.Timer | None = None
         self._config = config
-        self._fence = election.epoch_zk_version
-        self._store = ZooKeeperStore(session, put)
+        self._store = ZooKeeperStore(session, put, election.epoch_zk_version)
         channels = make_channels(
             controller_id,
             lambda: election.epoch,
@@ -99,7 +98,6 @@ class ZooKeeperLeadership:
         self._decisions = ControllerDecisions(
             controller_id,
             election.epoch,
-            election.epoch_zk_version,
             config,
             self._store,
             channels,
@@ -115,7 +113,7 @@ class ZooKeeperLeadership:
     def start(self) -> None:
         """Take over as the active controller of the cluster."""
         if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV0"):
-            outcome = fenced(self._session, self._fence, [Create(znodes.FEATURE, _FEATURE)])
+            outcome = fenced(self._session, self._store.fence, [Create(znodes.FEATURE, _FEATURE)])
             if outcome.error is not None and not isinstance(outcome.error, NodeExists):
                 raise outcome.error
         self._decisions.start()

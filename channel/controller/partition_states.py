@@ -11,7 +11,6 @@ from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
 from .leader_election import ELECTIONS, Elected, Election
-from .store import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -185,14 +184,12 @@ class PartitionStateMachine:
         if not states:
             return {}
         created = {}
-        for tp, write in self._cluster.store.create_partition_states(states, self._cluster.fence).items():
-            if write.outcome is WriteOutcome.WRITTEN:
+        for tp, write in self._cluster.store.create_partition_states(states).items():
+            if isinstance(write, int):
                 context.put_partition_leadership_info(tp, states[tp])
                 created[tp] = states[tp], states[tp].leader_and_isr.isr, True
-            elif write.outcome is WriteOutcome.CONFLICT:
-                failed[tp] = "its state exists already"
             else:
-                failed[tp] = write.reason
+                failed[tp] = write or "its state exists already"
         return created
 
     def _elect(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from channel.logs import bounded
 from channel.types import ReplicaAssignment
+from channel.zookeeper.znodes import TopicZnode
 from kproto.error_codes import ErrorCode
 
 from .leader_election import Election
 from .partition_states import PartitionState
 from .replica_states import ReplicaStatus, replicas_by_broker
-from .store import TopicAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -222,8 +222,8 @@ class Reassignments:
         for topic, group in groupby(sorted(assignments), lambda tp: tp.topic):
             partitions = {tp.partition: self._assignment(tp) for tp in context.partitions_for_topic(topic)}
             partitions.update({tp.partition: assignments[tp] for tp in group})
-            contents = TopicAssignment(partitions, context.topic_ids.get(topic))
-            if not self._cluster.store.write_assignment(topic, contents, self._cluster.fence):
+            contents = TopicZnode(partitions, context.topic_ids.get(topic))
+            if not self._cluster.store.write_assignment(topic, contents):
                 self._cluster.log.error("the assignment of %s is not written: it has no znode", topic)
 
     def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
@@ -232,5 +232,5 @@ class Reassignments:
         asked = store.read_reassignments(watch=False)
         left = {tp: target for tp, target in asked.items() if not is_done(tp, target)}
         if len(left) < len(asked):
-            store.write_reassignments(left, self._cluster.fence)
+            store.write_reassignments(left)
             self._requested = {tp: target for tp, target in self._requested.items() if tp in left}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from channel.logs import bounded
 from channel.types import ReplicaAssignment, random_uuid
+from channel.zookeeper.znodes import TopicZnode
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
 from .leader_election import Election
 from .partition_states import PartitionState
 from .replica_states import ReplicaStatus, replicas_by_broker
-from .store import TopicAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -128,15 +128,15 @@ class TopicChanges:
                     context.partitions_being_reassigned.add(tp)
         return partitions
 
-    def _with_ids(self, topics: Mapping[str, TopicAssignment]) -> Mapping[str, TopicAssignment]:
+    def _with_ids(self, topics: Mapping[str, TopicZnode]) -> Mapping[str, TopicZnode]:
         """Give topics without an id a new id, and write it to ZooKeeper, from protocol version 2.8 on."""
         if not self._gives_ids:
             return topics
         given = {}
         for topic, assignment in topics.items():
             if assignment.topic_id is None:
-                with_id = TopicAssignment(assignment.partitions, random_uuid())
-                if self._cluster.store.write_assignment(topic, with_id, self._cluster.fence):
+                with_id = TopicZnode(assignment.partitions, random_uuid())
+                if self._cluster.store.write_assignment(topic, with_id):
                     given[topic] = with_id
         return {**topics, **given}
 
@@ -158,7 +158,7 @@ class TopicChanges:
         known = {
             tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)
         }
-        self._cluster.store.write_assignment(topic, TopicAssignment(known, topic_id), self._cluster.fence)
+        self._cluster.store.write_assignment(topic, TopicZnode(known, topic_id))
 
 
 def _without(replicas: Sequence[int], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
+from channel.errors import BadVersion, NodeExists, NoNode
 from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
@@ -26,7 +27,6 @@ from .cluster_events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from .store import ConfigChanges, Notifications, StateWrite, TopicAssignment, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
     from channel.zookeeper.operations import Operation, Transaction
     from channel.zookeeper.session import ZooKeeperSession
+    from channel.zookeeper.znodes import TopicZnode
     from kproto.types import TopicPartition
 
     from .events import ControllerEvent
@@ -50,6 +51,29 @@ each would cause to every broker.
 _KNOWN_STATES: Final = 1_000
 """The number of partition states whose contents a read keeps, so as to decode equal contents once."""
 
+StateWrite: TypeAlias = int | str | None
+"""The result of writing one partition's state: the znode's new version; or the reason of a failure; or None.
+
+None is a conflict: the znode has another version than the write expected, exists already or does not exist, so that its
+state has to be read again.
+"""
+
+_T = TypeVar("_T")
+
+
+class ConfigChanges(NamedTuple):
+    """The latest notifications of changed settings.
+
+    Attributes:
+        last: The number of the latest notification; -1 if there is none.
+        topics: The topics that the new notifications name.
+        of_default: Whether a new notification names the default of all brokers.
+    """
+
+    last: int
+    topics: tuple[str, ...] = ()
+    of_default: bool = False
+
 
 class ZooKeeperStore:
     """The controller's access to the cluster's durable state in ZooKeeper; called on the event thread only.
@@ -60,16 +84,20 @@ class ZooKeeperStore:
     many znodes are pipelined. A znode with contents that Kafka would not write there is logged and ignored, as if it
     were missing.
 
-    ``fence`` is the version of ``/controller_epoch`` that the controller was elected with, in the context
-    ``epoch_zk_version``. Every method raises ``ChannelError`` if ZooKeeper cannot be reached; every write raises
-    ``ControllerMoved``, and changes nothing, if another controller has been elected since.
+    Every method raises ``ChannelError`` if ZooKeeper cannot be reached; every write raises ``ControllerMoved``, and
+    changes nothing, if another controller has been elected since.
 
     Args:
         session: The session; its expiry ends the watches, which the next controller's reads begin again.
         put: Takes the events of watches, on a thread of the session's.
+        fence: The version of ``/controller_epoch`` that the controller was elected with.
+
+    Attributes:
+        fence: As given.
     """
 
-    def __init__(self, session: ZooKeeperSession, put: Callable[[ControllerEvent], object]) -> None:
+    def __init__(self, session: ZooKeeperSession, put: Callable[[ControllerEvent], object], fence: int) -> None:
+        self.fence = fence
         self._session = session
         self._put_at_once = put
         self._watched: set[str] = set()
@@ -166,7 +194,7 @@ class ZooKeeperStore:
             )  # fmt: skip
         return topics
 
-    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicAssignment]:
+    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicZnode]:
         """The assignments of those topics that exist."""
         names = list(topics)
         for topic in names:
@@ -182,13 +210,13 @@ class ZooKeeperStore:
             contents = decoded_or_none(znodes.decode_topic, topic, found[0])
             if contents is not None:
                 partitions = {p: known.setdefault(each, each) for p, each in contents.partitions.items()}
-                assignments[topic] = TopicAssignment(partitions, contents.topic_id)
+                assignments[topic] = contents._replace(partitions=partitions)
         return assignments
 
-    def write_assignment(self, topic: str, assignment: TopicAssignment, fence: int) -> bool:
+    def write_assignment(self, topic: str, assignment: TopicZnode) -> bool:
         """Replace the assignment of a topic; False if the topic does not exist."""
         data = znodes.encode_topic(assignment.partitions, assignment.topic_id)
-        outcome = fenced(self._session, fence, [SetData(znodes.topic_path(topic), data)])
+        outcome = fenced(self._session, self.fence, [SetData(znodes.topic_path(topic), data)])
         if isinstance(outcome.error, NoNode):
             return False
         _raise(outcome)
@@ -226,7 +254,7 @@ class ZooKeeperStore:
         topics = [name for kind, _, name in (e.partition("/") for e in entities if e is not None) if kind == "topics"]
         return ConfigChanges(last, tuple(dict.fromkeys(topics)), "brokers/<default>" in entities)
 
-    def delete_topics(self, topics: Collection[str], fence: int) -> None:
+    def delete_topics(self, topics: Collection[str]) -> None:
         """Delete all znodes of topics: a topic's own with those below it, its configuration, last its marker."""
         level = [znodes.topic_path(topic) for topic in topics]
         for path in level:
@@ -250,7 +278,7 @@ class ZooKeeperStore:
             paths += reversed(below[znodes.topic_path(topic)])
             paths += [config] if is_there else []
             paths.append(f"{znodes.ADMIN_DELETE_TOPICS}/{topic}")
-        self._delete(paths, fence)
+        self._delete(paths)
 
     # ---- partition states
 
@@ -293,7 +321,7 @@ class ZooKeeperStore:
         self._session.watch_node(path, changed)
 
     def create_partition_states(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], fence: int
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> Mapping[TopicPartition, StateWrite]:
         """Create the states of new partitions, with the znodes above them.
 
@@ -305,23 +333,23 @@ class ZooKeeperStore:
         above.update(dict.fromkeys(znodes.partition_path(tp) for tp in states))
         missing = [path for path, found in zip(above, self._session.get_unwatched(above), strict=True) if found is None]
         if missing:
-            for outcome in fenced_together(self._session, fence, [[Create(path)] for path in missing]):
+            for outcome in fenced_together(self._session, self.fence, [[Create(path)] for path in missing]):
                 if not isinstance(outcome.error, (NodeExists, NoNode)):
                     _raise(outcome)
         operations: list[list[Operation]] = [
             [Create(znodes.partition_state_path(tp), znodes.encode_partition_state(*state))]
             for tp, state in states.items()
         ]
-        written = fenced_together(self._session, fence, operations)
+        written = fenced_together(self._session, self.fence, operations)
         writes = {tp: _state_write(outcome, 0) for tp, outcome in zip(states, written, strict=True)}
-        exist = [tp for tp, write in writes.items() if write.outcome is WriteOutcome.CONFLICT]
+        exist = [tp for tp, write in writes.items() if write is None]
         for tp, state in self.read_partition_states(exist).items() if exist else ():
             if state == states[tp]:
-                writes[tp] = StateWrite(WriteOutcome.WRITTEN, 0)
+                writes[tp] = 0
         return writes
 
     def update_partition_states(
-        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, fence: int
+        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int
     ) -> Mapping[TopicPartition, StateWrite]:
         """Replace states; each write expects the znode's version to be the state's ``partition_epoch``."""
         operations: list[list[Operation]] = [
@@ -334,7 +362,7 @@ class ZooKeeperStore:
             ]
             for tp, state in states.items()
         ]
-        written = fenced_together(self._session, fence, operations)
+        written = fenced_together(self._session, self.fence, operations)
         return {
             tp: _state_write(outcome, state.partition_epoch + 1)
             for (tp, state), outcome in zip(states.items(), written, strict=True)
@@ -346,13 +374,9 @@ class ZooKeeperStore:
         """The topics that are marked for deletion."""
         return set(self._watched_children(znodes.ADMIN_DELETE_TOPICS, TopicDeletion()))
 
-    def delete_topic_deletions(self, topics: Iterable[str], fence: int) -> None:
-        """Remove deletion markers; those that do not exist are passed over."""
-        self._delete([f"{znodes.ADMIN_DELETE_TOPICS}/{topic}" for topic in topics], fence)
-
-    def check_leadership(self, fence: int) -> None:
+    def check_leadership(self) -> None:
         """Write nothing, but raise ``ControllerMoved`` as a write would."""
-        fenced(self._session, fence, [])
+        fenced(self._session, self.fence, [])
 
     def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
         """The target replicas in ``/admin/reassign_partitions``; empty without the znode.
@@ -367,16 +391,16 @@ class ZooKeeperStore:
             found = next(self._session.get_unwatched([znodes.REASSIGN_PARTITIONS]))
         return (found and decoded_or_none(znodes.decode_reassignments, found[0])) or {}
 
-    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]], fence: int) -> None:
+    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         """Replace the content of ``/admin/reassign_partitions``; the znode is deleted if there is none left."""
         path = znodes.REASSIGN_PARTITIONS
         if not reassignments:
-            self._delete([path], fence)
+            self._delete([path])
             return
         data = znodes.encode_reassignments(reassignments)
-        outcome = fenced(self._session, fence, [SetData(path, data)])
+        outcome = fenced(self._session, self.fence, [SetData(path, data)])
         if isinstance(outcome.error, NoNode):
-            outcome = fenced(self._session, fence, [Create(path, data)])
+            outcome = fenced(self._session, self.fence, [Create(path, data)])
         _raise(outcome)
 
     def read_preferred_elections(self) -> Set[TopicPartition]:
@@ -385,46 +409,45 @@ class ZooKeeperStore:
         found = self._session.get_many([znodes.PREFERRED_ELECTION])[0]
         return set((found and decoded_or_none(znodes.decode_partitions, znodes.PREFERRED_ELECTION, found[0])) or ())
 
-    def delete_preferred_elections(self, fence: int) -> None:
+    def delete_preferred_elections(self) -> None:
         """Delete ``/admin/preferred_replica_election``; its next creation becomes an event."""
-        self._delete([znodes.PREFERRED_ELECTION], fence)
+        self._delete([znodes.PREFERRED_ELECTION])
 
     # ---- notifications of brokers
 
-    def read_isr_changes(self) -> Notifications:
-        """The ISR changes that brokers below inter.broker.protocol.version 2.7-IV2 have written themselves."""
-        contents = self._notifications(znodes.ISR_CHANGES, IsrChangeNotification())
-        partitions: dict[TopicPartition, None] = {}
-        for path, data in contents.items():
-            partitions.update(dict.fromkeys(decoded_or_none(znodes.decode_partitions, path, data) or ()))
-        return Notifications(_names(contents), tuple(partitions))
+    def read_isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
+        """The ISR changes that brokers below inter.broker.protocol.version 2.7-IV2 have written themselves.
 
-    def delete_isr_changes(self, names: Iterable[str], fence: int) -> None:
-        """Remove ISR change notifications by their names."""
-        self._delete([f"{znodes.ISR_CHANGES}/{name}" for name in names], fence)
+        Returns:
+            The names of the notifications, and the partitions that they name.
+        """
+        names, lists = self._notifications(znodes.ISR_CHANGES, IsrChangeNotification(), znodes.decode_partitions)
+        return names, list(dict.fromkeys(itertools.chain.from_iterable(lists)))
 
-    def read_log_dir_failures(self) -> Notifications:
-        """The brokers with a failed log directory."""
-        contents = self._notifications(znodes.LOG_DIR_EVENTS, LogDirEventNotification())
-        broker_ids: dict[int, None] = {}
-        for path, data in contents.items():
-            broker_id = decoded_or_none(znodes.decode_log_dir_event, path, data)
-            if broker_id is not None:
-                broker_ids[broker_id] = None
-        return Notifications(_names(contents), broker_ids=tuple(broker_ids))
+    def read_log_dir_failures(self) -> tuple[list[str], list[int]]:
+        """The names of the notifications of failed log directories, and the brokers that they name."""
+        names, brokers = self._notifications(
+            znodes.LOG_DIR_EVENTS, LogDirEventNotification(), znodes.decode_log_dir_event
+        )
+        return names, list(dict.fromkeys(brokers))
 
-    def delete_log_dir_failures(self, names: Iterable[str], fence: int) -> None:
-        """Remove log directory notifications by their names."""
-        self._delete([f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names], fence)
+    def _notifications(
+        self, parent: str, event: ControllerEvent, decode: Callable[[str, bytes], _T]
+    ) -> tuple[list[str], list[_T]]:
+        """Read the children of a znode: the names of those that are still there, and the contents that are valid."""
+        names = self._watched_children(parent, event)
+        found = self._session.get_many([f"{parent}/{name}" for name in names])
+        read = {name: each[0] for name, each in zip(names, found, strict=True) if each is not None}
+        contents = [decoded_or_none(decode, f"{parent}/{name}", data) for name, data in read.items()]
+        return list(read), [each for each in contents if each is not None]
 
-    def _notifications(self, parent: str, event: ControllerEvent) -> dict[str, bytes]:
-        paths = [f"{parent}/{name}" for name in self._watched_children(parent, event)]
-        found = self._session.get_many(paths)
-        return {path: each[0] for path, each in zip(paths, found, strict=True) if each is not None}
+    def delete_children(self, parent: str, names: Iterable[str]) -> None:
+        """Delete children of a znode: notifications or markers of deleted topics; missing ones are passed over."""
+        self._delete([f"{parent}/{name}" for name in names])
 
-    def _delete(self, paths: Sequence[str], fence: int) -> None:
+    def _delete(self, paths: Sequence[str]) -> None:
         """Delete znodes in their order, and ignore missing znodes."""
-        for outcome in fenced_together(self._session, fence, [[Delete(path)] for path in paths]):
+        for outcome in fenced_together(self._session, self.fence, [[Delete(path)] for path in paths]):
             if not isinstance(outcome.error, NoNode):
                 _raise(outcome)
 
@@ -432,10 +455,6 @@ class ZooKeeperStore:
 def _numbered(name: str) -> bool:
     """Whether a znode has a sequence number: ten digits at its end."""
     return name[-10:].isdecimal() and len(name) > 10
-
-
-def _names(contents: Mapping[str, bytes]) -> tuple[str, ...]:
-    return tuple([path.rpartition("/")[2] for path in contents])
 
 
 def _raise(outcome: Transaction) -> None:
@@ -446,8 +465,8 @@ def _raise(outcome: Transaction) -> None:
 def _state_write(outcome: Transaction, partition_epoch: int) -> StateWrite:
     match outcome.error:
         case None:
-            return StateWrite(WriteOutcome.WRITTEN, partition_epoch)
+            return partition_epoch
         case BadVersion() | NodeExists() | NoNode():
-            return StateWrite(WriteOutcome.CONFLICT)
-        case ZooKeeperError() as error:
-            return StateWrite(WriteOutcome.FAILED, reason=str(error))
+            return None
+        case error:
+            return str(error)

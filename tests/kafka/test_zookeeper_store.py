@@ -22,8 +22,7 @@ from channel.controller.cluster_events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from channel.controller.store import ConfigChanges, Notifications, StateWrite, TopicAssignment, WriteOutcome
-from channel.controller.zookeeper_store import ZooKeeperStore
+from channel.controller.zookeeper_store import ConfigChanges, ZooKeeperStore
 from channel.errors import ControllerMoved
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster_state as cluster
@@ -49,8 +48,8 @@ class Elected:
         self.admin = admin
         self.events: list[ControllerEvent] = []
         cluster.create_persistent_nodes(session)
-        self.store = ZooKeeperStore(session, self.events.append)
-        self.fence = cluster.register_controller(session, 1).epoch_zk_version
+        fence = cluster.register_controller(session, 1).epoch_zk_version
+        self.store = ZooKeeperStore(session, self.events.append, fence)
 
     def event(self, event: ControllerEvent) -> None:
         """Wait for the one event of a change."""
@@ -114,56 +113,56 @@ def test_brokers_that_go_together_are_one_change(zookeeper: str, monkeypatch: py
 def test_topics_come_change_and_go(elected: Elected) -> None:
     store, admin = elected.store, elected.admin
     assert store.read_topics() == set()
-    first = TopicAssignment({0: ReplicaAssignment((1, 2))}, bytes(range(16)))
+    first = znodes.TopicZnode({0: ReplicaAssignment((1, 2))}, bytes(range(16)))
     admin.create(znodes.topic_path("t"), znodes.encode_topic(*first))
     elected.event(TopicChange())
     assert store.read_topics() == {"t"}
     assert store.read_assignments(["none", "t"]) == {"t": first}
-    second = TopicAssignment(
+    second = znodes.TopicZnode(
         {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 3, 1), (3,), (1,))}, first.topic_id
     )
-    assert store.write_assignment("t", second, elected.fence)
+    assert store.write_assignment("t", second)
     elected.event(PartitionModifications("t"))
     assert store.read_assignments(["t"]) == {"t": second}
-    assert not store.write_assignment("none", second, elected.fence)
+    assert not store.write_assignment("none", second)
 
     assert store.read_topic_deletions() == set()
     admin.create(f"{znodes.TOPIC_CONFIGS}/t", znodes.encode_config({"retention.ms": "1"}))
     admin.create(f"{znodes.ADMIN_DELETE_TOPICS}/t")
     elected.event(TopicDeletion())
-    store.create_partition_states({T0: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1)}, elected.fence)
+    store.create_partition_states({T0: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1)})
     assert store.read_topic_deletions() == {"t"}
     assert store.read_topic_configs(["t", "none"]) == {"t": {"retention.ms": "1"}}
-    store.delete_topics(["t"], elected.fence)
+    store.delete_topics(["t"])
     assert admin.exists(znodes.topic_path("t")) is None
     assert store.read_topic_configs(["t"]) == {}
     assert admin.children(znodes.ADMIN_DELETE_TOPICS) == []
     until(lambda: len(elected.events) == 2)  # and none of the topic's own znode
     assert set(map(type, elected.events)) == {TopicChange, TopicDeletion}
     elected.events.clear()
-    store.delete_topic_deletions(["none"], elected.fence)
+    store.delete_children(znodes.ADMIN_DELETE_TOPICS, ["none"])
 
 
 @pytest.mark.parametrize("count", [1, 101])
 def test_partition_states_are_written_by_version(elected: Elected, count: int) -> None:
     """101 partitions are two transactions, and those of a refused transaction are written one by one."""
-    store, fence = elected.store, elected.fence
+    store = elected.store
     states = {
         TopicPartition("t", i): LeaderIsrAndControllerEpoch(LeaderAndIsr(i, (i, 1000), i), 1) for i in range(count)
     }
     elected.admin.create(znodes.topic_path("t"))
-    assert store.create_partition_states(states, fence) == dict.fromkeys(states, StateWrite(WriteOutcome.WRITTEN, 0))
+    assert store.create_partition_states(states) == dict.fromkeys(states, 0)
     assert store.read_partition_states([*states, TopicPartition("t", count)]) == states
-    assert store.create_partition_states(states, fence) == dict.fromkeys(states, StateWrite(WriteOutcome.WRITTEN, 0))
+    assert store.create_partition_states(states) == dict.fromkeys(states, 0)
     others = {tp: state._replace(controller_epoch=2) for tp, state in states.items()}
-    again = store.create_partition_states(others, fence)
-    assert {write.outcome for write in again.values()} == {WriteOutcome.CONFLICT}
+    again = store.create_partition_states(others)
+    assert set(again.values()) == {None}
     last = TopicPartition("t", count - 1)
     next_states = {tp: info.leader_and_isr for tp, info in states.items()}
     next_states[last] = next_states[last]._replace(partition_epoch=7)
-    written = store.update_partition_states(next_states, 2, fence)
-    assert written.pop(last).outcome is WriteOutcome.CONFLICT
-    assert set(written.values()) <= {StateWrite(WriteOutcome.WRITTEN, 1)}
+    written = store.update_partition_states(next_states, 2)
+    assert written.pop(last) is None
+    assert set(written.values()) <= {1}
     read = store.read_partition_states(list(states))
     assert read.pop(last) == states[last]
     assert read == {
@@ -175,42 +174,42 @@ def test_a_partition_state_is_watched_on_demand_and_once(elected: Elected) -> No
     store = elected.store
     elected.admin.create(znodes.topic_path("t"))
     states = {tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1) for tp in (T0, T1)}
-    store.create_partition_states(states, elected.fence)
+    store.create_partition_states(states)
     store.read_partition_states([T0])
     store.read_partition_states([T1], watch=True)
     for version in range(2):
         changed = {tp: LeaderAndIsr(2, (2,), 1, partition_epoch=version) for tp in (T0, T1)}
-        store.update_partition_states(changed, 1, elected.fence)
+        store.update_partition_states(changed, 1)
         store.read_partition_states([T0, T1])
     elected.event(PartitionReassignmentIsrChange(T1))
 
 
 def test_what_administrators_ask_for_is_read_and_taken_away(elected: Elected) -> None:
-    store, admin, fence = elected.store, elected.admin, elected.fence
+    store, admin = elected.store, elected.admin
     assert store.read_reassignments() == {}
     admin.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({T0: [1, 2]}))
     elected.event(ZkPartitionReassignment())
     assert store.read_reassignments() == {T0: (1, 2)}
-    store.write_reassignments({T1: (3,)}, fence)
+    store.write_reassignments({T1: (3,)})
     elected.event(ZkPartitionReassignment())
     assert store.read_reassignments() == {T1: (3,)}
-    store.write_reassignments({}, fence)
+    store.write_reassignments({})
     elected.event(ZkPartitionReassignment())
     assert admin.exists(znodes.REASSIGN_PARTITIONS) is None
-    store.write_reassignments({T0: (3,)}, fence)  # without the znode
+    store.write_reassignments({T0: (3,)})  # without the znode
     assert store.read_reassignments() == {T0: (3,)}
 
     assert store.read_preferred_elections() == set()
     admin.create(znodes.PREFERRED_ELECTION, znodes.encode_partitions([T0, T1]))
     elected.event(PreferredReplicaLeaderElection())
     assert store.read_preferred_elections() == {T0, T1}
-    store.delete_preferred_elections(fence)
+    store.delete_preferred_elections()
     assert admin.exists(znodes.PREFERRED_ELECTION) is None
 
 
 def test_notifications_of_brokers_are_read_in_their_order_and_taken_away(elected: Elected) -> None:
-    store, admin, fence = elected.store, elected.admin, elected.fence
-    assert store.read_isr_changes() == Notifications((), ())
+    store, admin = elected.store, elected.admin
+    assert store.read_isr_changes() == ([], [])
     names = []
     for partitions in ([T1], [T0, T1]):
         data = znodes.encode_partitions(partitions)
@@ -218,17 +217,17 @@ def test_notifications_of_brokers_are_read_in_their_order_and_taken_away(elected
         names.append(path.rpartition("/")[2])
         elected.event(IsrChangeNotification())
         found = store.read_isr_changes()
-    assert found == Notifications(tuple(names), (T1, T0))
-    store.delete_isr_changes(names, fence)
+    assert found == (names, [T1, T0])
+    store.delete_children(znodes.ISR_CHANGES, names)
     elected.event(IsrChangeNotification())
-    assert store.read_isr_changes() == Notifications((), ())
+    assert store.read_isr_changes() == ([], [])
 
-    assert store.read_log_dir_failures() == Notifications(())
+    assert store.read_log_dir_failures() == ([], [])
     path = admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", b'{"version":1,"broker":7,"event":1}', sequence=True)
     elected.event(LogDirEventNotification())
     found = store.read_log_dir_failures()
-    assert found == Notifications((path.rpartition("/")[2],), broker_ids=(7,))
-    store.delete_log_dir_failures(found.names, fence)
+    assert found == ([path.rpartition("/")[2]], [7])
+    store.delete_children(znodes.LOG_DIR_EVENTS, found[0])
     assert admin.children(znodes.LOG_DIR_EVENTS) == []
 
 
@@ -258,18 +257,18 @@ def test_changes_of_settings_are_read_from_the_last_that_was_seen(elected: Elect
 def test_a_resigned_controller_hears_and_changes_nothing(elected: Elected) -> None:
     store, admin = elected.store, elected.admin
     store.read_topics()
-    store.check_leadership(elected.fence)
+    store.check_leadership()
     store.unwatch()
     admin.create(znodes.topic_path("t"))
     admin.delete(znodes.CONTROLLER)
     cluster.register_controller(admin, 2)
     writes: list[Any] = [
-        lambda: store.check_leadership(elected.fence),
-        lambda: store.write_assignment("t", TopicAssignment({}, None), elected.fence),
-        lambda: store.delete_topics(["t"], elected.fence),
-        lambda: store.write_reassignments({T0: (1,)}, elected.fence),
-        lambda: store.delete_topic_deletions(["t"], elected.fence),
-        lambda: store.update_partition_states({T0: LeaderAndIsr(1, (1,))}, 1, elected.fence),
+        lambda: store.check_leadership(),
+        lambda: store.write_assignment("t", znodes.TopicZnode({}, None)),
+        lambda: store.delete_topics(["t"]),
+        lambda: store.write_reassignments({T0: (1,)}),
+        lambda: store.delete_children(znodes.ADMIN_DELETE_TOPICS, ["t"]),
+        lambda: store.update_partition_states({T0: LeaderAndIsr(1, (1,))}, 1),
     ]
     for write in writes:
         with pytest.raises(ControllerMoved):

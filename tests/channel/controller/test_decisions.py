@@ -95,7 +95,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
 def test_a_topic_whose_znode_has_gone_is_forgotten() -> None:
     cluster = elected()
     cluster.create([0, 1, 2])
-    cluster.store.delete_topics(["t"], cluster.store.fence)
+    cluster.store.delete_topics(["t"])
     cluster.process(TopicChange())
     assert not cluster.decisions.context.all_topics
     cluster.create([1, 2])
@@ -427,7 +427,7 @@ def test_a_leader_on_a_failed_directory_is_replaced_until_it_is_back() -> None:
     cluster.taken()
     cluster.store.fail_log_dir(0)
     cluster.process(LogDirEventNotification())
-    assert cluster.store.read_log_dir_failures().names == ()
+    assert cluster.store.read_log_dir_failures() == ([], [])
     assert [list(s.partitions) for s in cluster.requests(ApiKey.LEADER_AND_ISR)[0]] == [[T0]]
     lost(cluster, 0, ErrorCode.KAFKA_STORAGE_ERROR)
     assert cluster.leader() == (1, 1, [1])
@@ -447,7 +447,7 @@ def test_a_deposed_controller_writes_nothing(event: Any) -> None:
     cluster.create([0, 1])
     cluster.taken()
     before = cluster.state()
-    cluster.store.elect()
+    cluster.store.depose()
     cluster.store.unregister_broker(0)
     cluster.store.create_topic("u", {0: (1,)})
     cluster.store.elect_preferred([T0])

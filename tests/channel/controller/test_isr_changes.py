@@ -99,7 +99,7 @@ def test_a_replica_that_is_shutting_down_may_not_join(cluster: DecidedCluster) -
 
 def test_a_leader_that_has_recovered_says_so(cluster: DecidedCluster) -> None:
     recovering = NOW._replace(isr=(0,), recovery_state=RECOVERING)
-    cluster.store.update_partition_states({T0: recovering}, 1, cluster.store.fence)
+    cluster.store.update_partition_states({T0: recovering}, 1)
     cluster.elect()
     state = cluster.state()
     assert state.recovery_state is RECOVERING
@@ -120,7 +120,7 @@ def test_isrs_that_brokers_wrote_themselves_are_told_to_all(cluster: DecidedClus
     cluster.process(IsrChangeNotification())
     assert cluster.leader() == (0, 0, [0])
     assert [list(s.partitions[T0].isr) for s in cluster.taken()] == [[0], [0], [0]]
-    assert cluster.store.read_isr_changes().names == ()
+    assert cluster.store.read_isr_changes() == ([], [])
 
 
 def test_a_notification_of_an_unknown_partition_is_removed(cluster: DecidedCluster) -> None:
@@ -128,4 +128,4 @@ def test_a_notification_of_an_unknown_partition_is_removed(cluster: DecidedClust
     cluster.decisions.context.remove_topic("t")
     cluster.process(IsrChangeNotification())
     assert cluster.taken() == []
-    assert cluster.store.read_isr_changes().names == ()
+    assert cluster.store.read_isr_changes() == ([], [])

@@ -16,7 +16,6 @@ from channel.controller.context import ControllerContext
 from channel.controller.controlled_cluster import ControlledCluster
 from channel.controller.leader_election import ELECTIONS, Elected, Election
 from channel.controller.partition_states import PREVIOUS_STATES, PartitionState, PartitionStateMachine
-from channel.controller.store import StateWrite, WriteOutcome
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, ReplicaAssignment
 from kproto.api import ApiKey
 
@@ -53,7 +52,7 @@ class Machine:
     def lead(self, leader: int, isr: tuple[int, ...], controller_epoch: int = EPOCH) -> None:
         """Store a state that the context knows."""
         info = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, isr), controller_epoch)
-        self.store.create_partition_states({T0: info}, 0)
+        self.store.create_partition_states({T0: info})
         self.context.put_partition_leadership_info(T0, info)
 
     def be(self, state: PartitionState) -> None:
@@ -130,7 +129,7 @@ def test_a_new_partition_is_created_with_its_live_replicas() -> None:
 def test_a_new_partition_whose_state_exists_is_not_created_again() -> None:
     machine = Machine()
     machine.be(NEW)
-    machine.store.create_partition_states({T0: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1)}, 0)
+    machine.store.create_partition_states({T0: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1)})
     assert machine.move(ONLINE) == {T0: "its state exists already"}
     assert machine.state is NEW
 
@@ -138,24 +137,24 @@ def test_a_new_partition_whose_state_exists_is_not_created_again() -> None:
 class FailingStore(MemoryStore):
     """Fails each write, or has it conflict with a write of another."""
 
-    def __init__(self, outcome: WriteOutcome) -> None:
+    def __init__(self, outcome: str | None) -> None:
         super().__init__()
         self.outcome = outcome
 
-    def create_partition_states(self, states: Any, fence: int) -> Any:
-        super().create_partition_states(states, fence)
-        return {tp: StateWrite(self.outcome, reason="no quorum") for tp in states}
+    def create_partition_states(self, states: Any) -> Any:
+        super().create_partition_states(states)
+        return dict.fromkeys(states, self.outcome)
 
-    def update_partition_states(self, states: Any, controller_epoch: int, fence: int) -> Any:
-        return {tp: StateWrite(self.outcome, reason="no quorum") for tp in states}
+    def update_partition_states(self, states: Any, controller_epoch: int) -> Any:
+        return dict.fromkeys(states, self.outcome)
 
 
 def test_a_partition_whose_state_cannot_be_written_stays_as_it_was() -> None:
-    machine = Machine(store=FailingStore(WriteOutcome.FAILED))
+    machine = Machine(store=FailingStore("no quorum"))
     machine.be(NEW)
     assert machine.move(ONLINE) == {T0: "no quorum"}
     assert machine.state is NEW
-    machine = Machine(live=(2, 3), store=FailingStore(WriteOutcome.FAILED))
+    machine = Machine(live=(2, 3), store=FailingStore("no quorum"))
     machine.lead(1, (1, 2))
     machine.be(OFFLINE)
     assert machine.move(ONLINE) == {T0: "no quorum"}
@@ -164,7 +163,7 @@ def test_a_partition_whose_state_cannot_be_written_stays_as_it_was() -> None:
 
 
 def test_a_write_that_conflicts_for_ever_ends() -> None:
-    machine = Machine(live=(2, 3), store=FailingStore(WriteOutcome.CONFLICT))
+    machine = Machine(live=(2, 3), store=FailingStore(None))
     machine.lead(1, (1, 2))
     machine.be(OFFLINE)
     assert "changed under each of 20 writes" in machine.move(ONLINE)[T0]

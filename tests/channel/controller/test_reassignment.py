@@ -121,7 +121,7 @@ def test_a_partition_that_is_added_to_the_znode_begins_and_a_recreated_znode_beg
     cluster.store.reassign({second: (1,)})
     cluster.process(ZkPartitionReassignment())
     assert [cluster.state(tp).leader_epoch for tp in (T0, second)] == [1, 1]
-    cluster.store.write_reassignments({}, cluster.store.fence)
+    cluster.store.write_reassignments({})
     cluster.process(ZkPartitionReassignment())
     reassign(cluster, 2)
     assert under_way(cluster)[T0] == ReplicaAssignment((2, 0), (2,), (0,))

@@ -78,7 +78,7 @@ class Machine:
     def lead(self, leader: int, isr: tuple[int, ...], leader_epoch: int = 0) -> LeaderAndIsr:
         """Store a state, and let the context know it."""
         state = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, isr, leader_epoch), EPOCH)
-        self.store.create_partition_states({T0: state}, 0)
+        self.store.create_partition_states({T0: state})
         self.context.put_partition_leadership_info(T0, state)
         return state.leader_and_isr
 
@@ -250,7 +250,7 @@ def test_a_partition_without_a_znode_is_refused(caplog: pytest.LogCaptureFixture
     machine = Machine()
     machine.be(ReplicaStatus.ONLINE)
     machine.lead(B, (B,))
-    machine.store.delete_topics(["t"], 0)
+    machine.store.delete_topics(["t"])
     with caplog.at_level(logging.ERROR, "state.change.logger"):
         machine.move(ReplicaStatus.OFFLINE)
     assert machine.state is ReplicaStatus.ONLINE

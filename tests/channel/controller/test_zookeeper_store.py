@@ -51,7 +51,7 @@ class Session:
 
 
 def test_a_read_of_many_states_keeps_the_states_and_not_their_contents() -> None:
-    store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", Session())), lambda event: None)
+    store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", Session())), lambda event: None, 0)
     partitions = [TopicPartition("t", i) for i in range(5_000)]
     states = store.read_partition_states(partitions)
     assert [states[tp].leader_and_isr.leader_epoch for tp in partitions] == [i * (i % 2) for i in range(5_000)]
@@ -88,7 +88,7 @@ class Watched:
 
 
 def _store(session: Watched, events: list[Any]) -> ZooKeeperStore:
-    return ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.append)
+    return ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.append, 0)
 
 
 def test_children_that_no_broker_or_topic_is_named_after_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,7 +154,7 @@ def test_a_change_of_the_brokers_waits_for_no_other_event(monkeypatch: pytest.Mo
     monkeypatch.setattr(zookeeper_store, "_SETTLING_S", 0.001)
     events: SimpleQueue[Any] = SimpleQueue()
     session = Watched({znodes.BROKER_IDS: ["7"]})
-    store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.put)
+    store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", session)), events.put, 0)
     store.read_brokers()
     session.handlers[znodes.BROKER_IDS]()
     assert events.get(timeout=60) == BrokerChange()
