@@ -11,9 +11,8 @@ from channel.zookeeper.znodes import LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 from kproto.types import ZERO_UUID, TopicPartition
 
+from .controlled_cluster import PartitionState, ReplicaStatus
 from .leader_election import Election
-from .partition_states import PartitionState
-from .replica_states import ReplicaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
     from channel.types import Broker
 
     from .controlled_cluster import ControlledCluster
+    from .deletion import TopicDeletions
     from .events import LeaderAndIsrResponseReceived
     from .manager import ControllerChannelManager
+    from .reassignment import Reassignments
 
 
 class BrokerChanges:
@@ -31,11 +32,21 @@ class BrokerChanges:
     Args:
         cluster: The cluster.
         channels: The channels to its brokers.
+        deletions: The topics that are being deleted.
+        reassignments: The partitions that are being reassigned.
     """
 
-    def __init__(self, cluster: ControlledCluster, channels: ControllerChannelManager) -> None:
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        channels: ControllerChannelManager,
+        deletions: TopicDeletions,
+        reassignments: Reassignments,
+    ) -> None:
         self._cluster = cluster
         self._channels = channels
+        self._deletions = deletions
+        self._reassignments = reassignments
 
     # ---- registrations
 
@@ -104,8 +115,8 @@ class BrokerChanges:
         replicas = context.partitions_on_brokers(broker_ids)
         self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
         self._cluster.partitions.elect_for_waiting_partitions()
-        self._cluster.reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
-        self._cluster.deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
+        self._reassignments.resume(lambda _, assignment: not new.isdisjoint(assignment.target))
+        self._deletions.resume_for({tp.topic for tps in replicas.values() for tp in tps})
 
     def _fail(self, broker_ids: Sequence[int]) -> None:
         context = self._cluster.context
@@ -116,16 +127,16 @@ class BrokerChanges:
 
     def _take_offline(self, replicas: Mapping[int, Iterable[TopicPartition]]) -> None:
         """Elect other leaders for the partitions of lost replicas, and take the replicas out of the ISRs."""
-        context, deletions = self._cluster.context, self._cluster.deletions
+        context = self._cluster.context
         lost, to_delete = dict[int, list[TopicPartition]](), dict[int, list[TopicPartition]]()
         for broker_id, partitions in replicas.items():
             for tp in partitions:
-                (to_delete if deletions.is_queued(tp.topic) else lost).setdefault(broker_id, []).append(tp)
+                (to_delete if tp.topic in context.topics_to_be_deleted else lost).setdefault(broker_id, []).append(tp)
         self._cluster.partitions.change(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
         elected = self._cluster.partitions.elect_for_waiting_partitions()
         self._cluster.replicas.change(lost, ReplicaStatus.OFFLINE)
         if to_delete:
-            deletions.fail_replicas(to_delete)
+            self._deletions.fail_replicas(to_delete)
         if not lost and not elected:
             self._cluster.send_update_metadata_to_all()
 
@@ -152,8 +163,8 @@ class BrokerChanges:
         led, followed = list[TopicPartition](), list[TopicPartition]()
         for tp in context.partitions_on_broker(broker_id):
             info = context.partition_leadership_info(tp)
-            can_move = len(context.partition_replica_assignment(tp)) > 1 and not cluster.deletions.is_queued(tp.topic)
-            if info is not None and can_move:
+            has_others = len(context.partition_replica_assignment(tp)) > 1
+            if info is not None and has_others and tp.topic not in context.topics_to_be_deleted:
                 (led if info.leader_and_isr.leader == broker_id else followed).append(tp)
         self._cluster.partitions.change(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN)
         with cluster.requests() as batch:

@@ -16,7 +16,8 @@ from kproto.error_codes import ErrorCode, error_name
 from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
-from .controlled_cluster import ControlledCluster
+from .controlled_cluster import UNCLEAN, ControlledCluster
+from .deletion import TopicDeletions
 from .events import (
     LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
@@ -24,7 +25,7 @@ from .events import (
 )
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
-from .partition_states import UNCLEAN
+from .reassignment import Reassignments
 from .topics import TopicChanges
 
 if TYPE_CHECKING:
@@ -81,10 +82,11 @@ class ControllerDecisions:
         self._channels = channels
         self._metrics = metrics
         self.cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
-        self.reassignments = cluster.reassignments
-        self.topics = TopicChanges(cluster)
-        self.brokers = BrokerChanges(cluster, channels)
-        self.isr_changes = IsrChanges(cluster)
+        self.deletions = TopicDeletions(cluster, self._forget_topic)
+        self.topics = TopicChanges(cluster, self._forget_topic)
+        self.reassignments = Reassignments(cluster, self.deletions)
+        self.brokers = BrokerChanges(cluster, channels, self.deletions, self.reassignments)
+        self.isr_changes = IsrChanges(cluster, self.reassignments)
         self.balance = LeaderBalance(cluster)
         self._config_changes = ConfigChangeWatch(cluster)
         self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
@@ -92,7 +94,7 @@ class ControllerDecisions:
             events.BrokerModifications: lambda e: self.brokers.process_broker_modification(e.broker_id),
             events.TopicChange: lambda _: self.topics.process_topic_change(),
             events.PartitionModifications: lambda e: self.topics.process_partition_modification(e.topic),
-            events.TopicDeletion: lambda _: self.cluster.deletions.process_topic_deletion(),
+            events.TopicDeletion: lambda _: self.deletions.process_topic_deletion(),
             events.ZkPartitionReassignment: lambda _: self.reassignments.process_zookeeper(),
             events.PartitionReassignmentIsrChange: lambda e: self.reassignments.process_isr_change(e.partition),
             events.PreferredReplicaLeaderElection: lambda _: self.balance.process_zookeeper(),
@@ -102,7 +104,7 @@ class ControllerDecisions:
             events.AutoPreferredReplicaLeaderElection: lambda _: self.balance.process_imbalance(),
             LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
             UpdateMetadataResponseReceived: self._log_update_metadata_response,
-            TopicDeletionStopReplicaResponseReceived: self.cluster.deletions.process_stop_replica_response,
+            TopicDeletionStopReplicaResponseReceived: self.deletions.process_stop_replica_response,
         }
 
     def start(self) -> None:
@@ -127,7 +129,7 @@ class ControllerDecisions:
         for tp, info in store.read_partition_states(partitions).items():
             context.put_partition_leadership_info(tp, info)
         self.topics.keep_new_from_brokers_without_storage(partitions)
-        self.cluster.deletions.startup()
+        self.deletions.startup()
         cluster.log.info(
             "brokers %s, %d topics, %d partitions", sorted(reachable), len(context.all_topics), context.partition_count
         )
@@ -138,7 +140,7 @@ class ControllerDecisions:
             "ready to serve as the new controller with epoch %d, after %.3f s", context.epoch, time.monotonic() - began
         )
         self.reassignments.startup()
-        self.cluster.deletions.resume()
+        self.deletions.resume()
         self.balance.process_zookeeper()
 
     def process(self, event: ControllerEvent) -> None:
@@ -168,6 +170,10 @@ class ControllerDecisions:
 
     # ---- the rest
 
+    def _forget_topic(self, topic: str) -> None:
+        self.reassignments.forget_topic(topic)
+        self.cluster.forget_topic(topic)
+
     def _log_update_metadata_response(self, event: UpdateMetadataResponseReceived) -> None:
         code = event.response.error_code
         if code != ErrorCode.NONE:
@@ -184,7 +190,7 @@ class ControllerDecisions:
 
     @property
     def _gauges(self) -> dict[str, tuple[Callable[[], float], str]]:
-        context, deletions = self.context, self.cluster.deletions
+        context, deletions = self.context, self.deletions
         return {
             "ActiveBrokerCount": (lambda: len(context.live_or_shutting_down_broker_ids), "Registered brokers"),
             "FencedBrokerCount": (lambda: 0, "Always 0 with ZooKeeper"),

@@ -13,11 +13,10 @@ from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .partition_states import PartitionState
-from .replica_states import ReplicaStatus, replicas_by_broker
+from .controlled_cluster import PartitionState, ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
     from .controlled_cluster import ControlledCluster
     from .events import TopicDeletionStopReplicaResponseReceived
@@ -30,10 +29,12 @@ class TopicDeletions:
 
     Args:
         cluster: The cluster.
+        forget_topic: Forgets everything about a topic.
     """
 
-    def __init__(self, cluster: ControlledCluster) -> None:
+    def __init__(self, cluster: ControlledCluster, forget_topic: Callable[[str], None]) -> None:
         self._cluster = cluster
+        self._forget_topic = forget_topic
 
     # ---- a failover
 
@@ -76,19 +77,16 @@ class TopicDeletions:
             self._cluster.log.warning("broker %d did not delete replicas of %s", event.broker_id, bounded([*failed]))
             self.fail_replicas({event.broker_id: [*failed]})
         if deleted:
-            queued = [tp for tp in deleted if self.is_queued(tp.topic)]
+            queued = [tp for tp in deleted if tp.topic in self._cluster.context.topics_to_be_deleted]
             self._cluster.replicas.change({event.broker_id: queued}, _DELETED)
             self.resume({tp.topic for tp in queued})
 
     # ---- called by other decisions
 
-    def is_queued(self, topic: str) -> bool:
-        """Whether a topic is queued for deletion."""
-        return topic in self._cluster.context.topics_to_be_deleted
-
     def fail_replicas(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
         """Suspend the deletion of topics whose replicas could not be deleted."""
-        queued = {b: kept for b, tps in replicas.items() if (kept := [tp for tp in tps if self.is_queued(tp.topic)])}
+        to_delete = self._cluster.context.topics_to_be_deleted
+        queued = {b: kept for b, tps in replicas.items() if (kept := [tp for tp in tps if tp.topic in to_delete])}
         if queued:
             topics = {tp.topic for tps in queued.values() for tp in tps}
             self._cluster.replicas.change(queued, ReplicaStatus.DELETION_INELIGIBLE)
@@ -184,7 +182,7 @@ class TopicDeletions:
             cluster.replicas.change(cluster.replicas.replicas_in_state(topic, _DELETED), ReplicaStatus.NON_EXISTENT)
         cluster.store.delete_topics(topics)
         for topic in topics:
-            cluster.forget_topic(topic)
+            self._forget_topic(topic)
             cluster.log.info("topic %s is deleted", topic)
 
     def _halt(self, topics: Set[str], reason: str) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .controlled_cluster import ControlledCluster
+    from .reassignment import Reassignments
 
 _INELIGIBLE_REPLICA_SINCE: Final = 2
 """The first version of AlterPartition with the code INELIGIBLE_REPLICA."""
@@ -26,10 +27,12 @@ class IsrChanges:
 
     Args:
         cluster: The cluster.
+        reassignments: The partitions that are being reassigned; an ISR with all target replicas completes one.
     """
 
-    def __init__(self, cluster: ControlledCluster) -> None:
+    def __init__(self, cluster: ControlledCluster, reassignments: Reassignments) -> None:
         self._cluster = cluster
+        self._reassignments = reassignments
 
     def alter(
         self, broker_id: int, broker_epoch: int, proposed: Mapping[TopicPartition, LeaderAndIsr], version: int
@@ -78,7 +81,7 @@ class IsrChanges:
 
     def _tell(self, partitions: Collection[TopicPartition]) -> None:
         self._cluster.send_update_metadata_to_all(partitions)
-        self._cluster.reassignments.complete_those_in_sync(partitions)
+        self._reassignments.complete_those_in_sync(partitions)
 
     def _write(
         self, wanted: Mapping[TopicPartition, LeaderAndIsr]

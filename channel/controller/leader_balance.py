@@ -9,8 +9,8 @@ from channel.logs import bounded
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
+from .controlled_cluster import PartitionState
 from .leader_election import Election
-from .partition_states import PartitionState
 
 if TYPE_CHECKING:
     from collections.abc import Set

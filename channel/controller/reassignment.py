@@ -14,9 +14,8 @@ from channel.types import ReplicaAssignment
 from channel.zookeeper.znodes import TopicZnode
 from kproto.error_codes import ErrorCode
 
+from .controlled_cluster import PartitionState, ReplicaStatus, replicas_by_broker
 from .leader_election import Election
-from .partition_states import PartitionState
-from .replica_states import ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .controlled_cluster import ControlledCluster
+    from .deletion import TopicDeletions
 
 
 class Reassignments:
@@ -31,10 +31,12 @@ class Reassignments:
 
     Args:
         cluster: The cluster.
+        deletions: The topics that are being deleted.
     """
 
-    def __init__(self, cluster: ControlledCluster) -> None:
+    def __init__(self, cluster: ControlledCluster, deletions: TopicDeletions) -> None:
         self._cluster = cluster
+        self._deletions = deletions
         self._requested: Mapping[TopicPartition, tuple[int, ...]] = {}
 
     def startup(self) -> None:
@@ -132,7 +134,7 @@ class Reassignments:
             can_be = can_be and self._cluster.without_storage.isdisjoint(added)
             if not can_be or (check_replicas and not added <= self._cluster.context.live_broker_ids):
                 return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        if not assignment.replicas or self._cluster.deletions.is_queued(tp.topic):
+        if not assignment.replicas or tp.topic in self._cluster.context.topics_to_be_deleted:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
@@ -148,7 +150,7 @@ class Reassignments:
         if not assignments:
             return
         for topic in {tp.topic for tp in assignments}:
-            self._cluster.deletions.halt_for_reassignment(topic)
+            self._deletions.halt_for_reassignment(topic)
         self._take_up(assignments)
         begun: list[TopicPartition] = []
         done: list[TopicPartition] = []
@@ -204,7 +206,7 @@ class Reassignments:
         cluster.send_update_metadata_to_all(done)
         for tp, assignment in done.items():
             cluster.log.info("%s is reassigned to %s", tp, list(assignment.replicas))
-        self._cluster.deletions.resume_for({tp.topic for tp in done})
+        self._deletions.resume_for({tp.topic for tp in done})
 
     def _stop(self, replicas: Mapping[int, Collection[TopicPartition]]) -> None:
         """Remove replicas from the ISRs, and send StopReplica, with deletion, to their brokers."""

@@ -10,12 +10,11 @@ from channel.zookeeper.znodes import TopicZnode
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
+from .controlled_cluster import PartitionState, ReplicaStatus, replicas_by_broker
 from .leader_election import Election
-from .partition_states import PartitionState
-from .replica_states import ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kproto.types import Uuid
 
@@ -27,10 +26,12 @@ class TopicChanges:
 
     Args:
         cluster: The cluster.
+        forget_topic: Forgets everything about a topic.
     """
 
-    def __init__(self, cluster: ControlledCluster) -> None:
+    def __init__(self, cluster: ControlledCluster, forget_topic: Callable[[str], None]) -> None:
         self._cluster = cluster
+        self._forget_topic = forget_topic
         self._gives_ids = ibp_at_least(cluster.config.inter_broker_protocol_version, "2.8-IV0")
 
     # ---- a failover
@@ -49,7 +50,7 @@ class TopicChanges:
         topics = cluster.store.read_topics()
         new, gone = topics - context.all_topics, context.all_topics - topics
         for topic in sorted(gone):
-            self._cluster.forget_topic(topic)
+            self._forget_topic(topic)
         context.set_all_topics(topics)
         partitions = self._take_up(new)
         if new or gone:
@@ -62,14 +63,14 @@ class TopicChanges:
         found = cluster.store.read_assignments([topic]).get(topic)
         if found is None or topic not in context.all_topics:
             return
-        if not context.partitions_for_topic(topic) and not self._cluster.deletions.is_queued(topic):
+        if not context.partitions_for_topic(topic) and topic not in context.topics_to_be_deleted:
             self._create(self._take_up([topic]))  # its znode was passed over, and has been corrected
             return
         known = {tp.partition for tp in context.partitions_for_topic(topic)}
         added = [TopicPartition(topic, p) for p in sorted(found.partitions.keys() - known)]
         if not added:
             return
-        if self._cluster.deletions.is_queued(topic):
+        if topic in context.topics_to_be_deleted:
             cluster.log.warning("partitions %s are not created: their topic is being deleted", bounded(added))
             self._write(topic, found.topic_id)
             return

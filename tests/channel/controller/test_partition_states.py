@@ -13,9 +13,13 @@ from memory_store import MemoryStore
 from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
-from channel.controller.controlled_cluster import ControlledCluster
+from channel.controller.controlled_cluster import (
+    PREVIOUS_PARTITION_STATES,
+    ControlledCluster,
+    PartitionState,
+    PartitionStateMachine,
+)
 from channel.controller.leader_election import ELECTIONS, Elected, Election
-from channel.controller.partition_states import PREVIOUS_STATES, PartitionState, PartitionStateMachine
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, ReplicaAssignment
 from kproto.api import ApiKey
 
@@ -97,7 +101,7 @@ def test_an_invalid_move_changes_nothing(
 
 
 def test_the_table_has_the_valid_moves() -> None:
-    assert {(before, target) for target, allowed in PREVIOUS_STATES.items() for before in allowed} == VALID
+    assert {(before, target) for target, allowed in PREVIOUS_PARTITION_STATES.items() for before in allowed} == VALID
 
 
 def test_startup_takes_each_partition_for_what_it_is() -> None:

@@ -12,8 +12,12 @@ from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
 from channel.controller.context import ControllerContext
-from channel.controller.controlled_cluster import ControlledCluster
-from channel.controller.replica_states import PREVIOUS_STATES, ReplicaStateMachine, ReplicaStatus
+from channel.controller.controlled_cluster import (
+    PREVIOUS_REPLICA_STATES,
+    ControlledCluster,
+    ReplicaStateMachine,
+    ReplicaStatus,
+)
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 if TYPE_CHECKING:
@@ -200,7 +204,7 @@ def test_a_valid_move_is_made(before: ReplicaStatus, target: ReplicaStatus) -> N
     machine.be(before)
     machine.move(target)
     assert machine.state is target
-    assert before in PREVIOUS_STATES[target]
+    assert before in PREVIOUS_REPLICA_STATES[target]
 
 
 def test_a_new_replica_gets_the_leader_unless_it_leads_itself(caplog: pytest.LogCaptureFixture) -> None:
