@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import Final, Protocol
+from typing import Final
 
 FOREVER: Final = 2**63 - 1
 """The longest wait in ms: Kafka's "maximum"."""
 
 
-class Clock(Protocol):
-    """A source of time. Elapsed time never runs backwards; wall-clock time is for recordings and logs alone."""
+class Clock:
+    """The machine's own clock; tests have others.
 
-    def milliseconds(self) -> int:
-        """Elapsed ms since some fixed moment."""
-
-    def nanoseconds(self) -> int:
-        """Elapsed ns since the same moment."""
-
-    def wall_nanoseconds(self) -> int:
-        """Wall-clock time in ns since 1970-01-01 UTC, for captures and people."""
-
-    def sleep(self, ms: float) -> None:
-        """Let this many ms pass."""
-
-
-class SystemClock:
-    """The machine's own clock."""
+    Elapsed time never runs backwards; wall-clock time is for recordings and logs alone.
+    """
 
     __slots__ = ()
 
     def milliseconds(self) -> int:
-        """Elapsed ms."""
+        """Elapsed ms since some fixed moment."""
         return time.monotonic_ns() // 1_000_000
 
     nanoseconds = staticmethod(time.monotonic_ns)
+    """Elapsed ns since the same moment."""
+
     wall_nanoseconds = staticmethod(time.time_ns)
+    """Wall-clock time in ns since 1970-01-01 UTC, for captures and people."""
 
     def sleep(self, ms: float) -> None:
         """Sleep this many ms; return at once if the number is not positive."""
@@ -43,4 +33,4 @@ class SystemClock:
             time.sleep(ms / 1000)
 
 
-SYSTEM_CLOCK: Final = SystemClock()
+SYSTEM_CLOCK: Final = Clock()

@@ -7,10 +7,7 @@ plain locks, which cost nothing more.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Any, Final
 
 ORDER: Final = (
     "fleet commands",
@@ -65,7 +62,7 @@ def new_lock(name: str) -> Any:
     Args:
         name: Its place in ``ORDER``.
     """
-    return _CheckedLock(name, threading.Lock()) if _is_checked else threading.Lock()
+    return _CheckedLock(name, is_reentrant=False) if _is_checked else threading.Lock()
 
 
 def new_reentrant_lock(name: str) -> Any:
@@ -74,7 +71,7 @@ def new_reentrant_lock(name: str) -> Any:
     Args:
         name: Its place in ``ORDER``.
     """
-    return _CheckedReentrantLock(name, threading.RLock()) if _is_checked else threading.RLock()
+    return _CheckedLock(name, is_reentrant=True) if _is_checked else threading.RLock()
 
 
 class _CheckedLock:
@@ -83,24 +80,22 @@ class _CheckedLock:
     An attempt that does not wait cannot block another thread for ever, and is not checked.
     """
 
-    def __init__(self, name: str, lock: Any) -> None:
+    def __init__(self, name: str, is_reentrant: bool) -> None:
         self._name = name
         self._rank = _RANKS[name]
-        self._lock = lock
+        self._is_reentrant = is_reentrant
+        self._lock: Any = threading.RLock() if is_reentrant else threading.Lock()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         held = _held_locks()
-        if blocking:
-            self._check(held)
+        if blocking and not (self._is_reentrant and self in held):
+            for other in held:
+                if other._rank >= self._rank:
+                    raise LockOrderError(f"the lock {self._name!r} is taken by a thread that holds {other._name!r}")
         taken: bool = self._lock.acquire(blocking, timeout)
         if taken:
             held.append(self)
         return taken
-
-    def _check(self, held: list[_CheckedLock]) -> None:
-        for other in held:
-            if other._rank >= self._rank:
-                raise LockOrderError(f"the lock {self._name!r} is taken by a thread that holds {other._name!r}")
 
     def release(self) -> None:
         self._lock.release()
@@ -114,31 +109,23 @@ class _CheckedLock:
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
-
-
-class _CheckedReentrantLock(_CheckedLock):
-    def _check(self, held: list[_CheckedLock]) -> None:
-        if self not in held:
-            super()._check(held)
 
     # ---- for threading.Condition, whose wait releases the lock however often it was taken
 
     def _is_owned(self) -> bool:
         return self in _held_locks()
 
-    def _release_save(self) -> tuple[Any, int]:
-        held = _held_locks()
-        times = held.count(self)
-        held[:] = [each for each in held if each is not self]
-        return self._lock._release_save(), times
+    def _release_save(self) -> int:
+        times = _held_locks().count(self)
+        for _ in range(times):
+            self.release()
+        return times
 
-    def _acquire_restore(self, state: tuple[Any, int]) -> None:
-        self._lock._acquire_restore(state[0])
-        _held_locks().extend([self] * state[1])
+    def _acquire_restore(self, times: int) -> None:
+        for _ in range(times):
+            self.acquire(blocking=True)
 
 
 def _held_locks() -> list[_CheckedLock]:

@@ -175,7 +175,6 @@ class StoppableThread(threading.Thread, ABC):
 
     Args:
         name: The thread's name, as debuggers and logs show it.
-        interruptible: Whether ``initiate_shutdown`` calls ``interrupt``.
         log_prefix: Stands before every line logged; ``[<name>]:`` by default.
         exit_procedure: Ends the process after ``FatalExit``; tests replace it.
 
@@ -190,13 +189,11 @@ class StoppableThread(threading.Thread, ABC):
         self,
         name: str,
         *,
-        interruptible: bool = True,
         log_prefix: str | None = None,
         exit_procedure: Callable[[int], None] = end_process,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.log = get_logger(__name__, log_prefix or f"[{name}]:")
-        self._interruptible = interruptible
         self._exit_procedure = exit_procedure
         self._initiate = new_lock("thread shutdown")
         self._initiated = threading.Event()
@@ -219,11 +216,6 @@ class StoppableThread(threading.Thread, ABC):
     def is_running(self) -> bool:
         """Whether no shutdown was initiated yet; also true before the start and after a failure."""
         return not self._initiated.is_set()
-
-    @property
-    def is_shutdown_initiated(self) -> bool:
-        """Whether a shutdown was initiated."""
-        return self._initiated.is_set()
 
     @property
     def is_shutdown_complete(self) -> bool:
@@ -250,8 +242,7 @@ class StoppableThread(threading.Thread, ABC):
                 return False
             self.log.log(self._life_level, "shutting down")
             self._initiated.set()
-            if self._interruptible:
-                self.interrupt()
+            self.interrupt()
             return True
 
     def await_shutdown(self, timeout_s: float | None = None) -> bool:
@@ -355,7 +346,7 @@ class LoopThread(StoppableThread):
         interrupt: Callable[[], object] | None = None,
         ended: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(name, interruptible=interrupt is not None)
+        super().__init__(name)
         self._work = work
         self._interrupt = interrupt
         self._ended = ended

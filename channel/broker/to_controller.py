@@ -421,7 +421,7 @@ class NodeToControllerThread(StoppableThread):
             channel.retry_later()
         old.initiate_close()
         old.close()
-        if self.is_shutdown_initiated:
+        if not self.is_running:
             self.client.initiate_close()
 
     def _forget(self, channel: NodeToControllerChannel) -> None:

@@ -295,7 +295,7 @@ class ControllerEventManager:
 
 class _EventThread(StoppableThread):
     def __init__(self, manager: ControllerEventManager, prefix: str) -> None:
-        super().__init__(EVENT_THREAD, interruptible=False, log_prefix=prefix)
+        super().__init__(EVENT_THREAD, log_prefix=prefix)
         self._manager = manager
 
     def do_work(self) -> None:

@@ -5,7 +5,6 @@ A decoder raises ``DecodeError`` about contents that are not the znode's own; th
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -21,6 +20,7 @@ from channel.types import (
 )
 from kproto.api import ibp_at_least
 from kproto.errors import DecodeError
+from kproto.json_form import uuid_from_json, uuid_to_json
 from kproto.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -259,18 +259,6 @@ def _endpoint(text: str, protocols: Mapping[str, str] | None) -> EndPoint:
 # ---- topics and partitions -------------------------------------------------------------------------------------------
 
 
-def topic_id_text(topic_id: Uuid) -> str:
-    """A topic id as Kafka writes it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-
-
-def _topic_id(text: object) -> Uuid:
-    value = base64.urlsafe_b64decode(string(text) + "==")
-    if len(value) != 16:
-        raise ValueError(f"a topic id of {len(value)} bytes")
-    return value
-
-
 class TopicZnode(NamedTuple):
     """The contents of a topic's znode; ``topic_id`` is None before Kafka 2.8."""
 
@@ -287,7 +275,7 @@ def encode_topic(partitions: Mapping[int, ReplicaAssignment], topic_id: Uuid | N
         "removing_replicas": {str(p): list(a.removing) for p, a in sorted(partitions.items()) if a.removing},
     }
     if topic_id is not None:
-        value["topic_id"] = topic_id_text(topic_id)
+        value["topic_id"] = uuid_to_json(topic_id)
     return json_bytes(value)
 
 
@@ -306,7 +294,7 @@ def decode_topic(topic: str, data: bytes) -> TopicZnode:
             if len(set(replicas)) < len(replicas) or min(replicas, default=0) < 0:
                 raise ValueError(f"the replicas {list(replicas)} of partition {p} are not on different brokers")
         text = value.get("topic_id")
-        return TopicZnode(partitions, None if text is None else _topic_id(text))
+        return TopicZnode(partitions, None if text is None else uuid_from_json(text))
 
 
 def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:

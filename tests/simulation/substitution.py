@@ -159,7 +159,7 @@ def installed(world: World, more: dict[int, Any] | None = None) -> Iterator[Netw
                         cell.cell_contents = views[id(cell.cell_contents)]
             elif name in ("receive_small", "send_small") and callable(value):
                 put(module, name, no_small_calls)
-    system = channel_clock.SystemClock
+    system = channel_clock.Clock
     put(system, "milliseconds", lambda self: world.now // 1_000_000)
     put(system, "nanoseconds", staticmethod(lambda: world.now))
     put(system, "wall_nanoseconds", staticmethod(lambda: WALL_NS + world.now + world.wall_offset))
