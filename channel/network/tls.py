@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.errors import AuthenticationFailed
 from channel.locks import new_lock
 
-from .transport import EVENT_READ, EVENT_WRITE, PlaintextTransport, SocketTransport
+from .transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 
 if TYPE_CHECKING:
     import socket
@@ -24,16 +23,18 @@ if TYPE_CHECKING:
     from .transport import Bytes
 
 _CIPHERTEXT: Final = 65_536
-"""Bytes of ciphertext taken from the socket in one call."""
+"""Most bytes of ciphertext that are taken from the socket in one call."""
 
-_thread = threading.local()
-"""The buffer into which the connections of a thread read their ciphertext; OpenSSL copies it at once."""
+_RECORD: Final = 16_709
+"""Bytes of the largest TLS record: a smaller buffer is not read into directly."""
 
 _PLAINTEXT: Final = 65_536
 """Most bytes of plaintext that one ``write`` encrypts, as ciphertext stays in memory if the peer is slow."""
 
-_RECORD: Final = 16_384
-"""Largest plaintext of one TLS record: shorter buffers are joined up to this size, longer ones are not copied."""
+_CUT_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""Errors of a connection that broke, whatever the two ends think of each other."""
+
+_receive, _send = PlaintextTransport.read_into, PlaintextTransport.write
 
 
 class TlsState(Enum):
@@ -47,7 +48,7 @@ class TlsState(Enum):
     CLOSING = "closing"
 
 
-class TlsTransport(SocketTransport):
+class TlsTransport(PlaintextTransport):
     """One TLS connection over a non-blocking socket. Safe for a reading and a writing thread at once.
 
     ``HANDSHAKE_FAILED`` lasts until the alert with the reason has been sent to the peer. ``POST_HANDSHAKE`` is TLS 1.3
@@ -64,11 +65,14 @@ class TlsTransport(SocketTransport):
     Attributes:
         state: The state of the connection.
         local, remote: The two ends, once connected.
+        has_pending_writes: Whether ciphertext has not gone out yet.
+        has_bytes_buffered: Whether plaintext may be read without any event on the socket: not after a read that made no
+            progress.
     """
 
     __slots__ = (
-        "_alert_error", "_ciphertext", "_context", "_ended", "_incoming", "_lock", "_may_have_more", "_outgoing",
-        "_tls", "state",
+        "_alert_error", "_context", "_incoming", "_lock", "_outgoing", "_tls", "has_bytes_buffered",
+        "has_pending_writes", "state",
     )  # fmt: skip
 
     def __init__(
@@ -88,9 +92,8 @@ class TlsTransport(SocketTransport):
         if not server_side:
             self._begin(server_hostname)
         self._lock = new_lock("TLS connection")  # OpenSSL's connection is for one thread at a time
-        self._ciphertext: Bytes = b""
-        self._ended = False
-        self._may_have_more = False
+        self.has_pending_writes = False
+        self.has_bytes_buffered = False
         self._alert_error: AuthenticationFailed | None = None
         self.state = TlsState.NOT_INITIALIZED
 
@@ -114,17 +117,6 @@ class TlsTransport(SocketTransport):
         """The peer's verified certificate as ``ssl`` decodes it; None if it sent none."""
         return dict(self._tls.getpeercert() or {}) or None if self._context is None else None
 
-    @property
-    def version(self) -> str | None:
-        """The protocol that was agreed on, for example ``TLSv1.3``; None before the handshake."""
-        return self._tls.version() if self._context is None else None
-
-    @property
-    def cipher_information(self) -> tuple[str, str] | None:
-        """The cipher suite and the protocol that were agreed on, by OpenSSL's names; None before the handshake."""
-        found = self._tls.cipher() if self._context is None else None
-        return None if found is None else (found[0], self._tls.version() or "unknown")
-
     # ---- handshake ---------------------------------------------------------------------------------------------------
 
     def handshake(self) -> int:
@@ -138,18 +130,22 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke; connecting again may help.
         """
         with self._lock:
-            if self.state is TlsState.HANDSHAKE_FAILED:
-                return self._finish_alert()
+            if self._alert_error is not None:
+                return self._finish_alert(self._alert_error)
             if self.ready:
                 return 0
             if not self._connected:
                 return EVENT_WRITE
             self.state = TlsState.HANDSHAKE
             # Read before writing: if the peer rejected us, its alert gives the reason, while writing would only fail.
-            received = self._receive_ciphertext()
-            ended = received < 0
+            room, received, ended = memoryview(bytearray(_RECORD)), 0, False
+            try:
+                received = _receive(self, room)
+            except EOFError:
+                ended = True
+            self._incoming.write(room[:received])
             if self._context is not None:
-                if not received:
+                if not (received or ended):
                     return EVENT_READ
                 self._begin()
             try:
@@ -158,32 +154,30 @@ class TlsTransport(SocketTransport):
                 self._send_ciphertext()
                 if ended:
                     raise ConnectionResetError("the peer closed the connection during the TLS handshake") from None
-                return EVENT_WRITE if self._ciphertext else EVENT_READ
+                return EVENT_WRITE if self.has_pending_writes else EVENT_READ
             except ssl.SSLError as e:
-                return self._handshake_failed(e)
+                if isinstance(e, _CUT_OFF):
+                    raise ConnectionResetError(f"the TLS handshake was cut off: {e.reason or e}") from e
+                self.state = TlsState.HANDSHAKE_FAILED
+                self._alert_error = AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(e)}")
+                self._alert_error.__cause__ = e
+                return self._finish_alert(self._alert_error)
             self._send_ciphertext()
-            if self._ciphertext:
+            if self.has_pending_writes:
                 return EVENT_WRITE
-            self.state = TlsState.POST_HANDSHAKE if self._tls.version() == "TLSv1.3" else TlsState.READY
-            self._may_have_more = self._incoming.pending > 0
+            version, cipher = self._tls.version() or "unknown", self._tls.cipher()
+            self.cipher_information = (cipher[0], version) if cipher is not None else None
+            self.state = TlsState.POST_HANDSHAKE if version == "TLSv1.3" else TlsState.READY
+            self.has_bytes_buffered = self._incoming.pending > 0
             return 0
 
-    def _handshake_failed(self, error: ssl.SSLError) -> int:
-        if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)):
-            raise ConnectionResetError(f"the TLS handshake was cut off: {error.reason or error}") from error
-        self.state = TlsState.HANDSHAKE_FAILED
-        self._alert_error = AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}")
-        self._alert_error.__cause__ = error
-        return self._finish_alert()
-
-    def _finish_alert(self) -> int:
+    def _finish_alert(self, error: AuthenticationFailed) -> int:
         """Send the alert with the reason; raise the failure once the alert has gone out, or cannot go out."""
-        assert self._alert_error is not None
         with contextlib.suppress(OSError):
             self._send_ciphertext()
-            if self._ciphertext:
+            if self.has_pending_writes:
                 return EVENT_WRITE
-        raise self._alert_error
+        raise error
 
     @property
     def _peer(self) -> str:
@@ -203,56 +197,48 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke, or the peer broke the protocol.
         """
         with self._lock:
-            received = 0
-            # Decrypting before there is anything to decrypt would cost an exception.
-            if not (self._may_have_more or self._ended):
-                received = self._receive_ciphertext()
-                if received < 0:
-                    raise EOFError("the peer has closed the connection")
-            total = 0
-            while True:
-                try:
-                    count = int(self._tls.read(len(buffer) - total, buffer[total:] if total else buffer))
-                except ssl.SSLWantReadError:
-                    self._may_have_more = False
-                    count = -1
-                except ssl.SSLZeroReturnError:
-                    count = 0
-                except ssl.SSLError as e:
-                    if total:
-                        self._may_have_more = True  # the next call meets the error again
-                        return total
-                    self._read_failed(e)
-                if not count:  # the peer's close_notify, which the next call meets again
-                    self._may_have_more = True
-                    if total:
-                        return total
-                    raise EOFError("the peer has closed the connection")
-                if count > 0:
-                    total += count
-                    self.state = TlsState.READY
-                    if total == len(buffer):
-                        self._may_have_more = True
-                        return total
-                    # A buffer that is not full holds the whole rest of a record.
-                    if self._incoming.pending:
-                        continue
-                    self._may_have_more = False
-                    if total and received < _CIPHERTEXT:
-                        return total
-                received = self._receive_ciphertext()
-                if received < 0:
-                    if total:
-                        return total
-                    raise EOFError("the peer has closed the connection")
-                if not received:
-                    self._send_ciphertext()  # reading may answer, for example a key update
-                    return total
+            total, received, room = 0, 0, buffer[:0]
+            try:
+                while total < len(buffer):
+                    rest = buffer[total:]
+                    if not self.has_bytes_buffered:
+                        if received < len(room):  # the socket had no more
+                            break
+                        # The ciphertext may lie where its plaintext will: OpenSSL copies it at once.
+                        room = rest[:_CIPHERTEXT] if len(rest) >= _RECORD else memoryview(bytearray(_RECORD))
+                        received = _receive(self, room)
+                        if not received:
+                            break
+                        self._incoming.write(room[:received])
+                    total += self._decrypt(rest)
+                    self.has_bytes_buffered = self._incoming.pending > 0 or total == len(buffer)
+            except (EOFError, OSError) as e:
+                self.has_bytes_buffered = total > 0  # the next call meets the end, or the error, again
+                if not total and isinstance(e, ssl.SSLError):
+                    raise self._read_error(e) from e
+                if not total:
+                    raise
+            if not total:
+                self._send_ciphertext()  # reading may answer, for example a key update
+            return total
 
-    def _read_failed(self, error: ssl.SSLError) -> NoReturn:
-        if self.state is TlsState.POST_HANDSHAKE and not isinstance(error, (ssl.SSLEOFError, ssl.SSLSyscallError)):
-            raise AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}") from error
-        raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(error)}") from error
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Decrypt the next record, or as much of it as the buffer takes; returns 0 if it has not arrived whole."""
+        try:
+            count: Any = self._tls.read(len(buffer), buffer)
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLZeroReturnError:
+            count = 0
+        if not count:
+            raise EOFError("the peer has closed the connection")
+        self.state = TlsState.READY
+        return int(count)
+
+    def _read_error(self, error: ssl.SSLError) -> Exception:
+        if self.state is TlsState.POST_HANDSHAKE and not isinstance(error, _CUT_OFF):
+            return AuthenticationFailed(f"TLS handshake with {self._peer}: {_reason(error)}")
+        return ConnectionResetError(f"TLS connection with {self._peer}: {_reason(error)}")
 
     def write(self, buffers: Sequence[Bytes]) -> int:
         """Encrypt and send as much of the buffers as the socket takes now.
@@ -266,25 +252,17 @@ class TlsTransport(SocketTransport):
             OSError: The connection broke.
         """
         with self._lock:
-            if self._ciphertext or self._outgoing.pending:
+            if self.has_pending_writes:
                 self._send_ciphertext()
-                if self._ciphertext:
+                if self.has_pending_writes:
                     return 0
-            taken = 0
+            chunk = _joined(buffers)
             try:
-                for chunk in _records(buffers):
-                    taken += self._tls.write(chunk)
-            except ssl.SSLWantReadError:
-                pass
+                taken = self._tls.write(chunk) if chunk else 0
             except ssl.SSLError as e:
                 raise ConnectionResetError(f"TLS connection with {self._peer}: {_reason(e)}") from e
             self._send_ciphertext()
             return taken
-
-    @property
-    def has_pending_writes(self) -> bool:
-        """Whether ciphertext has not gone out yet."""
-        return bool(self._ciphertext) or self._outgoing.pending > 0
 
     def flush(self) -> None:
         """Send pending ciphertext.
@@ -295,50 +273,17 @@ class TlsTransport(SocketTransport):
         with self._lock:
             self._send_ciphertext()
 
-    @property
-    def has_bytes_buffered(self) -> bool:
-        """Whether plaintext may be read without any event on the socket: not after a read that made no progress."""
-        return self._may_have_more
-
     # ---- ciphertext --------------------------------------------------------------------------------------------------
 
-    def _receive_ciphertext(self) -> int:
-        """Read ciphertext; returns the number of bytes, 0 if there are none now, -1 at the end of the stream."""
-        if self._ended:
-            return -1
-        try:
-            buffer = _thread.buffer
-        except AttributeError:
-            buffer = _thread.buffer = memoryview(bytearray(_CIPHERTEXT))
-        try:
-            count = self._sock.recv_into(buffer)
-        except BlockingIOError:
-            return 0
-        if not count:
-            self._ended = True
-            self._incoming.write_eof()
-            return -1
-        self._incoming.write(buffer[:count])
-        return count
-
     def _send_ciphertext(self) -> None:
-        while True:
-            waiting = self._ciphertext or self._outgoing.read()
-            if not waiting:
-                return
-            try:
-                count = self._sock.send(waiting)
-            except BlockingIOError:
-                count = 0
-            # On another error the connection is lost, and its pending bytes too.
-            if count < len(waiting):
-                self._ciphertext = memoryview(waiting)[count:]
-                if not count:
-                    return
-            else:
-                self._ciphertext = b""
-                if not self._outgoing.pending:
-                    return
+        """Send what OpenSSL has written; the rest that the socket does not take now is sent first the next time."""
+        ciphertext = self._outgoing.read()
+        if not ciphertext:
+            return
+        count = _send(self, (ciphertext,))  # an error ends the connection, and its pending bytes too
+        self.has_pending_writes = count < len(ciphertext)
+        if self.has_pending_writes:
+            self._outgoing.write(memoryview(ciphertext)[count:])
 
     # ---- end ---------------------------------------------------------------------------------------------------------
 
@@ -356,7 +301,7 @@ class TlsTransport(SocketTransport):
     def abandon(self) -> None:
         """Close a forked child's copy of the descriptor, without sending anything to the peer."""
         self.state = TlsState.CLOSING
-        self._sock.close()
+        super().close()
 
     def close(self) -> None:
         """Send a close_notify if that needs no waiting, and close the socket; harmless if it is closed."""
@@ -372,40 +317,26 @@ class TlsTransport(SocketTransport):
                 with contextlib.suppress(OSError):
                     self._send_ciphertext()
             finally:
-                self._sock.close()
+                super().close()
 
 
 Transport: TypeAlias = PlaintextTransport | TlsTransport
 """A channel's transport."""
 
 
-def _records(buffers: Sequence[Bytes]) -> list[Bytes]:
-    """Take at most ``_PLAINTEXT`` bytes of the buffers; neighbours that fit into one TLS record are joined."""
-    total = sum(map(len, buffers))
-    if total <= _RECORD:
-        return [b"".join(buffers)] if total else []
-    chunks: list[Bytes] = []
-    small: list[Bytes] = []
-    joined, left = 0, _PLAINTEXT
+def _joined(buffers: Sequence[Bytes]) -> Bytes:
+    """Return the first ``_PLAINTEXT`` bytes of the buffers as one; those of a single buffer are not copied."""
+    if sum(map(len, buffers)) <= _PLAINTEXT:
+        return b"".join(buffers) if len(buffers) != 1 else buffers[0]
+    pieces: list[Bytes] = []
+    room = _PLAINTEXT
     for buffer in buffers:
-        if len(buffer) > left:
-            buffer = memoryview(buffer)[:left]
-        if not buffer:
-            continue
-        left -= len(buffer)
-        if joined + len(buffer) > _RECORD and small:
-            chunks.append(b"".join(small))
-            small, joined = [], 0
-        if len(buffer) >= _RECORD:
-            chunks.append(buffer)
-        else:
-            small.append(buffer)
-            joined += len(buffer)
-        if not left:
-            break
-    if small:
-        chunks.append(b"".join(small))
-    return chunks
+        if buffer:
+            pieces.append(memoryview(buffer)[:room])
+            room -= len(pieces[-1])
+            if not room:
+                break
+    return b"".join(pieces) if len(pieces) > 1 else pieces[0]
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -1,7 +1,7 @@
 cdef class SocketTransport:
     cdef public object _sock
     cdef public bint _connected
-    cdef public tuple local, remote
+    cdef public tuple local, remote, cipher_information
 
 
 cdef class PlaintextTransport(SocketTransport):

@@ -56,15 +56,17 @@ class SocketTransport:
 
     Attributes:
         local, remote: The two ends, once connected.
+        cipher_information: TLS's cipher suite and protocol by OpenSSL's names; None before the handshake, and without.
     """
 
-    __slots__ = ("_connected", "_sock", "local", "remote")
+    __slots__ = ("_connected", "_sock", "cipher_information", "local", "remote")
 
     def __init__(self, sock: socket.socket, *, connected: bool) -> None:
         self._sock = sock
         self._connected = False
         self.local: Address = ("", 0)
         self.remote: Address = ("", 0)
+        self.cipher_information: tuple[str, str] | None = None
         if connected:
             self._note_ends()
 
@@ -101,7 +103,6 @@ class PlaintextTransport(SocketTransport):
 
     __slots__ = ("_fd",)
 
-    cipher_information = None
     has_pending_writes = False
     has_bytes_buffered = False
 
