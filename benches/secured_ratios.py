@@ -3,11 +3,12 @@
     python benches/secured_ratios.py [--pairs 7] [--quick] [--json FILE]
 
 One server of bare ``ssl`` sockets, in a process of its own, answers all. The channel is its network client: connection,
-correlation ids, time-outs, requests in flight. The bare loop packs the same header, writes header and body to an ``ssl``
-socket with a time-out, reads the answer, looks at its correlation id and decodes it. The same client over plaintext
-shows what of the CPU is TLS. Clients and server run on one CPU: to wake a process on another one takes a client up to
-twice the time of its exchange, and whether it has to is the scheduler's choice. A pair is one process in which short blocks of exchanges alternate between the programs; a
-figure is the least CPU, user and system, of an exchange over its blocks. Rows show medians over the pairs.
+correlation ids, time-outs, requests in flight. The bare loop packs the same header, writes header and body to an
+``ssl`` socket with a time-out, reads the answer, looks at its correlation id and decodes it. The same client over
+plaintext shows what of the CPU is TLS. Clients and server run on one CPU: waking a process on another CPU may take a
+client longer than the exchange, and the scheduler chooses whether it has to. A pair is one process in which short
+blocks of exchanges alternate between the programs; a figure is the least CPU, user and system, of an exchange over its
+blocks. Rows show medians over the pairs.
 
 Ends with 1 if a limit is missed, a row is not measured or a program fails. The figures and every round go to
 benches/results/secured.json; --quick runs every program once, briefly, judges no limit and writes no file.

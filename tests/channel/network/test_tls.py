@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
 import tracemalloc
@@ -14,7 +15,7 @@ from network_peers import until
 from tls_certificates import certificates
 
 from channel.errors import AuthenticationFailed
-from channel.network import transport
+from channel.network import transport as transports
 from channel.network.tls import TlsState, TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 from channel.security import SecurityConfig
@@ -100,8 +101,8 @@ def keystore(pem: str) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _calls_of_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bytes pass by the methods of ``Wire``."""
-    monkeypatch.setattr(transport, "send_small", lambda fd, buffers: -1)
-    monkeypatch.setattr(transport, "receive_small", lambda fd, buffer: -1)
+    monkeypatch.setattr(transports, "send_small", lambda fd, buffers: -1)
+    monkeypatch.setattr(transports, "receive_small", lambda fd, buffer: -1)
 
 
 @pytest.fixture
@@ -483,4 +484,23 @@ def test_the_end_of_a_stream_after_records_is_met_by_the_next_read(ready: Pair) 
     assert transport.read_into(buffer) == 4
     assert transport.has_bytes_buffered
     with pytest.raises(EOFError):
+        transport.read_into(buffer)
+
+
+def test_an_error_of_the_socket_after_records_is_met_by_the_next_read(ready: Pair) -> None:
+    wire, transport = ready.server.wire, ready.server.transport
+    sent(ready.client.transport, b"x" * 80_000, lambda: None)
+    until(lambda: len(wire.sock.recv(100_000, socket.MSG_PEEK)) > 80_000)
+    reads = itertools.count()
+
+    def fail_after_the_first() -> None:
+        if next(reads):
+            raise ConnectionResetError("reset")
+
+    wire.before_read = fail_after_the_first
+    buffer = memoryview(bytearray(100_000))
+    count = transport.read_into(buffer)
+    assert count >= 49_152
+    assert bytes(buffer[:count]) == b"x" * count
+    with pytest.raises(ConnectionResetError, match="reset"):
         transport.read_into(buffer)
