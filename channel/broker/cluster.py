@@ -19,11 +19,11 @@ from channel.threads import Startable, close_all, time_left
 from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
-from . import api_versions
 from .embedded import EmbeddedBroker, Features
+from .handlers import api_versions_before_authentication
 from .hooks import BrokerHooks
 from .metadata_cache import SharedUpdates
-from .records import BrokerRecords, NoRecords, RecordConfig, RecordStore
+from .records import BrokerRecords, RecordConfig, RecordStore
 from .service import BrokerService
 from .worker import Worker
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from channel.network.server import ListeningSocket
 
 _LAST_PORT: Final = 65_535
-_NO_RECORDS: Final = NoRecords()
 
 
 def raise_file_limit(brokers: int, files_a_broker: int) -> None:
@@ -161,10 +160,8 @@ class EmbeddedCluster(Startable):
         self._server = SocketServer(
             "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )
-        self._records: RecordStore | None = None
-        if records:
-            limits = records if isinstance(records, RecordConfig) else RecordConfig()
-            self._records = RecordStore(limits, self._worker.submit, self._server.call_later)
+        limits = RecordConfig() if isinstance(records, bool) else records
+        self._records = RecordStore(limits, self._worker.submit, self._server.call_later, stores=bool(records))
         self.members: dict[int, ClusterMember] = {}
 
     def start(self) -> Self:
@@ -224,8 +221,7 @@ class EmbeddedCluster(Startable):
             raise IllegalState(f"broker {broker_id} is down already")
         member.listener.close()
         member.listener = None
-        if self._records is not None:
-            self._records.stop(broker_id)
+        self._records.stop(broker_id)
 
     def restart(self, broker_id: int) -> int:
         """Bring a broker back on its port, killing it first if it is up.
@@ -241,8 +237,7 @@ class EmbeddedCluster(Startable):
         logs = member.broker.replicas.logs
         member.broker = self._broker(broker_id)
         member.broker.replicas.logs.update(logs)
-        if self._records is not None:
-            self._records.restart(broker_id)
+        self._records.restart(broker_id)
         self._server.call(lambda: self._reopen(member))
         if self._register is not None:
             try:
@@ -256,14 +251,12 @@ class EmbeddedCluster(Startable):
     def pause(self, broker_id: int) -> None:
         """Make a broker hang: it neither accepts nor reads, and its connections stay open."""
         self._listener(broker_id).pause()
-        if self._records is not None:
-            self._records.stop(broker_id)
+        self._records.stop(broker_id)
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker continue."""
         self._listener(broker_id).resume()
-        if self._records is not None:
-            self._records.resume(broker_id)
+        self._records.resume(broker_id)
 
     def call_later(self, delay_ms: int, function: Callable[[], None]) -> None:
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
@@ -273,7 +266,7 @@ class EmbeddedCluster(Startable):
         """Answer ApiVersions of a client that is not authenticated yet; every broker serves the same APIs."""
         first = next(iter(self.members.values()), None)
         keys = () if first is None else first.broker.controller_keys | first.broker.record_keys
-        return api_versions.before_authentication(version, keys)
+        return api_versions_before_authentication(version, keys)
 
     def _reopen(self, member: ClusterMember) -> None:
         """Open a broker's port; on the network thread, so that no request is read before the registration."""
@@ -304,7 +297,7 @@ class EmbeddedCluster(Startable):
             features=self._features,
             updates=self._updates,
         )
-        broker.records = _NO_RECORDS if self._records is None else BrokerRecords(broker, self._records)
+        broker.records = BrokerRecords(broker, self._records)
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:

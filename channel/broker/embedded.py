@@ -6,19 +6,20 @@ A process can hold a thousand brokers, as they share decoded messages and metada
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from channel.types import NO_BROKER_EPOCH
+from channel.locks import new_reentrant_lock
+from channel.logs import bounded, state_change_log
+from channel.types import EPOCH_DURING_DELETE, NO_BROKER_EPOCH, NO_EPOCH, NO_LEADER, UpdateType
+from kproto.error_codes import ErrorCode
+from kproto.types import ZERO_UUID, TopicPartition
 
 from .apis import LARGEST_RECORD_BODY
 from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
-from .replicas import BrokerReplicas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
-
-    from kproto.types import TopicPartition
+    from collections.abc import Iterable, Mapping, Set
 
     from .hooks import RecordApis
     from .metadata_cache import SharedUpdates
@@ -40,6 +41,293 @@ class Features:
     supported: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     finalized: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     finalized_epoch: int = 0
+
+
+class Refused(Exception):
+    """A request was refused as a whole.
+
+    Attributes:
+        code: The error code of the answer.
+    """
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{ErrorCode(code).name}: {reason}")
+        self.code = code
+
+
+@dataclass(slots=True)
+class Fetcher:
+    """A follower's fetch state: its leader, that leader's epoch, the topic id and the next offset."""
+
+    leader: int
+    leader_epoch: int
+    topic_id: bytes
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class HostedReplica:
+    """A partition that this broker hosts. Leader epoch -1 means known, but never led or followed."""
+
+    leader: int = -1
+    leader_epoch: int = -1
+    partition_epoch: int = 0
+    controller_epoch: int = 0
+    role: Literal["none", "leader", "follower"] = "none"
+    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+    offline: bool = False
+
+
+class StopPartition(Protocol):
+    """One partition of a StopReplica request, whatever the version."""
+
+    topic_name: str
+    partition_index: int
+    leader_epoch: int
+    delete_partition: bool
+
+
+class BrokerReplicas:
+    """The replicas of one broker.
+
+    LeaderAndIsr and StopReplica are taken by the rules of Kafka 3.9's replica manager, and answered with its error
+    codes. A log is a topic id, a fetcher is a record: nothing is stored or fetched.
+
+    Args:
+        broker: The broker. Its hooks may be replaced while it lives, so they are looked up at each call.
+    """
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        self.lock = new_reentrant_lock("replicas")  # Kafka's replica-state-change lock: UpdateMetadata takes it too
+        self.controller_epoch = 0
+        self.hosted: dict[TopicPartition, HostedReplica] = {}
+        self.logs: dict[TopicPartition, bytes] = {}
+        self.fetchers: dict[TopicPartition, Fetcher] = {}
+        self._log = state_change_log(broker.broker_id)
+
+    # ---- LeaderAndIsr ------------------------------------------------------------------------------------------------
+
+    def become_leader_or_follower(self, correlation_id: int, request: Any) -> dict[TopicPartition, int]:
+        """Take a LeaderAndIsr.
+
+        Returns:
+            A code for each partition, in request order; a partition named twice is answered once.
+
+        Raises:
+            Refused: The whole request is refused: for a stale controller epoch (11), or by an error during it.
+        """
+        with self.lock:
+            self.fence("LeaderAndIsr", request, correlation_id)
+            self.controller_epoch = request.controller_epoch
+            ids = request.topic_ids
+            if self._broker.migration_enabled and request.is_kraft_controller and request.type == UpdateType.FULL:
+                self._remove_strays(request, ids)
+            codes: dict[TopicPartition, int] = {}
+            leaders: dict[TopicPartition, Any] = {}
+            followers: dict[TopicPartition, Any] = {}
+            for state in request.partition_states:
+                tp = TopicPartition(state.topic_name, state.partition_index)
+                topic_id = ids.get(tp.topic, ZERO_UUID)
+                code = self._check(tp, state, topic_id, is_kraft=request.is_kraft_controller)
+                if code is None:
+                    (leaders if state.leader == self._broker.broker_id else followers)[tp] = state
+                    code = ErrorCode.NONE
+                codes[tp] = code
+            for tp, state in leaders.items():
+                codes[tp] = self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
+            leaderless: dict[TopicPartition, Any] = {}
+            for tp, state in followers.items():
+                leader_is_alive = self._broker.metadata.has_alive_broker(state.leader)
+                if not leader_is_alive and state.leader != NO_LEADER:
+                    leaderless[tp] = state
+                codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), leader_is_alive)
+            if leaderless:
+                self._report_leaderless(leaderless, request, correlation_id)
+            return codes
+
+    def _report_leaderless(self, leaderless: Mapping[TopicPartition, Any], request: Any, correlation_id: int) -> None:
+        """Log one line for all leaderless partitions of a request, which may name any number of partitions.
+
+        Partitions that have no leader at all are not an error of the controller.
+        """
+        tp, state = next(iter(leaderless.items()))
+        self._log.error(
+            "LeaderAndIsr of controller %d (epoch %d, correlation id %d): %d partitions have a leader that is not "
+            "among the live brokers and stay without a fetcher, %s with leader %d at leader epoch %d the first; an "
+            "UpdateMetadata request must name the leaders before",
+            request.controller_id,
+            request.controller_epoch,
+            correlation_id,
+            len(leaderless),
+            tp,
+            state.leader,
+            state.leader_epoch,
+        )
+
+    def fence(self, api: str, request: Any, correlation_id: int) -> None:
+        """Refuse a request of a deposed controller; the caller holds the lock.
+
+        Raises:
+            Refused: The controller epoch is older than the latest one (error 11).
+        """
+        if request.controller_epoch < self.controller_epoch:
+            self._log.warning(
+                "refusing %s of controller %d (correlation id %d): controller epoch %d has ended, epoch %d is known",
+                api,
+                request.controller_id,
+                correlation_id,
+                request.controller_epoch,
+                self.controller_epoch,
+            )
+            raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {request.controller_epoch} has ended")
+
+    def _check(self, tp: TopicPartition, state: Any, topic_id: bytes, *, is_kraft: bool) -> int | None:
+        """Return the code of a partition that is refused or unchanged; None for a partition that has to change."""
+        replica = self.hosted.get(tp)
+        if replica is None:
+            replica = self.hosted[tp] = HostedReplica()  # created even if the partition is refused below, as in Kafka
+        if replica.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known_id = self.logs.get(tp, ZERO_UUID)
+        if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if state.leader_epoch > replica.leader_epoch or (state.leader_epoch == replica.leader_epoch and is_kraft):
+            return None if self._broker.broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if state.leader_epoch < replica.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return self._repeat(tp, state.leader, topic_id, known_id)
+
+    def _repeat(self, tp: TopicPartition, leader: int, topic_id: bytes, known_id: bytes) -> int:
+        """Handle a request with the known leader epoch: only the topic id may change."""
+        if topic_id != ZERO_UUID and known_id == ZERO_UUID:
+            if tp not in self.logs:
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has no log here")
+            self.logs[tp] = topic_id
+            if tp in self.fetchers:
+                self.fetchers[tp].topic_id = topic_id
+            return ErrorCode.NONE
+        if topic_id == ZERO_UUID and known_id != ZERO_UUID and leader != self._broker.broker_id:
+            if tp in self.fetchers:
+                self.fetchers[tp].topic_id = ZERO_UUID
+            return ErrorCode.NONE
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _lead(self, tp: TopicPartition, state: Any, topic_id: bytes) -> int:
+        self.fetchers.pop(tp, None)
+        if state.partition_epoch < self.hosted[tp].partition_epoch:
+            return ErrorCode.NONE
+        code = self._ensure_log(tp, topic_id)
+        if code == ErrorCode.NONE:
+            self._change(tp, state, "leader")
+        return code
+
+    def _follow(self, tp: TopicPartition, state: Any, topic_id: bytes, leader_is_alive: bool) -> int:
+        replica = self.hosted[tp]
+        if leader_is_alive and state.partition_epoch < replica.partition_epoch:
+            return ErrorCode.NONE
+        code = self._ensure_log(tp, topic_id)
+        if code != ErrorCode.NONE or not leader_is_alive:
+            return code  # without a leader the epoch is not stored: the same request is accepted again later
+        is_new_epoch = state.leader_epoch > replica.leader_epoch
+        self._change(tp, state, "follower")
+        if is_new_epoch:
+            self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id)
+        return ErrorCode.NONE
+
+    def _change(self, tp: TopicPartition, state: Any, role: Literal["leader", "follower"]) -> None:
+        replica = self.hosted[tp]
+        replica.leader = state.leader
+        replica.leader_epoch = state.leader_epoch
+        replica.partition_epoch = state.partition_epoch
+        replica.controller_epoch = state.controller_epoch
+        replica.role = role
+        replica.isr = tuple(state.isr)
+        replica.replicas = tuple(state.replicas)
+
+    def _ensure_log(self, tp: TopicPartition, topic_id: bytes) -> int:
+        if not tp.topic or "/" in tp.topic:
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no log can be made for topic {tp.topic!r}")
+        if tp not in self.logs:
+            try:
+                self._broker.hooks.create_log(tp)
+            except OSError as e:
+                self._log.error("the log of %s cannot be created: %s", tp, e)
+                self.hosted[tp].offline = True
+                self.fetchers.pop(tp, None)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            self.logs[tp] = topic_id
+        elif topic_id != ZERO_UUID:
+            self.logs[tp] = topic_id
+        return ErrorCode.NONE
+
+    def _remove_strays(self, request: Any, ids: Mapping[str, bytes]) -> None:
+        named = {TopicPartition(s.topic_name, s.partition_index) for s in request.partition_states}
+        strays = []
+        for tp, topic_id in self.logs.items():
+            if topic_id == ZERO_UUID:
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the log of {tp} has no topic id")
+            if tp not in named or ids.get(tp.topic) != topic_id:
+                strays.append(tp)
+        if strays:
+            self._log.info("moving %d stray logs aside, of %s", len(strays), bounded(", ".join(map(str, strays[:20]))))
+        for tp in strays:
+            self._forget(tp)
+
+    # ---- StopReplica -------------------------------------------------------------------------------------------------
+
+    def stop_replicas(
+        self, correlation_id: int, request: Any, partitions: Iterable[StopPartition]
+    ) -> dict[TopicPartition, int]:
+        """Take a StopReplica.
+
+        Args:
+            correlation_id: The correlation id of the request, for the log.
+            request: The message.
+            partitions: Its partitions in the form that all versions share.
+
+        Returns:
+            A code for each partition.
+
+        Raises:
+            Refused: A stale controller epoch (11); Kafka then lists no partitions.
+        """
+        with self.lock:
+            self.fence("StopReplica", request, correlation_id)
+            self.controller_epoch = request.controller_epoch
+            return {TopicPartition(p.topic_name, p.partition_index): self._stop(p) for p in partitions}
+
+    def _stop(self, wanted: StopPartition) -> int:
+        tp = TopicPartition(wanted.topic_name, wanted.partition_index)
+        replica = self.hosted.get(tp)
+        if replica is not None and replica.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if (
+            replica is not None
+            and wanted.leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
+            and wanted.leader_epoch < replica.leader_epoch
+        ):
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self.fetchers.pop(tp, None)
+        if not wanted.delete_partition:
+            return ErrorCode.NONE
+        has_log = tp in self.logs
+        self._forget(tp)  # removed before the log is deleted: if it stayed after a failure, every repeat would fail too
+        if replica is not None:
+            self._broker.hooks.complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            if has_log:
+                self._broker.hooks.delete_log(tp)
+        except OSError as e:
+            self._log.error("the log of %s cannot be deleted: %s", tp, e)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _forget(self, tp: TopicPartition) -> None:
+        self.hosted.pop(tp, None)
+        self.logs.pop(tp, None)
+        self.fetchers.pop(tp, None)
 
 
 class EmbeddedBroker:
@@ -80,14 +368,7 @@ class EmbeddedBroker:
         self.hooks = hooks or BrokerHooks()
         self.records: RecordApis | None = None
         self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)
-        self.replicas = BrokerReplicas(
-            broker_id,
-            self.metadata.has_alive_broker,
-            migration_enabled=self.migration_enabled,
-            create_log=self._create_log,
-            delete_log=self._delete_log,
-            complete_requests=self._complete_requests,
-        )
+        self.replicas = BrokerReplicas(self)
 
     @property
     def controller_keys(self) -> Set[int]:
@@ -137,17 +418,3 @@ class EmbeddedBroker:
                 raise RuntimeError("a KRaft controller's request, but migration to KRaft is not enabled here")
             return request_epoch < self.kraft_epoch
         return request_epoch < self.broker_epoch
-
-    # The hooks may be replaced while the broker lives, so they are looked up at each call.
-
-    def _create_log(self, tp: TopicPartition) -> None:
-        if self.hooks.create_log is not None:
-            self.hooks.create_log(tp)
-
-    def _delete_log(self, tp: TopicPartition) -> None:
-        if self.hooks.delete_log is not None:
-            self.hooks.delete_log(tp)
-
-    def _complete_requests(self, tp: TopicPartition, code: int) -> None:
-        if self.hooks.complete_requests is not None:
-            self.hooks.complete_requests(tp, code)

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .cluster import ClusterMember
+    from .embedded import HostedReplica
     from .hooks import RequestContext
     from .links import Stand
-    from .replicas import HostedReplica
 
 
 _log = get_logger(__name__)

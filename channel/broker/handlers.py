@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.broker import api_versions
 from channel.logs import get_logger
 from kproto import messages
 from kproto.api import CONTROL_APIS, ApiKey, api_name
@@ -19,15 +19,19 @@ from kproto.messages import (
 )
 from kproto.types import ZERO_UUID, TopicPartition
 
+from .apis import RECORD_VERSIONS, SERVED
+from .embedded import Refused
 from .metadata_cache import INTERNAL_TOPICS
-from .replicas import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from .embedded import EmbeddedBroker
     from .hooks import RequestContext
     from .metadata_cache import MetadataCache
+
+
+_log = get_logger(__name__)
 
 
 def must_be_zookeeper_mode(broker: EmbeddedBroker, context: RequestContext) -> None:
@@ -267,7 +271,57 @@ def _settings(broker: EmbeddedBroker, entity: str) -> list[tuple[str, str]]:
     return [] if read is None else sorted(read(entity).items())
 
 
-_log = get_logger(__name__)
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_OF_ZOOKEEPER: Final = {*CONTROL_APIS, ApiKey.CONTROLLED_SHUTDOWN}
+_LEVEL_0_SINCE: Final = 4  # older clients treat a lowest level of 0 as an error, so the feature is left out
+
+
+def _api_versions(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
+    """Answer with the served APIs and the features; error 42 if the client's name or version is malformed."""
+    version = context.version
+    if version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    features = broker.features
+    return messages.ApiVersionsResponse(
+        api_keys=_ranges(
+            key for key in SERVED | broker.announced_keys if broker.zookeeper_mode or key not in _OF_ZOOKEEPER
+        ),
+        supported_features=[
+            messages.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in features.supported.items()
+            if lowest > 0 or version >= _LEVEL_0_SINCE
+        ],
+        finalized_features_epoch=features.finalized_epoch,
+        finalized_features=[
+            messages.FinalizedFeatureKey(name=name, min_version_level=lowest, max_version_level=highest)
+            for name, (lowest, highest) in features.finalized.items()
+        ],
+        zk_migration_ready=broker.migration_enabled,
+    )
+
+
+def api_versions_before_authentication(version: int, more: Iterable[int] = ()) -> Any:
+    """Answer a client that is not authenticated yet, with the APIs, those of SASL and ``more`` among them."""
+    if version > ApiKey.API_VERSIONS.info.max_version:
+        return unsupported_api_versions()
+    return messages.ApiVersionsResponse(
+        api_keys=_ranges({*SERVED, *more, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+    )
+
+
+def unsupported_api_versions() -> Any:
+    """Answer an unknown version with error 35, to be encoded as version 0, and the range of this API alone."""
+    return messages.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([ApiKey.API_VERSIONS])
+    )
+
+
+def _ranges(keys: Iterable[int]) -> list[messages.ApiVersion]:
+    ranges = {key: RECORD_VERSIONS.get(ApiKey(key), (0, ApiKey(key).info.max_version)) for key in sorted(keys)}
+    return [messages.ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in ranges.items()]
+
 
 HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.METADATA: _metadata,
@@ -275,7 +329,7 @@ HANDLERS: Final[dict[int, Callable[..., Any]]] = {
     ApiKey.STOP_REPLICA: _stop_replica,
     ApiKey.UPDATE_METADATA: _update_metadata,
     ApiKey.CONTROLLED_SHUTDOWN: _controlled_shutdown,
-    ApiKey.API_VERSIONS: api_versions.handle,
+    ApiKey.API_VERSIONS: _api_versions,
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
 }
 """(broker, context, request) -> answer, by API key."""

@@ -163,6 +163,6 @@ class BrokerHooks:
     settings: Callable[[str], Mapping[str, str]] | None = None
     passed_on: PassedOn | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
-    create_log: Callable[[TopicPartition], None] | None = None
-    delete_log: Callable[[TopicPartition], None] | None = None
-    complete_requests: Callable[[TopicPartition, int], None] | None = None
+    create_log: Callable[[TopicPartition], None] = lambda tp: None
+    delete_log: Callable[[TopicPartition], None] = lambda tp: None
+    complete_requests: Callable[[TopicPartition, int], None] = lambda tp, code: None

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from channel.zookeeper.session import ZooKeeperSession
     from kproto.types import Uuid
 
-    from .embedded import EmbeddedBroker
-    from .replicas import HostedReplica
+    from .embedded import EmbeddedBroker, HostedReplica
     from .to_controller import NodeToControllerChannel
 
 

@@ -85,6 +85,11 @@ class RecordStore:
         config: Limits.
         submit: Runs a function on the thread that serves record requests.
         call_later: Calls a function after a delay in ms.
+        stores: False to store nothing, and to refuse the record clients, so that they fail at once and say why.
+            Clients that find no Produce among a broker's APIs wait for their own time-outs instead.
+
+    Attributes:
+        producer_ids: Producer ids that no other producer of the cluster has.
     """
 
     def __init__(
@@ -92,19 +97,18 @@ class RecordStore:
         config: RecordConfig,
         submit: Callable[[Callable[[], None]], None],
         call_later: Callable[[int, Callable[[], None]], None],
+        *,
+        stores: bool = True,
     ) -> None:
         self.config = config
+        self.stores = stores
         self.lock = new_reentrant_lock("records")
         self._submit = submit
         self._call_later = call_later
         self._replicas: dict[TopicPartition, dict[int, _Replica]] = {}
         self._stopped: set[int] = set()
         self._waiting: list[_WaitingRequest] = []
-        self._producer_ids = itertools.count(1)
-
-    def new_producer_id(self) -> int:
-        """Return a producer id that no other producer of the cluster has."""
-        return next(self._producer_ids)
+        self.producer_ids = itertools.count(1)
 
     def replica(self, broker_id: int, tp: TopicPartition) -> _Replica | None:
         """Return a replica; the caller holds the lock."""
@@ -114,6 +118,8 @@ class RecordStore:
 
     def update(self, broker: EmbeddedBroker, partitions: Iterable[TopicPartition]) -> None:
         """Take the state of a broker's replicas after a LeaderAndIsr or StopReplica."""
+        if not self.stores:
+            return
         replicas, broker_id = broker.replicas, broker.broker_id
         with self.lock:
             for tp in partitions:
@@ -215,24 +221,6 @@ class RecordStore:
             self._submit(partial(self._attempt, each, is_expired=False))
 
 
-class NoRecords:
-    """Refuses the record clients of brokers that store no records, so that they fail at once and say why.
-
-    Clients that find no Produce among a broker's APIs wait for their own time-outs instead.
-    """
-
-    def update(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do nothing: there are no logs."""
-
-    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
-        """Refuse a request with POLICY_VIOLATION; a producer without acknowledgements is disconnected."""
-        answer(_error_response(context, request, ErrorCode.POLICY_VIOLATION, _NO_RECORDS))
-
-    def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
-        """Return an answer with this error for every partition; None closes the connection, for acks=0."""
-        return _error_response(context, request, code)
-
-
 class BrokerRecords:
     """One broker's answers to its record clients.
 
@@ -251,6 +239,9 @@ class BrokerRecords:
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         """Take a request; ``answer`` gets the response, once, from this or another thread."""
+        if not self._store.stores:
+            answer(self.error_response(context, request, ErrorCode.POLICY_VIOLATION, _NO_RECORDS))
+            return
         match context.api_key:
             case ApiKey.PRODUCE:
                 self._produce(request, answer)
@@ -263,9 +254,43 @@ class BrokerRecords:
             case ApiKey.INIT_PRODUCER_ID:
                 answer(self._init_producer_id(request))
 
-    def error_response(self, context: RequestContext, request: Any, code: int) -> Any:
+    def error_response(self, context: RequestContext, request: Any, code: int, message: str | None = None) -> Any:
         """Return an answer with this error for every partition; None closes the connection, for acks=0."""
-        return _error_response(context, request, code)
+        match context.api_key:
+            case ApiKey.PRODUCE:
+                results = {
+                    TopicPartition(topic.name, part.index): messages.PartitionProduceResponse(
+                        index=part.index, error_code=code, base_offset=-1, error_message=message
+                    )
+                    for topic in request.topic_data
+                    for part in topic.partition_data
+                }
+                return _produced(results) if request.acks != 0 else None
+            case ApiKey.FETCH:
+                return messages.FetchResponse(
+                    responses=[
+                        messages.FetchableTopicResponse(
+                            topic=topic.topic, partitions=[_fetched(part.partition, code) for part in topic.partitions]
+                        )
+                        for topic in request.topics
+                    ]
+                )
+            case ApiKey.LIST_OFFSETS:
+                return messages.ListOffsetsResponse(
+                    topics=[
+                        messages.ListOffsetsTopicResponse(
+                            name=topic.name,
+                            partitions=[
+                                messages.ListOffsetsPartitionResponse(
+                                    partition_index=part.partition_index, error_code=code
+                                )
+                                for part in topic.partitions
+                            ],
+                        )
+                        for topic in request.topics
+                    ]
+                )
+        return messages.InitProducerIdResponse(error_code=code)
 
     def _leader(self, tp: TopicPartition, epoch: int = -1) -> tuple[ErrorCode, Any]:
         """Return the replica if this broker leads the partition in the epoch that the client knows, else the error."""
@@ -419,7 +444,7 @@ class BrokerRecords:
     def _init_producer_id(self, request: Any) -> Any:
         if request.transactional_id is not None:
             return messages.InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)  # there are no transactions
-        return messages.InitProducerIdResponse(producer_id=self._store.new_producer_id())
+        return messages.InitProducerIdResponse(producer_id=next(self._store.producer_ids))
 
 
 def _fetched(partition: int, code: int) -> messages.PartitionData:
@@ -430,43 +455,6 @@ def _fetched(partition: int, code: int) -> messages.PartitionData:
 
 def _is_another(topic_id: Uuid, known: Uuid) -> bool:
     return topic_id != known and ZERO_UUID not in (topic_id, known)
-
-
-def _error_response(context: RequestContext, request: Any, code: int, message: str | None = None) -> Any:
-    """Return an answer with this error for every partition; None closes the connection, for acks=0."""
-    match context.api_key:
-        case ApiKey.PRODUCE:
-            results = {
-                TopicPartition(topic.name, part.index): messages.PartitionProduceResponse(
-                    index=part.index, error_code=code, base_offset=-1, error_message=message
-                )
-                for topic in request.topic_data
-                for part in topic.partition_data
-            }
-            return _produced(results) if request.acks != 0 else None
-        case ApiKey.FETCH:
-            return messages.FetchResponse(
-                responses=[
-                    messages.FetchableTopicResponse(
-                        topic=topic.topic, partitions=[_fetched(part.partition, code) for part in topic.partitions]
-                    )
-                    for topic in request.topics
-                ]
-            )
-        case ApiKey.LIST_OFFSETS:
-            return messages.ListOffsetsResponse(
-                topics=[
-                    messages.ListOffsetsTopicResponse(
-                        name=topic.name,
-                        partitions=[
-                            messages.ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
-                            for part in topic.partitions
-                        ],
-                    )
-                    for topic in request.topics
-                ]
-            )
-    return messages.InitProducerIdResponse(error_code=code)
 
 
 def _produced(results: dict[TopicPartition, messages.PartitionProduceResponse]) -> messages.ProduceResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channel.logs import get_logger
@@ -10,9 +11,8 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
-from . import api_versions
 from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
-from .handlers import handle
+from .handlers import handle, unsupported_api_versions
 from .hooks import NO_RESPONSE, Interception, RequestContext
 from .metadata_cache import SharedUpdates
 
@@ -112,12 +112,15 @@ class BrokerService:
 
     def _serve(self, received: ReceivedRequest, context: RequestContext, body: memoryview) -> None:
         try:
-            request = self._decode(context, body)
+            if context.api_key == ApiKey.UPDATE_METADATA:
+                request = self._updates.decode(context.version, body)
+            else:
+                request = codec.decode_request(context.api_key, context.version, body)
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
-            self._refuse(received, e)
-            return
-        if request is None:
-            self._answer(received, context._replace(version=0), None, api_versions.unsupported())
+            if isinstance(e, UnsupportedVersion) and context.api_key == ApiKey.API_VERSIONS:
+                self._answer(received, context._replace(version=0), None, unsupported_api_versions())
+            else:
+                self._refuse(received, e)
             return
         intercept = self.broker.hooks.intercept
         plan = intercept(context, request) if intercept is not None else None
@@ -131,17 +134,6 @@ class BrokerService:
         else:
             self._follow(received, context, request, plan)
 
-    def _decode(self, context: RequestContext, body: memoryview) -> Any:
-        """Decode the request; None for an ApiVersions of an unknown version, which gets an answer nevertheless."""
-        if context.api_key == ApiKey.UPDATE_METADATA:
-            return self._updates.decode(context.version, body)
-        try:
-            return codec.decode_request(context.api_key, context.version, body)
-        except UnsupportedVersion:
-            if context.api_key == ApiKey.API_VERSIONS:
-                return None
-            raise
-
     def _refuse(self, received: ReceivedRequest, error: KprotoError) -> None:
         _log.warning("broker %d closes %s: %s", self.broker.broker_id, received.connection, error)
         received.close_connection()
@@ -151,17 +143,11 @@ class BrokerService:
         if plan.drop:
             self._report(context, request, None)
         elif plan.disconnect == "before":
-            self._report(context, request, None)
-            received.close_connection()
+            self._lose(received, context, request, None)
         elif plan.disconnect == "after":
-            records = self._records(context)
-            if records is not None:
-                records(context, request, lambda _: self._lose(received, context, request))
-                return
-            handle(self.broker, context, request)
-            self._lose(received, context, request)
-        elif plan.error is not None and (records := self._records(context)) is not None:
-            self._answer_later(received, context, request, records.error_response(context, request, plan.error))
+            self._handle(received, context, request, partial(self._lose, received, context, request))
+        elif plan.error is not None and (records := self._records_for(context)) is not None:
+            self._answer(received, context, request, records.error_response(context, request, plan.error))
         elif plan.error is not None:
             self._answer(received, context, request, request.error_response(plan.error))
         elif plan.answer is not None:
@@ -169,42 +155,46 @@ class BrokerService:
         else:
             self._handle(received, context, request)
 
-    def _lose(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
-        """Close the connection of a request that was handled, its answer lost."""
+    def _lose(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
+        """Close the connection of a request, its answer lost."""
         self._report(context, request, None)
         received.close_connection()
 
-    def _handle(self, received: ReceivedRequest, context: RequestContext, request: Any) -> None:
-        controller = self.broker.hooks.controller
+    def _handle(
+        self,
+        received: ReceivedRequest,
+        context: RequestContext,
+        request: Any,
+        answer: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Have a request served; ``answer`` takes the response, by default to send it."""
+        answer = answer or partial(self._answer, received, context, request)
+        controller, records = self.broker.hooks.controller, self._records_for(context)
         if controller is not None and context.api_key in controller.keys:
-            controller(context, request, lambda answer: self._answer_later(received, context, request, answer))
-            return
-        records = self._records(context)
-        if records is not None:
-            records(context, request, lambda answer: self._answer_later(received, context, request, answer))
-            return
-        try:
-            answer = handle(self.broker, context, request)
-        except UnsupportedVersion as e:
-            self._refuse(received, e)
-            return
-        self._answer(received, context, request, answer)
+            controller(context, request, answer)
+        elif records is not None:
+            records(context, request, answer)
+        else:
+            try:
+                response = handle(self.broker, context, request)
+            except UnsupportedVersion as e:
+                self._refuse(received, e)
+                return
+            answer(response)
 
-    def _records(self, context: RequestContext) -> RecordApis | None:
-        """Return the function that serves a record request, None for other requests."""
+    def _records_for(self, context: RequestContext) -> RecordApis | None:
+        """Return what serves a record request, None for other requests."""
         return self.broker.records if context.api_key in LARGEST_RECORD_BODY else None
 
-    def _answer_later(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
-        """Send the answer of controller or records; without one the connection ends."""
+    def _answer(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
+        """Send an answer; without one the connection ends."""
         if answer is None:
             received.close_connection()
-        elif answer is NO_RESPONSE:
+            return
+        if answer is NO_RESPONSE:
             self._report(context, request, None)
             received.complete()
-        else:
-            self._answer(received, context, request, answer)
-
-    def _answer(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
+            return
         header = headers.encode_response_header(
             headers.response_header(context.correlation_id), response_header_version(context.api_key, context.version)
         )

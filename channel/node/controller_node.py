@@ -11,8 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from channel.broker import api_versions
 from channel.broker.embedded import EmbeddedBroker
+from channel.broker.handlers import api_versions_before_authentication
 from channel.broker.hooks import BrokerHooks
 from channel.broker.kraft_registration import Quorum
 from channel.broker.service import BrokerService
@@ -94,7 +94,7 @@ class ControllerNode(Startable):
         channels = server_channels(
             self._protocol,
             config.security,
-            lambda version: api_versions.before_authentication(version, NodeRequests.keys | PassedRequests.keys),
+            lambda version: api_versions_before_authentication(version, NodeRequests.keys | PassedRequests.keys),
         )
         name = f"controller-{controller_id}"
         self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)

@@ -27,8 +27,8 @@ from channel.broker.embedded import Features
 from channel.broker.handlers import HANDLERS
 from channel.broker.hooks import BrokerHooks, Interception
 from channel.errors import BrokerNotAvailable, IllegalState
-from kproto import codec, headers
-from kproto.api import response_header_version
+from kproto import codec, headers, messages
+from kproto.api import ApiKey, response_header_version
 from kproto.framing import FrameSplitter, frame
 from kproto.messages import LeaderAndIsrTopicError, MetadataRequestTopic, MetadataResponseTopic
 from kproto.types import ZERO_UUID, TopicPartition
@@ -441,6 +441,24 @@ def test_an_answer_that_cannot_be_written_is_an_error_answer_or_the_end_of_the_c
         peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
         assert peer.receive() is None
     assert caplog.text.count("broker 0 cannot write its answer") == 2
+
+
+def test_a_request_to_the_controller_is_served_before_its_answer_is_lost(cluster):
+    class Controller:
+        keys = frozenset({ApiKey.ALLOCATE_PRODUCER_IDS})
+
+        def __call__(self, context, request, answer):
+            served.append(context.api_key)
+            answer(messages.AllocateProducerIdsResponse())
+
+    served = []
+    cluster[0].broker.hooks = BrokerHooks(
+        intercept=lambda context, request: Interception(disconnect="after"), controller=Controller()
+    )
+    with Peer(cluster[0]) as peer:
+        peer.send(67, 0, codec.encode(messages.AllocateProducerIdsRequest(), 0))
+        assert peer.receive() is None
+    assert served == [ApiKey.ALLOCATE_PRODUCER_IDS]
 
 
 @pytest.mark.parametrize(

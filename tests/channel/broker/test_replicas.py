@@ -15,10 +15,9 @@ from control_messages import (
     update_metadata,
 )
 
-from channel.broker.embedded import EmbeddedBroker
+from channel.broker.embedded import EmbeddedBroker, Fetcher
 from channel.broker.handlers import handle
 from channel.broker.hooks import BrokerHooks, RequestContext
-from channel.broker.replicas import Fetcher
 from channel.logs import STATE_CHANGE
 from kproto.types import ZERO_UUID, TopicPartition
 
