@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from channel.addresses import show_address, why_unreachable
 from channel.errors import Disconnected, RequestTimeout
@@ -13,6 +13,9 @@ from channel.network.selector import Selector
 from channel.security import SecurityConfig
 from channel.threads import Closeable
 from channel.types import Node, SecurityProtocol
+
+if TYPE_CHECKING:
+    from channel.network.request import RequestBuilder
 
 
 class NodeClient(Closeable):
@@ -54,19 +57,23 @@ class NodeClient(Closeable):
         self._client.close()
 
     def ask(self, request: Any, version: int) -> Any:
+        """Send a message in this version, and return the response; see ``send``."""
+        return self.send(MessageRequest(request, version))
+
+    def send(self, request: RequestBuilder) -> Any:
         """Send a request, and return the response.
 
         Raises:
             RequestTimeout: No connection or no response in time.
             Disconnected: The node cannot be reached, or closed the connection; the text says what to look at.
             AuthenticationFailed: One side rejected the other.
-            UnsupportedVersion: The node does not know this version.
+            UnsupportedVersion: The node does not know a version of the request.
         """
         try:
             if not await_ready(self._client, self._node, self._timeout_ms):
                 host, port = self.address
                 raise RequestTimeout(f"no connection to {host}:{port} within {self._timeout_ms} ms")
-            sent = self._client.new_request(self._node.key, MessageRequest(request, version))
+            sent = self._client.new_request(self._node.key, request)
             return send_and_receive(self._client, sent).body
         except Disconnected as e:
             if isinstance(e, RequestTimeout):

@@ -99,27 +99,27 @@ def command(
     if wait:
         _show(_awaited(addresses, topics, protocol, settings, node_timeout_ms), form)
         return
-    with ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms) as client:
-        if not all_brokers:
-            _show(client.ask_any(wanted), form)
-            return
-        views, failures = client.ask_all(wanted)
-        found = differences([view.snapshot for view in views])
-        if form == "json":
-            _print(json.dumps({
-                "views": [view.to_json() for view in views],
-                "differences": [
-                    {**each._asdict(), "values": dict(zip((view.node.id for view in views), each.values, strict=True))}
-                    for each in found
-                ],
-                "failures": failures,
-            }))  # fmt: skip
-        else:
-            if views:
-                _print("\n".join(_text(views[0])))
-            _print("\n".join(_compared(views, found, failures)))
-        if found or failures or not views:
-            sys.exit(1)
+    client = ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms)
+    if not all_brokers:
+        _show(client.ask_any(wanted), form)
+        return
+    views, failures = client.ask_all(wanted)
+    found = differences([view.snapshot for view in views])
+    if form == "json":
+        _print(json.dumps({
+            "views": [view.to_json() for view in views],
+            "differences": [
+                {**each._asdict(), "values": dict(zip((view.node.id for view in views), each.values, strict=True))}
+                for each in found
+            ],
+            "failures": failures,
+        }))  # fmt: skip
+    else:
+        if views:
+            _print("\n".join(_text(views[0])))
+        _print("\n".join(_compared(views, found, failures)))
+    if found or failures or not views:
+        sys.exit(1)
 
 
 def _awaited(

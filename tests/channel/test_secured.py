@@ -322,10 +322,8 @@ def test_a_caller_of_a_metadata_sender_hears_of_a_rejected_password() -> None:
 
 def error_of(protocol: SecurityProtocol, port: int, security: SecurityConfig, timeout_ms: int = 30_000) -> Exception:
     """How asking a broker ends."""
-    with (
-        ClusterClient([("localhost", port)], protocol=protocol, security=security, timeout_ms=timeout_ms) as client,
-        pytest.raises((Disconnected, AuthenticationFailed, RequestTimeout)) as caught,
-    ):
+    client = ClusterClient([("localhost", port)], protocol=protocol, security=security, timeout_ms=timeout_ms)
+    with pytest.raises((Disconnected, AuthenticationFailed, RequestTimeout)) as caught:
         client.ask_any()
     return caught.value
 

@@ -40,7 +40,7 @@ def test_an_option_that_many_commands_have_is_set_once(shell: Shell) -> None:
 
 def test_a_list_stands_for_an_option_that_may_be_repeated(shell: Shell) -> None:
     shell.file.write_text(f'[metadata]\nbootstrap = ["{UNREACHABLE}", "127.0.0.1:2"]\n')
-    assert f"{UNREACHABLE}: the connection is refused" in shell("metadata")
+    assert f"{UNREACHABLE} could not be reached: the connection is refused" in shell("metadata")
 
 
 def test_a_commands_own_table_comes_before_the_files_top(shell: Shell) -> None:

@@ -84,15 +84,12 @@ def test_all_three_requests_and_metadata_pass_and_a_wrong_password_does_not(secu
             )
             assert answered.wait(60)
             assert answers[0].error_code == 0
-    with ClusterClient([("127.0.0.1", port)], protocol=protocol, security=security) as client:
-        view = client.ask_any()
+    view = ClusterClient([("127.0.0.1", port)], protocol=protocol, security=security).ask_any()
     assert [(b.id, b.port) for b in view.brokers] == [(0, port)]
     if protocol.uses_sasl:
         wrong = SecurityConfig(**{**settings, "sasl_password": Password("guess")})
-        with (
-            ClusterClient([("127.0.0.1", port)], protocol=protocol, security=wrong) as client,
-            pytest.raises(AuthenticationFailed, match="refused user and password"),
-        ):
+        client = ClusterClient([("127.0.0.1", port)], protocol=protocol, security=wrong)
+        with pytest.raises(AuthenticationFailed, match="refused user and password"):
             client.ask_any()
 
 

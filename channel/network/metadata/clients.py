@@ -5,14 +5,15 @@ The updater sends one Metadata request at a time, to the least loaded node.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.addresses import show_address, why_unreachable
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import ChannelError, ClientClosed, Disconnected, RequestTimeout
 from channel.logs import get_logger
-from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient
+from channel.network.node_client import NodeClient
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -311,31 +312,8 @@ _FIRST_BACKOFF_MS = 100
 _HINT = "Check host and port, and whether the listener wants TLS or SASL (security.protocol)"
 
 
-class _Connected(Closeable):
-    """A network client that is closed at the end of a ``with``."""
-
-    def __init__(
-        self,
-        updater: MetadataUpdater,
-        protocol: SecurityProtocol,
-        security: SecurityConfig | None,
-        client_id: str,
-        timeout_ms: int,
-        **settings: Any,
-    ) -> None:
-        builder = client_channels(protocol, security or SecurityConfig(), client_id)
-        self._timeout_ms = timeout_ms
-        self._client = NetworkClient(
-            Selector(channel_builder=builder), updater, client_id, request_timeout_ms=timeout_ms, **settings
-        )
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._client.close()
-
-
-class ClusterClient(_Connected):
-    """Asks the nodes of a cluster for metadata, one after the other; close it, or use it in a ``with``.
+class ClusterClient:
+    """Asks the nodes of a cluster for metadata, one after the other, each over a connection of its own.
 
     Args:
         bootstrap: Addresses to begin with.
@@ -354,8 +332,10 @@ class ClusterClient(_Connected):
         client_id: str = "kproto",
         timeout_ms: int = 10_000,
     ) -> None:
-        super().__init__(MetadataUpdater(), protocol, security, client_id, timeout_ms)
         self._bootstrap = ClusterSnapshot.of_bootstrap(bootstrap).nodes
+        self._client_of = partial(
+            NodeClient, client_id=client_id, protocol=protocol, security=security, timeout_ms=timeout_ms
+        )
 
     def ask(self, node: Node, topics: Sequence[str] | None = None) -> ClusterView:
         """Ask one node for its view of these topics, or of all topics.
@@ -364,11 +344,8 @@ class ClusterClient(_Connected):
             Disconnected: The node cannot be reached, or does not answer in time.
             AuthenticationFailed: One side does not accept the other.
         """
-        client = self._client
-        if not await_ready(client, node, self._timeout_ms):
-            raise Disconnected(f"{node.host}:{node.port} is not ready within {self._timeout_ms} ms")
-        request = client.new_request(node.key, metadata_request(topics))
-        return ClusterView(node, ClusterSnapshot.of_response(send_and_receive(client, request).body))
+        with self._client_of((node.host, node.port)) as client:
+            return ClusterView(node, ClusterSnapshot.of_response(client.send(metadata_request(topics))))
 
     def ask_any(self, topics: Sequence[str] | None = None) -> ClusterView:
         """Ask node after node, and return the view of the first that answers.
@@ -382,8 +359,7 @@ class ClusterClient(_Connected):
             try:
                 return self.ask(node, topics)
             except Disconnected as e:
-                reason = why_unreachable(node.host, node.port) or str(e).rstrip(".")
-                failures.append(f"{show_address((node.host, node.port))}: {reason}")
+                failures.append(str(e))
         raise Disconnected(f"no node answers: {'; '.join(failures)}. {_HINT}")
 
     def ask_all(self, topics: Sequence[str] | None = None) -> tuple[list[ClusterView], dict[int, str]]:
@@ -397,7 +373,7 @@ class ClusterClient(_Connected):
         return views, failures
 
 
-class ClusterWatch(_Connected):
+class ClusterWatch(Closeable):
     """Follows a cluster through whichever of its brokers answers; close it, or use it in a ``with``.
 
     The first response replaces the bootstrap addresses by the cluster's brokers. When a broker disconnects, the next
@@ -438,18 +414,22 @@ class ClusterWatch(_Connected):
         metadata.bootstrap(bootstrap)
         self._metadata = metadata
         self._updater = DefaultMetadataUpdater(metadata, request_timeout_ms=timeout_ms, rebootstraps=True)
-        super().__init__(
+        self._client = NetworkClient(
+            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), client_id)),
             self._updater,
-            protocol,
-            security,
             client_id,
-            timeout_ms,
+            request_timeout_ms=timeout_ms,
             setup_timeout_ms=timeout_ms,
             setup_timeout_max_ms=timeout_ms,
         )
+        self._timeout_ms = timeout_ms
         self._interval_ms = interval_ms
         self._seen = metadata.update_version
         self._complain_at = 0
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
 
     def next(self) -> ClusterView:
         """Wait for the next metadata response; return a view with all metadata known now, and the node that answered.
