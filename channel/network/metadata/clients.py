@@ -23,7 +23,7 @@ from channel.types import Node, SecurityProtocol
 from kproto import messages
 from kproto.errors import KprotoError
 
-from .cluster_metadata import Metadata, ProducerMetadata
+from .cluster_metadata import Metadata
 from .snapshot import ClusterSnapshot, ClusterView
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class DefaultMetadataUpdater(MetadataUpdater):
         node, connection_ready = client.least_loaded_node()
         if node is None and not connection_ready and self._rebootstraps and not self.metadata.snapshot.is_bootstrap:
             _log.info("no known broker can be asked; beginning again with the bootstrap addresses")
-            self.metadata.rebootstrap()
+            self.metadata.bootstrap()
             node = client.least_loaded_node().node
         if node is None:
             return self._reconnect_backoff_ms
@@ -188,7 +188,7 @@ class MetadataSender(StoppableThread, Startable):
         config = config or ChannelConfig()
         super().__init__(f"{client_id}-metadata-sender-thread")
         self._max_block_ms = config.max_block_ms
-        self.metadata = ProducerMetadata(
+        self.metadata = Metadata(
             config.metadata_max_idle_ms,
             refresh_backoff_ms=config.retry_backoff_ms,
             refresh_backoff_max_ms=config.retry_backoff_max_ms,
@@ -229,7 +229,7 @@ class MetadataSender(StoppableThread, Startable):
     def wait_for_topic(
         self, topic: str, partition: int | None = None, *, max_block_ms: int | None = None
     ) -> tuple[int, PartitionInfo | None]:
-        """Wait until a topic, or one of its partitions, is known; see ``ProducerMetadata.wait_for_topic``.
+        """Wait until a topic, or one of its partitions, is known; see ``Metadata.wait_for_topic``.
 
         Args:
             topic: The topic's name.
@@ -404,13 +404,9 @@ class ClusterWatch(Closeable):
             "refresh_backoff_max_ms": interval_ms,  # also where partitions without a leader ask for an update at once
             "max_age_ms": interval_ms,
         }
-        metadata: Metadata
-        if topics is None:
-            metadata = Metadata(**waits)
-        else:
-            metadata = ProducerMetadata(FOREVER, **waits)
-            for topic in topics:
-                metadata.add(topic, 0)
+        metadata = Metadata(None if topics is None else FOREVER, **waits)
+        for topic in topics or ():
+            metadata.add(topic, 0)
         metadata.bootstrap(bootstrap)
         self._metadata = metadata
         self._updater = DefaultMetadataUpdater(metadata, request_timeout_ms=timeout_ms, rebootstraps=True)

@@ -130,28 +130,35 @@ class Metadata:
     """A cluster's metadata, for any number of threads. ``snapshot`` may be read without waiting.
 
     Args:
+        max_idle_ms: The time after its last ``add`` at which a topic is forgotten; None for metadata of all topics.
         refresh_backoff_ms, refresh_backoff_max_ms: The first and the longest wait after a failed update.
         max_age_ms: The age at which metadata is refreshed.
         clock, randomness: The time, for threads that wait, and the jitter of back-off.
 
     Attributes:
         snapshot: The present metadata.
+        update_version: The number of responses taken so far.
+        new_topics: Added topics that no response has named yet.
     """
 
     def __init__(
         self,
+        max_idle_ms: int | None = None,
+        *,
         refresh_backoff_ms: int = 100,
         refresh_backoff_max_ms: int = 1_000,
         max_age_ms: int = 300_000,
-        *,
         clock: Clock = SYSTEM_CLOCK,
         randomness: Randomness | None = None,
     ) -> None:
         self.snapshot = ClusterSnapshot()
+        self.update_version = 0
+        self.new_topics: set[str] = set()
+        self._max_idle_ms = max_idle_ms
+        self._expires: dict[str, int] = {}
         self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
         self._clock = clock
         self._changed = threading.Condition(new_reentrant_lock("cluster metadata"))
-        self._update_version = 0
         self._request_version = 0
         self._needs_full_update = False
         self._needs_partial_update = False
@@ -163,81 +170,72 @@ class Metadata:
 
     # ---- which topics ------------------------------------------------------------------------------------------------
 
+    def add(self, topic: str, now: int) -> None:
+        """Note that a topic is being used; a new topic requests an update at once."""
+        assert self._max_idle_ms is not None, "this is the metadata of all topics"
+        with self._changed:
+            is_new = topic not in self._expires
+            self._expires[topic] = now + self._max_idle_ms
+            if is_new:
+                self.new_topics.add(topic)
+                self.request_update(topic)
+
     def retain_topic(self, topic: str, now: int) -> bool:
-        """Whether to keep a topic of a response or of an earlier snapshot."""
-        return True
-
-    def topics_to_ask(self) -> tuple[str, ...] | None:
-        """The topics of a whole update; None for all."""
-        return None
-
-    def new_topics_to_ask(self) -> tuple[str, ...] | None:
-        """The topics of a partial update; None if this metadata has no partial updates."""
-        return self.topics_to_ask()
+        """Whether to keep a topic of a response or of an earlier snapshot; one that is used no more is forgotten."""
+        if self._max_idle_ms is None:
+            return True
+        expires = self._expires.get(topic)
+        if expires is None:
+            return False
+        if topic in self.new_topics or now < expires:
+            return True
+        del self._expires[topic]
+        return False
 
     # ---- when --------------------------------------------------------------------------------------------------------
-
-    @property
-    def update_version(self) -> int:
-        """The number of responses taken so far."""
-        return self._update_version
 
     @property
     def is_update_requested(self) -> bool:
         """Whether an update was requested before the metadata is old."""
         return self._needs_full_update or self._needs_partial_update
 
-    def bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:
-        """Begin with these addresses; an update is due at once."""
+    def bootstrap(self, addresses: Sequence[tuple[str, int]] = ()) -> None:
+        """Begin with these addresses, or again with the former; an update is due at once."""
         with self._changed:
-            self._bootstrap = tuple(addresses)
-            self._begin()
-
-    def rebootstrap(self) -> None:
-        """Begin again with the addresses of ``bootstrap``."""
-        with self._changed:
-            self._begin()
-
-    def _begin(self) -> None:
-        self._needs_full_update = True
-        self._update_version += 1
-        self.snapshot = ClusterSnapshot.of_bootstrap(self._bootstrap)
-
-    def request_update(self) -> int:
-        """Request a whole update when the back-off is over; returns the present version, to wait for a higher."""
-        with self._changed:
+            self._bootstrap = tuple(addresses) or self._bootstrap
             self._needs_full_update = True
-            return self._update_version
+            self.update_version += 1
+            self.snapshot = ClusterSnapshot.of_bootstrap(self._bootstrap)
 
-    def request_update_for_new_topics(self) -> int:
-        """Request an update of new topics, whatever the back-off; returns the present version, to wait for a higher."""
+    def request_update(self, topic: str | None = None) -> int:
+        """Request an update: of the new topics at once if this is one, else of all topics when the back-off is over.
+
+        Returns:
+            The present version, to wait for a higher.
+        """
         with self._changed:
-            self._refresh.allow_at_once()
-            self._needs_partial_update = True
-            self._request_version += 1
-            return self._update_version
-
-    def time_to_expire(self, now: int) -> int:
-        """Milliseconds until the metadata is old, 0 if an update is wanted now."""
-        return 0 if self.is_update_requested else self._refresh.time_to_expire(now)
-
-    def time_to_allow_update(self, now: int) -> int:
-        """Milliseconds until the back-off of a failed update, or of equal responses, is over."""
-        with self._changed:
-            return self._refresh.time_to_allow(now)
+            if topic in self.new_topics:
+                self._refresh.allow_at_once()
+                self._needs_partial_update = True
+                self._request_version += 1
+            else:
+                self._needs_full_update = True
+            return self.update_version
 
     def time_to_next_update(self, now: int) -> int:
-        """Milliseconds until an update may and should begin."""
-        return max(self.time_to_expire(now), self.time_to_allow_update(now))
+        """Milliseconds until an update should begin, and the back-off of a failed update or equal responses is over."""
+        with self._changed:
+            expires = 0 if self.is_update_requested else self._refresh.time_to_expire(now)
+            return max(expires, self._refresh.time_to_allow(now))
 
     def question(self, now: int) -> MetadataQuestion:
         """Return the next request's content: only new topics if no whole update is due, else all topics of interest."""
         with self._changed:
-            if self._needs_partial_update and not self._needs_full_update and self._refresh.time_to_expire(now):
-                topics = self.new_topics_to_ask()
-                if topics is not None:
-                    return MetadataQuestion(topics, self._request_version, True)
-            return MetadataQuestion(self.topics_to_ask(), self._request_version, False)
+            is_due = self._needs_full_update or not self._refresh.time_to_expire(now)
+            is_partial = self._needs_partial_update and not is_due
+            topics = self.new_topics if is_partial else self._expires
+            asked = None if self._max_idle_ms is None else tuple(sorted(topics))
+            return MetadataQuestion(asked, self._request_version, is_partial)
 
     # ---- responses ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +258,7 @@ class Metadata:
             if self._is_closed:
                 raise IllegalState("metadata was updated after it had been closed")
             self._needs_partial_update = request_version < self._request_version
-            self._update_version += 1
+            self.update_version += 1
             if not is_partial:
                 self._needs_full_update = False
             self._refresh.succeeded(now, is_partial=is_partial)
@@ -271,6 +269,7 @@ class Metadata:
             self._errors_to_raise = {
                 name: topic.error_code for name, topic in topics.items() if topic.error_code in _RAISED
             }
+            self.new_topics.difference_update(topic.name for topic in response.topics)
             self._changed.notify_all()
 
     def _accepted(self, told: ClusterSnapshot, *, is_partial: bool, has_epochs: bool, now: int) -> dict[str, TopicInfo]:
@@ -427,76 +426,12 @@ class Metadata:
                 self.raise_fatal_error()
                 if self._is_closed:
                     raise IllegalState("Requested metadata update after close")
-                if self._update_version > last_version:
+                if self.update_version > last_version:
                     return
                 left = deadline - self._clock.milliseconds()
                 if left <= 0:
                     raise RequestTimeout(f"no metadata update within {timeout_ms} ms")
                 self._changed.wait(min(left, FOREVER) / 1000)
-
-    def close(self) -> None:
-        """End all waits; a later update is an error."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
-
-class ProducerMetadata(Metadata):
-    """Metadata of the topics that are in use.
-
-    Args:
-        max_idle_ms: The time after its last ``add`` at which a topic is forgotten.
-        **settings: As ``Metadata`` takes them.
-
-    Attributes:
-        new_topics: Added topics that no response has named yet.
-    """
-
-    def __init__(self, max_idle_ms: int = 300_000, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._max_idle_ms = max_idle_ms
-        self._expires: dict[str, int] = {}
-        self.new_topics: set[str] = set()
-
-    def add(self, topic: str, now: int) -> None:
-        """Note that a topic is being used; a new topic requests an update at once."""
-        with self._changed:
-            is_new = topic not in self._expires
-            self._expires[topic] = now + self._max_idle_ms
-            if is_new:
-                self.new_topics.add(topic)
-                self.request_update_for_new_topics()
-
-    def request_update_for(self, topic: str) -> int:
-        """Request an update with this topic; returns the present version, to wait for a higher."""
-        with self._changed:
-            return self.request_update_for_new_topics() if topic in self.new_topics else self.request_update()
-
-    def topics_to_ask(self) -> tuple[str, ...]:
-        """The topics that are in use."""
-        return tuple(sorted(self._expires))
-
-    def new_topics_to_ask(self) -> tuple[str, ...]:
-        """The topics that no response has named yet."""
-        return tuple(sorted(self.new_topics))
-
-    def retain_topic(self, topic: str, now: int) -> bool:
-        """Whether the topic is in use; an expired topic is forgotten."""
-        expires = self._expires.get(topic)
-        if expires is None:
-            return False
-        if topic in self.new_topics or now < expires:
-            return True
-        del self._expires[topic]
-        return False
-
-    def update(
-        self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
-    ) -> None:
-        """Take a response: its topics are no longer new. See ``Metadata.update``."""
-        with self._changed:
-            super().update(request_version, response, now, is_partial=is_partial, api_version=api_version)
-            self.new_topics.difference_update(topic.name for topic in response.topics)
 
     def wait_for_topic(
         self, topic: str, max_wait_ms: int, wake: Callable[[], None], partition: int | None = None
@@ -517,25 +452,22 @@ class ProducerMetadata(Metadata):
             TopicNotKnown: The topic or partition did not become known in time.
             IllegalState: The metadata was closed.
         """
-        began = self._clock.milliseconds()
+        deadline = self._clock.milliseconds() + max_wait_ms
         known = self.snapshot.topics.get(topic)
         if known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once
-        self.add(topic, began)
         while True:
+            now = self._clock.milliseconds()
+            self.add(topic, now)
             known = self.snapshot.topics.get(topic)
             if known is not None and len(known.partitions) > (partition or 0):
                 return len(known.partitions), None if partition is None else known.partitions.get(partition)
-            self.add(topic, self._clock.milliseconds())
-            version = self.request_update_for(topic)
+            version = self.request_update(topic)
             wake()
-            left = max_wait_ms - (self._clock.milliseconds() - began)
             try:
-                self.await_update(version, left)
+                self.await_update(version, deadline - now)
             except RequestTimeout as e:
                 raise self._timeout(topic, partition, max_wait_ms) from e
-            if self._clock.milliseconds() - began >= max_wait_ms:
-                raise self._timeout(topic, partition, max_wait_ms)
             self.raise_errors_of(topic)
 
     def _timeout(self, topic: str, partition: int | None, max_wait_ms: int) -> TopicNotKnown:
@@ -548,3 +480,9 @@ class ProducerMetadata(Metadata):
                 which += f" of {len(known.partitions)} partitions"
         why = f": the last answer was {error_name(code)}" if code else ""
         return TopicNotKnown(f"{which} did not become known within {max_wait_ms} ms{why}", code)
+
+    def close(self) -> None:
+        """End all waits; a later update is an error."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

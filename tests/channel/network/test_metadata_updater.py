@@ -16,7 +16,7 @@ from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.network.client import NetworkClient
 from channel.network.metadata.clients import DefaultMetadataUpdater
-from channel.network.metadata.cluster_metadata import Metadata, ProducerMetadata
+from channel.network.metadata.cluster_metadata import Metadata
 from channel.network.request import BodyRequest
 from channel.network.selector import Selector
 from channel.rehearsal.scripted_controller import ScriptedController
@@ -49,7 +49,9 @@ class Followed:
     ) -> None:
         self.clock = clock
         self.selector = ScriptedSelector(clock, **habits)
-        self.metadata = metadata or Metadata(50, 50, 5_000, clock=clock)
+        self.metadata = metadata or Metadata(
+            refresh_backoff_ms=50, refresh_backoff_max_ms=50, max_age_ms=5_000, clock=clock
+        )
         self.updater = DefaultMetadataUpdater(self.metadata, request_timeout_ms=1000, **settings)
         self.client = NetworkClient(
             self.selector,
@@ -229,7 +231,7 @@ def test_a_lost_connection_asks_for_new_metadata_of_another_broker(followed: Fol
 def test_a_lost_connection_does_not_shorten_the_back_off_of_equal_responses_as_in_kafka(
     clock: FakeClock, habits: dict[str, Any]
 ) -> None:
-    followed = Followed(clock, habits, Metadata(100, 10_000, 300_000, clock=clock))
+    followed = Followed(clock, habits, Metadata(refresh_backoff_max_ms=10_000, clock=clock))
     followed.metadata.bootstrap(ADDRESSES)
     known(followed, 0)
     for _ in range(4):
@@ -316,7 +318,7 @@ def test_a_wait_for_a_topic_wakes_the_poll_in_progress(topic: str) -> None:
     with EmbeddedCluster(2) as cluster, ScriptedController(cluster) as controller:
         controller.create_topic("orders", partitions=3)
         controller.wait_all()
-        metadata = ProducerMetadata(refresh_backoff_ms=20, refresh_backoff_max_ms=20)
+        metadata = Metadata(300_000, refresh_backoff_ms=20, refresh_backoff_max_ms=20)
         metadata.bootstrap([(cluster[0].host, cluster[0].port)])
         client = NetworkClient(Selector(), DefaultMetadataUpdater(metadata), "producer")
 
@@ -337,7 +339,7 @@ def test_a_wait_for_a_topic_wakes_the_poll_in_progress(topic: str) -> None:
             creation.join()
             assert count == 3
             assert info == metadata.snapshot.partition(TopicPartition(topic, 2))
-            assert metadata.topics_to_ask() == (topic,)
+            assert metadata.question(0).topics == (topic,)
         finally:
             client.initiate_close()
             thread.join()

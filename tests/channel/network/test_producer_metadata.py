@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 
 from channel.errors import IllegalState, InvalidTopic, RequestTimeout, TopicNotKnown
-from channel.network.metadata.cluster_metadata import ProducerMetadata
+from channel.network.metadata.cluster_metadata import Metadata
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from kproto.types import TopicPartition
@@ -26,24 +26,24 @@ def response(*names: str, partitions: int = 1, error: int = 0) -> MetadataRespon
 
 
 @pytest.fixture
-def metadata() -> ProducerMetadata:
-    return ProducerMetadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
+def metadata() -> Metadata:
+    return Metadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
 
 
-def updated(metadata: ProducerMetadata, *names: str, now: int = 10_000, **more: Any) -> None:
+def updated(metadata: Metadata, *names: str, now: int = 10_000, **more: Any) -> None:
     question = metadata.question(now)
     metadata.update(question.request_version, response(*names, **more), now, is_partial=question.is_partial)
 
 
 @pytest.mark.conformance("PMD-02")
-def test_a_wait_for_closed_metadata_is_an_error(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_closed_metadata_is_an_error(metadata: Metadata) -> None:
     metadata.close()
     with pytest.raises(IllegalState, match="Requested metadata update after close"):
         metadata.await_update(metadata.update_version, 10_000)
 
 
 @pytest.mark.conformance("PMD-02")
-def test_closing_ends_a_wait(metadata: ProducerMetadata) -> None:
+def test_closing_ends_a_wait(metadata: Metadata) -> None:
     errors: list[Exception] = []
 
     def wait() -> None:
@@ -60,7 +60,7 @@ def test_closing_ends_a_wait(metadata: ProducerMetadata) -> None:
 
 
 @pytest.mark.conformance("PMD-05")
-def test_a_new_topic_does_not_wait_for_the_backoff(metadata: ProducerMetadata) -> None:
+def test_a_new_topic_does_not_wait_for_the_backoff(metadata: Metadata) -> None:
     metadata.add("new-topic", 10_000)
     assert metadata.time_to_next_update(10_000) == 0
     updated(metadata, "new-topic")
@@ -72,26 +72,26 @@ def test_a_new_topic_does_not_wait_for_the_backoff(metadata: ProducerMetadata) -
 
 
 @pytest.mark.conformance("PMD-06")
-def test_a_topic_is_forgotten_when_it_is_used_no_more(metadata: ProducerMetadata) -> None:
+def test_a_topic_is_forgotten_when_it_is_used_no_more(metadata: Metadata) -> None:
     metadata.add("topic1", 0)
     updated(metadata, "topic1", now=0)
-    assert metadata.topics_to_ask() == ("topic1",)
+    assert tuple(sorted(metadata._expires)) == ("topic1",)
     updated(metadata, "topic1", now=60_000)
-    assert metadata.topics_to_ask() == ()
+    assert tuple(sorted(metadata._expires)) == ()
 
     metadata.add("topic2", 0)
     for now in range(0, 180_000, 30_000):
         updated(metadata, "topic2", now=now)
         metadata.add("topic2", now)
-    assert metadata.topics_to_ask() == ("topic2",)
+    assert tuple(sorted(metadata._expires)) == ("topic2",)
 
     metadata.add("topic3", 0)
     updated(metadata, "topic2", "topic3", now=120_000)
-    assert metadata.topics_to_ask() == ("topic2", "topic3")
+    assert tuple(sorted(metadata._expires)) == ("topic2", "topic3")
 
 
 @pytest.mark.conformance("PMD-08")
-def test_a_partial_update_is_about_new_topics_alone(metadata: ProducerMetadata) -> None:
+def test_a_partial_update_is_about_new_topics_alone(metadata: Metadata) -> None:
     updated(metadata)
     metadata.add("one", 10_000)
     assert metadata.new_topics == {"one"}
@@ -108,7 +108,7 @@ def test_a_partial_update_is_about_new_topics_alone(metadata: ProducerMetadata) 
     assert sorted(metadata.snapshot.topics) == ["one", "two"]
 
 
-def test_new_topics_alone_are_asked_for_while_the_rest_is_young(metadata: ProducerMetadata) -> None:
+def test_new_topics_alone_are_asked_for_while_the_rest_is_young(metadata: Metadata) -> None:
     updated(metadata)
     metadata.add("new", 10_000)
     assert metadata.question(10_500).is_partial
@@ -120,7 +120,7 @@ def test_new_topics_alone_are_asked_for_while_the_rest_is_young(metadata: Produc
 # ---- waiting for a topic ---------------------------------------------------------------------------------------------
 
 
-def waiting(metadata: ProducerMetadata, *arguments: Any, **more: Any) -> Callable[[], Any]:
+def waiting(metadata: Metadata, *arguments: Any, **more: Any) -> Callable[[], Any]:
     """Wait on a thread; calling the result gives what the wait gave, or raises what it raised."""
     results: list[Any] = []
     asked = threading.Event()
@@ -144,7 +144,7 @@ def waiting(metadata: ProducerMetadata, *arguments: Any, **more: Any) -> Callabl
     return result
 
 
-def test_a_wait_for_a_topic_asks_and_ends_when_it_is_known(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_a_topic_asks_and_ends_when_it_is_known(metadata: Metadata) -> None:
     result = waiting(metadata, "topic", 10_000)
     assert metadata.new_topics == {"topic"}
     updated(metadata, "topic", partitions=3)
@@ -152,7 +152,7 @@ def test_a_wait_for_a_topic_asks_and_ends_when_it_is_known(metadata: ProducerMet
     assert metadata.wait_for_topic("topic", 0, lambda: None) == (3, None)
 
 
-def test_a_wait_for_a_partition_ends_when_the_topic_has_it(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_a_partition_ends_when_the_topic_has_it(metadata: Metadata) -> None:
     result = waiting(metadata, "topic", 10_000, partition=1)
     updated(metadata, "topic", partitions=1)
     until(lambda: metadata.is_update_requested)
@@ -162,14 +162,14 @@ def test_a_wait_for_a_partition_ends_when_the_topic_has_it(metadata: ProducerMet
     assert info.leader == 0
 
 
-def test_a_wait_for_an_invalid_topic_raises(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_an_invalid_topic_raises(metadata: Metadata) -> None:
     result = waiting(metadata, "a b", 10_000)
     updated(metadata, "a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION)
     with pytest.raises(InvalidTopic):
         result()
 
 
-def test_a_wait_for_an_invalid_topic_raises_each_time(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_an_invalid_topic_raises_each_time(metadata: Metadata) -> None:
     metadata.add("a b", 10_000)
     updated(metadata, "a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION)
     for _ in range(3):
@@ -177,7 +177,7 @@ def test_a_wait_for_an_invalid_topic_raises_each_time(metadata: ProducerMetadata
             metadata.wait_for_topic("a b", 10_000, lambda: None)
 
 
-def test_a_time_out_names_the_topics_error(metadata: ProducerMetadata) -> None:
+def test_a_time_out_names_the_topics_error(metadata: Metadata) -> None:
     metadata.add("topic", 10_000)
     updated(metadata, "topic", error=ErrorCode.LEADER_NOT_AVAILABLE)
     with pytest.raises(TopicNotKnown, match="within 0 ms: the last answer was LEADER_NOT_AVAILABLE") as caught:
@@ -189,7 +189,7 @@ def test_a_time_out_names_the_topics_error(metadata: ProducerMetadata) -> None:
 
 
 def test_the_epochs_of_a_forgotten_topic_are_forgotten() -> None:
-    metadata = ProducerMetadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
+    metadata = Metadata(60_000, refresh_backoff_ms=100, refresh_backoff_max_ms=1000, max_age_ms=1000)
 
     def told(epoch: int) -> MetadataResponse:
         answer = response("topic")
@@ -207,12 +207,12 @@ def test_the_epochs_of_a_forgotten_topic_are_forgotten() -> None:
     assert metadata.snapshot.partition(partition).leader_epoch == 2
 
 
-def test_a_wait_for_a_topic_ends_with_its_time(metadata: ProducerMetadata) -> None:
+def test_a_wait_for_a_topic_ends_with_its_time(metadata: Metadata) -> None:
     with pytest.raises(RequestTimeout, match="topic-7"):
         metadata.wait_for_topic("topic", 30, lambda: None, partition=7)
 
 
-def test_an_answer_replaces_what_was_known_unless_it_is_said_to_be_partial(metadata: ProducerMetadata) -> None:
+def test_an_answer_replaces_what_was_known_unless_it_is_said_to_be_partial(metadata: Metadata) -> None:
     for topic in ("one", "two", "three"):
         metadata.add(topic, 0)
     updated(metadata, "one", "two")
