@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Protocol
+from typing import TypeAlias
 
-
-class Randomness(Protocol):
-    """The part of ``random`` that the network uses; tests bring their own."""
-
-    def random(self) -> float:
-        """A number from 0 up to but not including 1."""
-
-    def randrange(self, stop: int, /) -> int:
-        """A whole number from 0 up to but not including ``stop``."""
+Randomness: TypeAlias = random.Random
+"""The source of jitter; tests bring their own."""
 
 
 class ExponentialBackoff:

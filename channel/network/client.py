@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from .channel import Channel, Receive
     from .selector import Selector
-    from .sockets import Resolution
     from .transport import Bytes
 
 _log = get_logger(__name__)
@@ -483,7 +482,7 @@ class NetworkClient:
         api_versions: dict[str, NodeApiVersions] | None = None,
         on_invalid_answer: Callable[[str, Exception], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        resolution: Resolution | None = None,
+        resolution: NameResolution | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self.client_id = client_id

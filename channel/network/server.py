@@ -11,6 +11,7 @@ import itertools
 import socket
 import threading
 from collections import Counter, deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
@@ -100,9 +101,10 @@ class AcceptedConnection:
         local, remote: The addresses of the two ends.
         context: The handler's own data for the connection, e.g. the client's software name.
         principal: The principal of the peer; see ``principal_of``. Known from the first request on.
+        receive: The unanswered request, None without one.
     """
 
-    __slots__ = ("context", "id", "in_work", "listener", "local", "principal", "receive", "remote")
+    __slots__ = ("context", "id", "listener", "local", "principal", "receive", "remote")
 
     def __init__(self, connection_id: str, listener: ListeningSocket, local: Address, remote: Address) -> None:
         self.id = connection_id
@@ -111,7 +113,6 @@ class AcceptedConnection:
         self.remote = remote
         self.context: Any = None
         self.principal = ""
-        self.in_work = False
         self.receive: Receive | None = None
 
     def __str__(self) -> str:
@@ -146,8 +147,7 @@ class ReceivedRequest:
         Raises:
             IllegalState: It has been answered already.
         """
-        self._answer()
-        self._server.call_soon(lambda: self._server.respond(self.connection, payload))
+        self._end(partial(self._server.respond, self.connection, payload))
 
     def complete(self) -> None:
         """Send no response and read the connection's next request, as its sender expects none.
@@ -155,8 +155,7 @@ class ReceivedRequest:
         Raises:
             IllegalState: It has been answered already.
         """
-        self._answer()
-        self._server.call_soon(lambda: self._server.read_next(self.connection))
+        self._end(partial(self._server.read_next, self.connection))
 
     def close_connection(self) -> None:
         """Close the connection without a response, as a broker does if it cannot read a request.
@@ -164,13 +163,13 @@ class ReceivedRequest:
         Raises:
             IllegalState: It has been answered already.
         """
-        self._answer()
-        self._server.call_soon(lambda: self._server.close_connection(self.connection))
+        self._end(partial(self._server.close_connection, self.connection))
 
-    def _answer(self) -> None:
+    def _end(self, then: Callable[[], None]) -> None:
         if self._answered:
             raise IllegalState(f"a request of {self.connection} has been answered already")
         self._answered = True
+        self._server.call_soon(then)
 
 
 Handler: TypeAlias = "Callable[[ReceivedRequest], None]"
@@ -202,11 +201,11 @@ class ListeningSocket:
 
     def pause(self) -> None:
         """Stop accepting and reading until ``resume``; responses still go out. Returns once the pause has begun."""
-        self._server.call(self._pause)
+        self._server.call(partial(self._set_paused, True))
 
     def resume(self) -> None:
         """Accept and read again."""
-        self._server.call(self._resume)
+        self._server.call(partial(self._set_paused, False))
 
     def close(self) -> None:
         """Close the socket and all its connections at once, requests answered or not, as at the end of a process."""
@@ -217,33 +216,28 @@ class ListeningSocket:
         self.closed = True
         self._sock.close()
 
-    def _pause(self) -> None:
-        self.paused = True
-        self._watch(False)
-        for connection in self._idle():
-            self._server.selector.mute(connection.id)
-
-    def _resume(self) -> None:
-        self.paused = False
-        self._watch(not self.closed)
-        for connection in self._idle():
-            self._server.selector.unmute(connection.id)
-
-    def _idle(self) -> list[AcceptedConnection]:
-        """List the connections without an unanswered request, except those that ended in the present poll."""
-        return [c for c in self.connections.values() if not c.in_work and self._server.channel(c) is not None]
+    def _set_paused(self, paused: bool) -> None:
+        self.paused = paused
+        self._watch()
+        change = self._server.selector.mute if paused else self._server.selector.unmute
+        for connection in self.connections.values():
+            # A connection with an unanswered request is muted; one that ended in the present poll has no channel.
+            if connection.receive is None and self._server.channel(connection) is not None:
+                change(connection.id)
 
     def _close(self) -> None:
         if self.closed:
             return
         self.closed = True
-        self._watch(False)
+        self._watch()
         self._sock.close()
         for connection in list(self.connections.values()):
             self._server.close_connection(connection)
         self._server.listeners.remove(self)
 
-    def _watch(self, wanted: bool) -> None:
+    def _watch(self, wanted: bool = True) -> None:
+        """Accept connections, unless the socket is paused or closed, or this is not wanted."""
+        wanted = wanted and not self.paused and not self.closed
         if wanted == self._listening:
             return
         self._listening = wanted
@@ -263,7 +257,7 @@ class ListeningSocket:
                 if e.errno in _NO_DESCRIPTORS:
                     _log.error("%s cannot accept: %s; raise the limit of open files", self, e)
                     self._watch(False)
-                    self._server.call_later(_ACCEPT_PAUSE_MS, lambda: self._watch(not self.paused and not self.closed))
+                    self._server.call_later(_ACCEPT_PAUSE_MS, self._watch)
                     return
                 continue  # the client has disconnected
             self._server.accepted(self, sock, (str(remote[0]), int(remote[1])))
@@ -349,7 +343,7 @@ class SocketServer(Startable):
         sock = sockets.listening_socket(host, port, backlog)
         listener = ListeningSocket(self, sock, handler, name)
         self.listeners.append(listener)
-        self.call(lambda: listener._watch(True))
+        self.call(listener._watch)
         return listener
 
     def start(self) -> None:
@@ -499,7 +493,6 @@ class SocketServer(Startable):
         self.selector.mute(connection.id)
         channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
         connection.principal = connection.principal or principal_of(channel)
-        connection.in_work = True
         connection.receive = receive
         request = ReceivedRequest(self, connection, receive.payload, self._clock.nanoseconds())
         try:
@@ -520,7 +513,6 @@ class SocketServer(Startable):
     def read_next(self, connection: AcceptedConnection) -> None:
         """Read the next request of a connection, as the previous one is complete."""
         self._release(connection)
-        connection.in_work = False
         channel = self.channel(connection)
         if channel is not None:
             channel.connection.handle_mute_event(MuteEvent.RESPONSE_SENT)

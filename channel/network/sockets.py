@@ -44,20 +44,6 @@ def resolve(host: str) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def literal_address(host: str) -> list[str]:
-    """Return the host itself if it is an IP address, which needs no look-up; an empty list for a name."""
-    with contextlib.suppress(ValueError):
-        return [str(ipaddress.ip_address(host))]
-    return []
-
-
-class Resolution(Protocol):
-    """Looks names up for a client."""
-
-    def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Look a host up; ``done`` takes its addresses or the error, on any thread, perhaps before this returns."""
-
-
 class NameResolution:
     """Looks names up on threads of its own.
 
@@ -71,12 +57,13 @@ class NameResolution:
         self._threads = BriefThreads("name-resolution", most_threads)
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Look a host up soon; ``done`` gets an IP address at once."""
-        literal = literal_address(host)
-        if literal:
-            done(literal)
-        else:
+        """Look a host up; ``done`` takes its addresses or the error on any thread, at once if it is an IP address."""
+        try:
+            literal = str(ipaddress.ip_address(host))
+        except ValueError:
             self._threads.add(lambda: done(_looked_up(self._resolver, host)))
+        else:
+            done([literal])
 
 
 def _looked_up(resolver: Resolver, host: str) -> Sequence[str] | OSError:
