@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from channel.api_errors import error_response
 from channel.clock import SYSTEM_CLOCK, Clock
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.metrics import Metrics
-    from channel.zookeeper.cluster_state import WonElection
+
+    from .leadership import MakeLeadership, ZooKeeperLeadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Abandon(Resign):
     """The process dies: close the channels, and leave ZooKeeper as it is."""
 
 
+NO_CONTROLLER: Final = -1
+
 _GROUP: Final = "kafka.controller:type=KafkaController"
 _MOST_SECONDS_AWAY: Final = 3
 """The time that an ending controller waits for a ZooKeeper that cannot be reached."""
@@ -81,11 +84,14 @@ _AGAIN_AFTER_S: Final = 1.0
 class Controller(Startable):
     """A candidate for the controller election of a cluster, and its active controller while elected.
 
+    A registration of the same broker id by another session counts as another controller's: that of an earlier process
+    whose session has not expired yet, or of a second process with the same id.
+
     Args:
         controller_id: The broker id to register.
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot; or a broker's
             session, whose owner starts and ends it, and calls ``session_expired`` and ``session_began``.
-        lead: Makes an elected controller's ``Leadership``.
+        lead: Makes an elected controller's leadership; see ``leadership_of``.
         metrics: Takes the figures.
         session_timeout_ms: The time after the process's death at which ZooKeeper deletes ``/controller``.
         can_register: Returns whether the controller's own listener could be registered now; if not, it does not stand
@@ -101,6 +107,8 @@ class Controller(Startable):
         session: The session with ZooKeeper.
         events: The event manager, whose ``put`` takes requests as events.
         epoch: The controller epoch while it is active, else 0.
+        active_id: The broker id of the active controller, -1 if none is known.
+        is_led_by_kraft: Whether a KRaft controller has taken the cluster over.
 
     Raises:
         ConfigurationError: ``zookeeper`` names no server.
@@ -122,6 +130,9 @@ class Controller(Startable):
     ) -> None:
         self.controller_id = controller_id
         self.epoch = 0
+        self.active_id = NO_CONTROLLER
+        self.is_led_by_kraft = False
+        self._is_elected = False
         self._lead = lead
         self._metrics = metrics
         self._can_register = can_register
@@ -129,7 +140,7 @@ class Controller(Startable):
         self._unregister_broker = unregister_broker
         self._on_change = on_change
         self._reported = (NO_CONTROLLER, 0)
-        self._leadership: Leadership | None = None
+        self._leadership: ZooKeeperLeadership | None = None
         self._fence = 0
         self._is_closed = False
         self._has_started = False
@@ -151,7 +162,7 @@ class Controller(Startable):
         self.events = ControllerEventManager(
             controller_id, self, clock, metrics, controller_stats(metrics), on_died=self._give_up
         )
-        self._elector = Elector(self.session, controller_id, lambda: self.events.put(ControllerChange()))
+        self.session.watch_node(CONTROLLER, lambda: self.events.put(ControllerChange()))
         metrics.gauge(_GROUP, "ActiveControllerCount", lambda: int(self.is_active), doc="1 while this broker leads")
         metrics.gauge(_GROUP, "ControllerState", lambda: self.events.state.number, doc="The event being processed")
         ends_with_process(self)
@@ -160,16 +171,6 @@ class Controller(Startable):
     def is_active(self) -> bool:
         """Whether this is the active controller, and has taken over."""
         return self.epoch > 0
-
-    @property
-    def active_id(self) -> int:
-        """The broker id of the active controller, -1 if none is known."""
-        return self._elector.active_id
-
-    @property
-    def is_led_by_kraft(self) -> bool:
-        """Whether a KRaft controller has taken the cluster over."""
-        return self._elector.is_kraft
 
     # ---- starting and ending
 
@@ -292,13 +293,13 @@ class Controller(Startable):
                     self._maybe_resign()
                     self._elect()
                 case Expire():
-                    self._elector.forget()
+                    self._forget()
                     self._resign()
                 case Reelect():
                     self._maybe_resign()
                     self._elect()
                 case Abandon():
-                    self._elector.forget()
+                    self._forget()
                     self._end_leadership()
                 case Resign():
                     self._give_up()
@@ -334,7 +335,7 @@ class Controller(Startable):
                 event.done.set()
 
     def _report(self) -> None:
-        now = (self._elector.active_id, self.epoch)
+        now = (self.active_id, self.epoch)
         if now != self._reported:
             self._reported = now
             if self._on_change is not None:
@@ -349,11 +350,23 @@ class Controller(Startable):
         if isinstance(event, (Expire, Resign)):
             event.done.set()
 
+    def _look(self) -> None:
+        """Read ``/controller``, and watch it until its next change."""
+        found = read_controller(self.session)
+        self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
+        self.is_led_by_kraft = found is not None and found[0].kraft_epoch >= 0
+        is_own_id = self.active_id == self.controller_id
+        self._is_elected = found is not None and is_own_id and found[1].owner == self.session.id
+
+    def _forget(self) -> None:
+        """Forget the active controller, as the session has expired or this broker is resigning."""
+        self.active_id, self._is_elected = NO_CONTROLLER, False
+
     def _maybe_resign(self) -> None:
         """Check whether this broker still is the controller, and resign if it is not any more."""
-        self._elector.look()
-        if self._leadership is not None and not self._elector.is_active:
-            self._log.info("broker %d is the controller now; resigning", self._elector.active_id)
+        self._look()
+        if self._leadership is not None and not self._is_elected:
+            self._log.info("broker %d is the controller now; resigning", self.active_id)
             self._resign()
 
     def _lose(self) -> None:
@@ -368,9 +381,24 @@ class Controller(Startable):
         )
         try:
             self._resign()
-            self._elector.withdraw()
+            self._withdraw()
         finally:
             self._stand_later()
+
+    def _withdraw(self) -> None:
+        """Delete this broker's own ``/controller``, though ``/controller_epoch`` has been written since its election.
+
+        Raises:
+            ControllerMoved: Another broker was elected meanwhile.
+        """
+        epoch = self.session.exists(CONTROLLER_EPOCH)
+        self._look()
+        is_ours = self._is_elected
+        self._forget()
+        if is_ours and epoch is not None:
+            delete_controller(self.session, epoch.version)
+        elif is_ours:
+            self.session.delete(CONTROLLER)
 
     def _elect(self) -> None:
         if self._is_closed or self._is_pausing:
@@ -378,16 +406,26 @@ class Controller(Startable):
         if not self._can_register(self.session):
             self._stand_later()
             return
+        self._look()
+        if self.active_id == self.controller_id and not self._is_elected:
+            self._log.warning(
+                "another ZooKeeper session leads as controller %d: waiting until it ends. "
+                "If its process is no former run of this one, choose another id",
+                self.controller_id,
+            )
+        if self.active_id != NO_CONTROLLER:
+            self._log.debug("broker %d is the controller; waiting", self.active_id)
+            return
         try:
-            election = self._elector.elect()
-            if election is None:
-                return
+            election = register_controller(self.session, self.controller_id)
         except ControllerMoved as e:
             self._log.info("lost the election: %s", e)
             self._maybe_resign()
-            if self._elector.active_id == NO_CONTROLLER:
+            if self.active_id == NO_CONTROLLER:
                 self._stand_later()
             return
+        self.active_id, self._is_elected = self.controller_id, True
+        self._log.info("elected as the controller; epoch is %d, its znode's version %d", *election)
         self._fence = election.epoch_zk_version
         try:
             if self._register_broker is not None:
@@ -428,12 +466,13 @@ class Controller(Startable):
 
     def _give_up(self) -> None:
         """Resign, and delete ``/controller``."""
-        if not self._elector.is_active:
+        if not self._is_elected:
             return
         fence = self._fence
         self._resign()
+        self._forget()
         try:
-            self._elector.release(fence)
+            delete_controller(self.session, fence)
         except ControllerMoved as e:
             self._log.warning("gave up a leadership that another broker has already: %s", e)
         except ChannelError as e:
@@ -460,126 +499,3 @@ def refuse(event: ControllerEvent) -> None:
         is_shutdown = event.api_key == ApiKey.CONTROLLED_SHUTDOWN  # Kafka's brokers give another answer to this one
         code = ErrorCode.STALE_CONTROLLER_EPOCH if is_shutdown else ErrorCode.NOT_CONTROLLER
         event.callback(error_response(event.api_key, event.request, code))
-
-
-NO_CONTROLLER: Final = -1
-
-
-class Elector:
-    """Holds one broker's state of the controller election; on the event thread only.
-
-    A registration of the same broker id by another session counts as another controller's: that of an earlier process
-    whose session has not expired yet, or of a second process with the same id.
-
-    Args:
-        session: The session that will own the ephemeral node ``/controller``.
-        controller_id: The broker id to register.
-        changed: Called when ``/controller`` has changed, on a thread of the session's.
-
-    Attributes:
-        active_id: The active controller's broker id, -1 if there is none or none is known.
-        is_active: Whether this broker is the controller.
-        is_kraft: Whether the active controller is a KRaft controller, which has taken the cluster over in a migration.
-    """
-
-    def __init__(self, session: ZooKeeperSession, controller_id: int, changed: Callable[[], object]) -> None:
-        self.active_id = NO_CONTROLLER
-        self.is_active = False
-        self.is_kraft = False
-        self._session = session
-        self._id = controller_id
-        self._log = get_logger(__name__, f"[Controller id={controller_id}]")
-        session.watch_node(CONTROLLER, changed)
-
-    def look(self) -> None:
-        """Read ``/controller``, and watch it until its next change."""
-        found = read_controller(self._session)
-        self.active_id = NO_CONTROLLER if found is None else found[0].broker_id
-        self.is_kraft = found is not None and found[0].kraft_epoch >= 0
-        self.is_active = found is not None and found[0].broker_id == self._id and found[1].owner == self._session.id
-
-    def elect(self) -> WonElection | None:
-        """Stand for election if there is no controller.
-
-        Returns:
-            The epoch of a won election; None if there is a controller.
-
-        Raises:
-            ControllerMoved: Another broker was quicker.
-        """
-        self.look()
-        if self.active_id == self._id and not self.is_active:
-            self._log.warning(
-                "another ZooKeeper session leads as controller %d: waiting until it ends. "
-                "If its process is no former run of this one, choose another id",
-                self._id,
-            )
-            return None
-        if self.active_id != NO_CONTROLLER:
-            self._log.debug("broker %d is the controller; waiting", self.active_id)
-            return None
-        election = register_controller(self._session, self._id)
-        self.active_id, self.is_active = self._id, True
-        self._log.info("elected as the controller; epoch is %d, its znode's version %d", *election)
-        return election
-
-    def forget(self) -> None:
-        """Forget the active controller, as the session has expired or this broker is resigning."""
-        self.active_id, self.is_active = NO_CONTROLLER, False
-
-    def withdraw(self) -> None:
-        """Delete this broker's own ``/controller``, though ``/controller_epoch`` has been written since its election.
-
-        Raises:
-            ControllerMoved: Another broker was elected meanwhile.
-        """
-        epoch = self._session.exists(CONTROLLER_EPOCH)
-        self.look()
-        is_ours = self.is_active
-        self.forget()
-        if is_ours and epoch is not None:
-            delete_controller(self._session, epoch.version)
-        elif is_ours:
-            self._session.delete(CONTROLLER)
-
-    def release(self, fence: int) -> None:
-        """Delete ``/controller``, so that any broker may stand for election.
-
-        Args:
-            fence: The version of ``/controller_epoch`` that this broker was elected with.
-
-        Raises:
-            ControllerMoved: Another broker was elected already.
-        """
-        self.forget()
-        delete_controller(self._session, fence)
-
-
-class Leadership(Protocol):
-    """An active controller's context, decisions and channels, from its election to its resignation."""
-
-    def start(self) -> None:
-        """Take over as the active controller of the cluster.
-
-        Raises:
-            ChannelError: The start failed; ``close`` must follow.
-        """
-
-    def process(self, event: ControllerEvent) -> None:
-        """Do the work of an event.
-
-        Raises:
-            ControllerMoved: Another controller was elected.
-        """
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """Close all channels to the brokers, within this time, and drop the context. Harmless if closed."""
-
-
-class MakeLeadership(Protocol):
-    """A function that makes an elected controller's leadership."""
-
-    def __call__(
-        self, session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
-    ) -> Leadership:
-        """Make the leadership; ``put`` takes events from any thread."""

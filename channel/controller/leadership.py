@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from channel.errors import IllegalState, NodeExists
 from channel.locks import new_lock
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from channel.zookeeper.cluster_state import WonElection
     from channel.zookeeper.session import ZooKeeperSession
 
-    from .controller import MakeLeadership
     from .events import ControllerEvent
 
 _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
@@ -56,12 +56,12 @@ class ZooKeeperLeadership:
 
     Args:
         controller_id: The controller's broker id.
-        session: The ZooKeeper session.
-        election: The won election.
-        put: Takes events, from any thread.
         config: The controller's settings.
         metrics: Takes the figures.
         recorder: Sees every frame to and from brokers.
+        session: The ZooKeeper session.
+        election: The won election.
+        put: Takes events, from any thread.
         stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
         make_channels: Makes the channels to the brokers.
     """
@@ -69,12 +69,12 @@ class ZooKeeperLeadership:
     def __init__(
         self,
         controller_id: int,
+        config: ChannelConfig,
+        metrics: Metrics,
+        recorder: Recorder | None,
         session: ZooKeeperSession,
         election: WonElection,
         put: Callable[[ControllerEvent], object],
-        config: ChannelConfig,
-        metrics: Metrics,
-        recorder: Recorder | None = None,
         *,
         stores_records: bool = False,
         make_channels: MakeChannels = ControllerChannelManager,
@@ -86,13 +86,17 @@ class ZooKeeperLeadership:
         self._timer: threading.Timer | None = None
         self._config = config
         self._store = ZooKeeperStore(session, put, election.epoch_zk_version)
+
+        def send_thread_failed(name: str, broker_ids: list[int]) -> None:
+            put(SendThreadFailed(name, tuple(broker_ids)))
+
         channels = make_channels(
             controller_id,
             lambda: election.epoch,
             config,
             metrics=metrics,
             recorder=recorder,
-            on_thread_failed=self._send_thread_failed,
+            on_thread_failed=send_thread_failed,
         )
         without_storage = frozenset[int]() if stores_records else frozenset({controller_id})
         self._decisions = ControllerDecisions(
@@ -106,9 +110,6 @@ class ZooKeeperLeadership:
             without_storage=without_storage,
         )
         self._administration = Administration(self._decisions, session)
-
-    def _send_thread_failed(self, name: str, broker_ids: list[int]) -> None:
-        self._put(SendThreadFailed(name, tuple(broker_ids)))
 
     def start(self) -> None:
         """Take over as the active controller of the cluster."""
@@ -157,6 +158,12 @@ class ZooKeeperLeadership:
         close_all(self._store.unwatch, lambda: self._decisions.close(timeout_s))
 
 
+MakeLeadership: TypeAlias = (
+    "Callable[[ZooKeeperSession, WonElection, Callable[[ControllerEvent], object]], ZooKeeperLeadership]"
+)
+"""Makes an elected controller's leadership; the last argument takes events from any thread."""
+
+
 def leadership_of(
     controller_id: int,
     config: ChannelConfig,
@@ -167,20 +174,12 @@ def leadership_of(
     make_channels: MakeChannels = ControllerChannelManager,
 ) -> MakeLeadership:
     """Return the function that makes an elected controller's leadership; see ``ZooKeeperLeadership``."""
-
-    def make(
-        session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
-    ) -> ZooKeeperLeadership:
-        return ZooKeeperLeadership(
-            controller_id,
-            session,
-            election,
-            put,
-            config,
-            metrics,
-            recorder,
-            stores_records=stores_records,
-            make_channels=make_channels,
-        )
-
-    return make
+    return partial(
+        ZooKeeperLeadership,
+        controller_id,
+        config,
+        metrics,
+        recorder,
+        stores_records=stores_records,
+        make_channels=make_channels,
+    )

@@ -190,7 +190,7 @@ def test_a_controller_that_cannot_begin_leaves_the_election_to_others_for_a_whil
     candidate.start()
     until(lambda: leading.ended == [1])
     looks = threading.Semaphore(0)
-    monkeypatch.setattr(candidate._elector, "look", looks.release)
+    monkeypatch.setattr(candidate, "_look", looks.release)
     for _ in range(10):
         candidate.events.put(ControllerChange())  # /controller is free: its deletion was one of these
     assert all(looks.acquire(timeout=60) for _ in range(10))
@@ -250,7 +250,7 @@ def test_a_leadership_whose_send_thread_died_cannot_go_on(session: Session) -> N
         made.update(options)
 
     leadership = ZooKeeperLeadership(
-        7, cast("ZooKeeperSession", session), WonElection(1, 1), events.append, ChannelConfig(), Metrics(),
+        7, ChannelConfig(), Metrics(), None, cast("ZooKeeperSession", session), WonElection(1, 1), events.append,
         make_channels=make_channels,
     )  # fmt: skip
     made["on_thread_failed"]("Controller-7-to-brokers-0-send-thread", [1, 2])
