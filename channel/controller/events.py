@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from channel.locks import new_lock
-from channel.logs import bounded, get_logger
+from channel.logs import bounded
 from channel.threads import StoppableThread
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics, Timer
     from kproto.types import TopicPartition
 
-EVENT_THREAD: Final = "controller-event-thread"
 _GROUP: Final = "kafka.controller:type=ControllerEventManager"
 _STATS: Final = "kafka.controller:type=ControllerStats"
 _QUEUE_TIME: Final = "EventQueueTimeMs"
@@ -142,8 +141,8 @@ def controller_stats(metrics: Metrics) -> dict[ControllerState, Timer]:
     return {s: metrics.timer(_STATS, s.timer_name) for s in ControllerState if s.timer_name is not None}
 
 
-class ControllerEventManager:
-    """The event queue and its thread.
+class ControllerEventManager(StoppableThread):
+    """The thread that processes the events, with their queue; ``close`` ends it.
 
     Args:
         controller_id: The controller's broker id, for the log.
@@ -166,6 +165,8 @@ class ControllerEventManager:
         *,
         on_died: Callable[[], None] | None = None,
     ) -> None:
+        prefix = f"[ControllerEventThread controllerId={controller_id}]"
+        super().__init__("controller-event-thread", log_prefix=prefix)
         self._processor = processor
         self._clock = clock
         self._metrics = metrics
@@ -173,14 +174,10 @@ class ControllerEventManager:
         self._timeout_ms = event_queue_time_timeout_ms
         self._state = ControllerState.IDLE
         self._on_died = on_died
-        self._has_died = False
         self._put_lock = new_lock("event queue")
         self._queue: SimpleQueue[QueuedEvent] = SimpleQueue()
         self._queue_time = metrics.histogram(_GROUP, _QUEUE_TIME, doc="How long events waited, in ms")
         metrics.gauge(_GROUP, _QUEUE_SIZE, self._queue.qsize, doc="Events waiting")
-        prefix = f"[ControllerEventThread controllerId={controller_id}]"
-        self._log = get_logger(__name__, prefix)
-        self._thread = _EventThread(self, prefix)
 
     @property
     def state(self) -> ControllerState:
@@ -192,14 +189,10 @@ class ControllerEventManager:
         """Whether the queue is empty."""
         return self._queue.empty()
 
-    def start(self) -> None:
-        """Start the event thread."""
-        self._thread.start()
-
     @property
     def has_died(self) -> bool:
         """Whether an error has ended the thread: all further events are preempted."""
-        return self._has_died
+        return self.error is not None
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Preempt the queued events, end the thread after its present event, and remove the metrics.
@@ -211,9 +204,9 @@ class ControllerEventManager:
             Whether the thread has ended; a line in the log says if not.
         """
         try:
-            self._thread.initiate_shutdown()
+            self.initiate_shutdown()
             self.clear_and_put(_ShutdownEventThread())
-            return self._thread.shutdown(timeout_s)
+            return self.shutdown(timeout_s)
         finally:
             self._metrics.remove(_GROUP, _QUEUE_TIME)
             self._metrics.remove(_GROUP, _QUEUE_SIZE)
@@ -223,7 +216,7 @@ class ControllerEventManager:
         queued = QueuedEvent(event, self._clock.milliseconds())
         with self._put_lock:
             self._queue.put(queued)
-        if self._has_died:
+        if self.has_died:
             self._preempt(self._take_all())
         return queued
 
@@ -234,7 +227,7 @@ class ControllerEventManager:
         """
         queued = QueuedEvent(event, self._clock.milliseconds())
         self._preempt(self._take_all(queued))
-        if self._has_died:
+        if self.has_died:
             self._preempt(self._take_all())
         return queued
 
@@ -255,19 +248,20 @@ class ControllerEventManager:
         for each in cleared:
             try:
                 each.preempt(self._processor)
-            except Exception:  # noqa: BLE001  (the others must be preempted too)
-                self._log.exception("error while preempting %s", bounded(each.event))
+            except Exception:
+                self.log.exception("error while preempting %s", bounded(each.event))
 
-    def thread_died(self) -> None:
-        """Preempt all events, as the thread has died; on the thread itself."""
-        self._has_died = True
-        self._log.critical("the event thread has died: the controller processes nothing more until it is restarted")
+    def ended(self) -> None:
+        """Preempt all events if an error has ended the thread."""
+        if not self.is_running:
+            return
+        self.log.critical("the event thread has died: the controller processes nothing more until it is restarted")
         self._preempt(self._take_all())
         if self._on_died is not None:
             self._on_died()
 
-    def process_next(self) -> None:
-        """Wait for the next event and process it; the thread calls this again and again."""
+    def do_work(self) -> None:
+        """Wait for the next event and process it."""
         queued = self._poll()
         if isinstance(queued.event, _ShutdownEventThread):
             return
@@ -277,8 +271,8 @@ class ControllerEventManager:
         began = self._clock.nanoseconds()
         try:
             queued.process(self._processor)
-        except Exception:  # noqa: BLE001  (the next event is processed all the same)
-            self._log.exception("error while processing %s", bounded(queued.event))
+        except Exception:
+            self.log.exception("error while processing %s", bounded(queued.event))
         finally:
             if timer is not None:
                 timer.record((self._clock.nanoseconds() - began) / 1e6)
@@ -291,16 +285,3 @@ class ControllerEventManager:
             except Empty:
                 self._queue_time.clear()
         return self._queue.get()
-
-
-class _EventThread(StoppableThread):
-    def __init__(self, manager: ControllerEventManager, prefix: str) -> None:
-        super().__init__(EVENT_THREAD, log_prefix=prefix)
-        self._manager = manager
-
-    def do_work(self) -> None:
-        self._manager.process_next()
-
-    def ended(self) -> None:
-        if self.is_running:
-            self._manager.thread_died()
