@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
+from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.cluster_events import TopicChange
+from channel.controller.context import ControllerContext
+from channel.controller.controlled_cluster import ControlledCluster
 from channel.controller.decisions import ControllerDecisions
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint, LeaderAndIsr
@@ -92,16 +95,10 @@ class DecidedCluster:
         """Elect a controller, which takes the cluster over."""
         self.channels = Channels()
         epoch = self.store.elect()
-        self.decisions = ControllerDecisions(
-            77,
-            epoch,
-            ChannelConfig(**self.settings),
-            self.store,
-            self.channels,
-            self.channels.put,
-            self.metrics,
-            without_storage=self.without_storage,
-        )
+        config, context = ChannelConfig(**self.settings), ControllerContext(epoch)
+        batch = ControllerBrokerRequestBatch(77, config, self.channels, self.channels.put, lambda: context)
+        cluster = ControlledCluster(77, config, context, self.store, batch, self.without_storage)
+        self.decisions = ControllerDecisions(cluster, self.channels, self.metrics)
         self.decisions.start()
         return self.decisions
 

@@ -21,8 +21,11 @@ class ControllerContext:
 
     A *live* broker has an epoch and is not shutting down. Lookups of an unknown name or id give an empty value.
 
-    Attributes:
+    Args:
         epoch: The controller epoch, 0 before an election.
+
+    Attributes:
+        epoch: As given.
         shutting_down_broker_ids: Brokers in a controlled shutdown.
         all_topics: Every topic's name.
         topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.
@@ -34,8 +37,8 @@ class ControllerContext:
         brokers_version: A number that changes whenever the known brokers change.
     """
 
-    def __init__(self) -> None:
-        self.epoch = 0
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
         self.topics_to_be_deleted: set[str] = set()

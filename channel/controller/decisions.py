@@ -13,9 +13,7 @@ from channel.controller import cluster_events as events
 from channel.zookeeper.znodes import ISR_CHANGES, LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 
-from .batch import ControllerBrokerRequestBatch
 from .broker_changes import BrokerChanges
-from .context import ControllerContext
 from .controlled_cluster import UNCLEAN, ControlledCluster
 from .deletion import TopicDeletions
 from .events import (
@@ -31,12 +29,10 @@ from .topics import TopicChanges
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from channel.config import ChannelConfig
     from channel.metrics import Metrics
 
     from .events import ControllerEvent
     from .manager import ControllerChannelManager
-    from .zookeeper_store import ZooKeeperStore
 
 
 _GROUP: Final = "kafka.controller:type=KafkaController"
@@ -51,37 +47,21 @@ class ControllerDecisions:
     owner resigns, and the next controller sends the whole state.
 
     Args:
-        controller_id: The controller's broker id.
-        epoch: The controller epoch of its election.
-        config: The controller's settings.
-        store: The durable state of the cluster.
+        cluster: The cluster; events of its brokers' answers must be passed to ``process``.
         channels: The channels to the brokers; ``start`` opens them, ``close`` closes them.
-        put: Takes the brokers' answers, as events that must be passed to ``process``.
         metrics: Takes the controller's gauges.
-        without_storage: The brokers that keep no records: they get no replicas.
 
     Attributes:
+        cluster: As given.
         context: The controller's knowledge; for reading.
+        deletions, topics, reassignments, brokers, isr_changes, balance: The decisions, by their subject.
     """
 
-    def __init__(
-        self,
-        controller_id: int,
-        epoch: int,
-        config: ChannelConfig,
-        store: ZooKeeperStore,
-        channels: ControllerChannelManager,
-        put: Callable[[ControllerEvent], object],
-        metrics: Metrics | None = None,
-        *,
-        without_storage: frozenset[int] = frozenset(),
-    ) -> None:
-        self.context = context = ControllerContext()
-        context.epoch = epoch
-        batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: self.context)
+    def __init__(self, cluster: ControlledCluster, channels: ControllerChannelManager, metrics: Metrics) -> None:
+        self.cluster = cluster
+        self.context = cluster.context
         self._channels = channels
         self._metrics = metrics
-        self.cluster = cluster = ControlledCluster(controller_id, config, context, store, batch, without_storage)
         self.deletions = TopicDeletions(cluster, self._forget_topic)
         self.topics = TopicChanges(cluster, self._forget_topic)
         self.reassignments = Reassignments(cluster, self.deletions)
@@ -163,10 +143,9 @@ class ControllerDecisions:
         self.cluster.partitions.shutdown()
         self.cluster.replicas.shutdown()
         self.context.reset()
-        if self._metrics is not None:
-            for name in self._gauges:
-                self._metrics.remove(_GROUP, name)
-            self._metrics.remove(_STATS, _UNCLEAN)
+        for name in self._gauges:
+            self._metrics.remove(_GROUP, name)
+        self._metrics.remove(_STATS, _UNCLEAN)
 
     # ---- the rest
 
@@ -182,11 +161,10 @@ class ControllerDecisions:
             )
 
     def _publish(self) -> None:
-        if self._metrics is not None:
-            for name, (read, doc) in self._gauges.items():
-                self._metrics.gauge(_GROUP, name, read, doc=doc)
-            count = "Unclean elections in this controller epoch"
-            self._metrics.gauge(_STATS, _UNCLEAN, lambda: self.cluster.partitions.unclean_elections, doc=count)
+        for name, (read, doc) in self._gauges.items():
+            self._metrics.gauge(_GROUP, name, read, doc=doc)
+        count = "Unclean elections in this controller epoch"
+        self._metrics.gauge(_STATS, _UNCLEAN, lambda: self.cluster.partitions.unclean_elections, doc=count)
 
     @property
     def _gauges(self) -> dict[str, tuple[Callable[[], float], str]]:

@@ -15,7 +15,10 @@ from channel.zookeeper.operations import Create
 from kproto.api import ibp_at_least
 
 from .administration import Administration
+from .batch import ControllerBrokerRequestBatch
 from .cluster_events import ApiRequest, AutoPreferredReplicaLeaderElection, SendThreadFailed
+from .context import ControllerContext
+from .controlled_cluster import ControlledCluster
 from .decisions import ControllerDecisions
 from .manager import ControllerChannelManager
 from .zookeeper_store import ZooKeeperStore
@@ -99,16 +102,10 @@ class ZooKeeperLeadership:
             on_thread_failed=send_thread_failed,
         )
         without_storage = frozenset[int]() if stores_records else frozenset({controller_id})
-        self._decisions = ControllerDecisions(
-            controller_id,
-            election.epoch,
-            config,
-            self._store,
-            channels,
-            put,
-            metrics,
-            without_storage=without_storage,
-        )
+        context = ControllerContext(election.epoch)
+        batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: context)
+        cluster = ControlledCluster(controller_id, config, context, self._store, batch, without_storage)
+        self._decisions = ControllerDecisions(cluster, channels, metrics)
         self._administration = Administration(self._decisions, session)
 
     def start(self) -> None:

@@ -11,7 +11,7 @@ from kproto.error_codes import error_name
 from .batch import ControllerBrokerRequestBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from channel.types import LeaderIsrAndControllerEpoch
     from kproto.types import TopicPartition
@@ -19,30 +19,6 @@ if TYPE_CHECKING:
     from .context import ControllerContext
 
 _log = get_logger(__name__)
-
-
-class MigrationRequestBatch(ControllerBrokerRequestBatch):
-    """The request batch of a KRaft controller, which only logs brokers' answers."""
-
-    is_kraft_controller = True
-
-    def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
-        """Log an error; it changes no decision of the KRaft controller."""
-        self._log_answer("LeaderAndIsr", response, broker_id)
-
-    def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
-        """Log an error."""
-        self._log_answer("UpdateMetadata", response, broker_id)
-
-    def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
-        """Log an error."""
-        self._log_answer("StopReplica", response, broker_id)
-
-    def _log_answer(self, api: str, response: Any, broker_id: int) -> None:
-        if response.error_code:
-            _log.error("broker %d answered %s with %s", broker_id, api, error_name(response.error_code))
-        else:
-            _log.debug("broker %d answered %s", broker_id, api)
 
 
 class Registration(NamedTuple):
@@ -92,31 +68,47 @@ class ImageChange(NamedTuple):
     deleted: Mapping[TopicPartition, PartitionMetadata] = {}
 
 
-class MigrationPropagator:
-    """Sends the KRaft controller's images to the migrating ZooKeeper brokers.
+class MigrationRequestBatch(ControllerBrokerRequestBatch):
+    """The request batch of a KRaft controller, which sends its images to the migrating ZooKeeper brokers.
 
-    Args:
-        batch: Collects the requests; its context holds the image, with the ZooKeeper brokers as the live ones.
+    It only logs brokers' answers. Its context holds the image, with the ZooKeeper brokers as the live ones.
     """
 
-    def __init__(self, batch: MigrationRequestBatch) -> None:
-        self._batch = batch
+    is_kraft_controller = True
+
+    def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
+        """Log an error; it changes no decision of the KRaft controller."""
+        self._log_answer("LeaderAndIsr", response, broker_id)
+
+    def handle_update_metadata_response(self, response: Any, broker_id: int) -> None:
+        """Log an error."""
+        self._log_answer("UpdateMetadata", response, broker_id)
+
+    def handle_stop_replica_response(self, response: Any, broker_id: int, errors: dict[TopicPartition, int]) -> None:
+        """Log an error."""
+        self._log_answer("StopReplica", response, broker_id)
+
+    def _log_answer(self, api: str, response: Any, broker_id: int) -> None:
+        if response.error_code:
+            _log.error("broker %d answered %s with %s", broker_id, api, error_name(response.error_code))
+        else:
+            _log.debug("broker %d answered %s", broker_id, api)
 
     def send_image(self, context: ControllerContext, controller_epoch: int) -> None:
         """Send the whole image: UpdateMetadata to all brokers, then to each a full LeaderAndIsr of its replicas.
 
         An image does not show the replicas to stop; a broker finds them by comparison.
         """
-        batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers(brokers, context.partitions_with_leaders)
-        batch.send_requests_to_brokers(controller_epoch)
+        brokers = sorted(context.live_or_shutting_down_broker_ids)
+        self.new_batch()
+        self.add_update_metadata_request_for_brokers(brokers, context.partitions_with_leaders)
+        self.send_requests_to_brokers(controller_epoch)
 
-        batch.new_batch()
-        batch.set_update_type(UpdateType.FULL)
+        self.new_batch()
+        self.set_update_type(UpdateType.FULL)
         for tp in context.partitions_with_leaders:
             self._add_leader_and_isr(context, tp, is_new=True)
-        batch.send_requests_to_brokers(controller_epoch)
+        self.send_requests_to_brokers(controller_epoch)
 
     def send_change(self, context: ControllerContext, change: ImageChange, controller_epoch: int) -> None:
         """Send a change: all metadata to new brokers, the live brokers to the others, the partitions to all.
@@ -126,37 +118,32 @@ class MigrationPropagator:
             change: The difference.
             controller_epoch: The epoch to send under.
         """
-        batch, brokers = self._batch, sorted(context.live_or_shutting_down_broker_ids)
+        brokers = sorted(context.live_or_shutting_down_broker_ids)
         if change.new_brokers:
-            batch.new_batch()
-            batch.add_update_metadata_request_for_brokers(change.new_brokers, context.partitions_with_leaders)
-            batch.send_requests_to_brokers(controller_epoch)
-            batch.new_batch()
-            batch.add_update_metadata_request_for_brokers([b for b in brokers if b not in change.new_brokers])
-            batch.send_requests_to_brokers(controller_epoch)
+            self.new_batch()
+            self.add_update_metadata_request_for_brokers(change.new_brokers, context.partitions_with_leaders)
+            self.send_requests_to_brokers(controller_epoch)
+            self.new_batch()
+            self.add_update_metadata_request_for_brokers([b for b in brokers if b not in change.new_brokers])
+            self.send_requests_to_brokers(controller_epoch)
 
-        batch.new_batch()
-        batch.set_update_type(UpdateType.INCREMENTAL)
+        self.new_batch()
+        self.set_update_type(UpdateType.INCREMENTAL)
         for tp, is_new in change.partitions.items():
             self._add_leader_and_isr(context, tp, is_new)
         for broker_id, tp in change.removed_replicas:
-            batch.add_stop_replica_request_for_brokers((broker_id,), tp, delete_partition=True)
+            self.add_stop_replica_request_for_brokers((broker_id,), tp, delete_partition=True)
         for tp, last in change.deleted.items():
-            batch.add_stop_replica_request_for_brokers(last.replicas, tp, delete_partition=True)
+            self.add_stop_replica_request_for_brokers(last.replicas, tp, delete_partition=True)
         if change.deleted:
-            batch.add_update_metadata(brokers, _gone(change.deleted))
-        batch.send_requests_to_brokers(controller_epoch)
+            deleted = change.deleted.items()
+            gone = {tp: PartitionMetadata(last[0].during_delete(), last.replicas) for tp, last in deleted}
+            self.add_update_metadata(brokers, gone.items())
+        self.send_requests_to_brokers(controller_epoch)
 
     def _add_leader_and_isr(self, context: ControllerContext, tp: TopicPartition, is_new: bool) -> None:
         leadership: LeaderIsrAndControllerEpoch | None = context.partition_leadership_info(tp)
         if leadership is None:
             return
         assignment = context.partition_full_replica_assignment(tp)
-        self._batch.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, leadership, assignment, is_new)
-
-
-def _gone(
-    deleted: Mapping[TopicPartition, PartitionMetadata],
-) -> Iterable[tuple[TopicPartition, PartitionMetadata]]:
-    for tp, last in deleted.items():
-        yield tp, PartitionMetadata(last.leadership.during_delete(), last.replicas)
+        self.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, leadership, assignment, is_new)

@@ -25,7 +25,7 @@ from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
 from channel.controller.context import ControllerContext
 from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.controller.migration import ImageChange, MigrationPropagator, MigrationRequestBatch
+from channel.controller.migration import ImageChange, MigrationRequestBatch
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
 from channel.logs import bounded
 from channel.metrics import Metrics
@@ -117,7 +117,7 @@ class ScriptedController(Startable):
         batch_of = (controller_id, config, self.manager, self._events.put, lambda: self.context)
         self._batch = ControllerBrokerRequestBatch(*batch_of)
         self._kraft_batch = MigrationRequestBatch(*batch_of)
-        self._migration: MigrationPropagator | None = None  # sends a KRaft controller's images
+        self._migration: MigrationRequestBatch | None = None  # sends a KRaft controller's images
         self._is_closed = False
         names = (config.inter_broker_listener, config.control_plane_listener_name)
         self._listeners = {name: config.protocol_of(name) for name in names if name is not None}
@@ -154,7 +154,7 @@ class ScriptedController(Startable):
         and then a full LeaderAndIsr; the requests of later decisions are a KRaft controller's, too.
         """
         self._batch, context = self._kraft_batch, self.context
-        self._migration = migration = MigrationPropagator(self._kraft_batch)
+        self._migration = migration = self._kraft_batch
 
         def begin() -> None:
             context.epoch += 1
