@@ -32,7 +32,7 @@ from .hooks import BrokerHooks, Interception
 from .isr import LedPartitions, propose_in_zookeeper, propose_to_controller
 from .kraft_registration import Quorum
 from .links import BrokerLinks
-from .to_controller import ControllerInformation, NodeToControllerThread, controller_of_metadata, controller_thread
+from .to_controller import ControllerInformation, NodeToControllerThread, controller_of_metadata
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Fleet(EmbeddedCluster):
         )
 
         def thread_to(name: str, channel: str) -> NodeToControllerThread:
-            return controller_thread(f"fleet-{name}-thread", channel, config, security, self._unknown, metrics)
+            return NodeToControllerThread(f"fleet-{name}-thread", channel, config, security, self._unknown, metrics)
 
         self._to_controller = thread_to("to-controller", "alter-partition")
         self._threads = [self._to_controller]

@@ -13,7 +13,7 @@ from kproto import messages
 from kproto.api import metadata_version_level
 from kproto.error_codes import ErrorCode, error_name
 
-from .to_controller import ControllerInformation, controller_thread
+from .to_controller import ControllerInformation, NodeToControllerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -194,7 +194,7 @@ class Quorum:
         metrics: Metrics | None,
     ) -> None:
         self.provider = QuorumProvider(voters, "CONTROLLER", protocol, SYSTEM_CLOCK, security.quorum_mechanism)
-        self.thread = controller_thread(
+        self.thread = NodeToControllerThread(
             f"{name}-to-quorum-thread",
             "quorum",
             config,

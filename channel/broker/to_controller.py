@@ -19,7 +19,7 @@ from channel.network.request import ClientResponse
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
-from channel.threads import FatalExit, StoppableThread, end_process
+from channel.threads import FatalExit, StoppableThread
 from channel.types import Node, SecurityProtocol
 from kproto.error_codes import ErrorCode
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+_RECONNECT_BACKOFF_MS: Final = 50
 _NO_CONTROLLER_MS: Final = 100
 """The wait before the next search while no controller is known."""
 
@@ -100,12 +101,6 @@ def controller_of_metadata(
 def broker_of(node_id: str) -> str:
     """Return the broker that a connection to a controller belongs to, its requests' client id as in Kafka."""
     return node_id.partition("-")[0]
-
-
-ControllerClientFactory: TypeAlias = (
-    "Callable[[ControllerInformation, Callable[[str, Exception], None]], NetworkClient]"
-)
-"""Makes a client for this kind of controller, and a hook for invalid answers: one request in flight for each node."""
 
 
 class _Item(NamedTuple):
@@ -269,12 +264,18 @@ class NodeToControllerThread(StoppableThread):
     A request whose controller cannot be reached, or is not ready within the request timeout, ends with a disconnected
     response, after which its channel looks for the controller again.
 
+    As in Kafka the client id of a broker's requests is its id, and its metrics are the group ``<group>-metrics`` with
+    the tag ``BrokerId``.
+
     Args:
         name: The thread's name.
-        new_client: Makes the client, and a new client whenever the controller changes between ZooKeeper and KRaft.
-        information: The kind of controller that the first client is for.
-        request_timeout_ms: The longest time that a request may wait for its controller, and then for its answer.
-        exit_procedure: Called with the exit status after an internal error, not one that a node caused.
+        group: Names the group of the metrics, e.g. ``alter-partition``.
+        config: The size of answers, and the time limits of connections and requests: a request may wait so long for
+            its controller, and then for its answer.
+        security: Certificates and credentials.
+        controller: The kind of controller that the first client is for.
+        metrics: The metrics of the brokers' connections go here.
+        reconnect_backoff_max_ms: The longest wait before another connection to a controller.
 
     Attributes:
         client: The client, which may be replaced between two polls; other threads may only wake it.
@@ -284,23 +285,55 @@ class NodeToControllerThread(StoppableThread):
     def __init__(
         self,
         name: str,
-        new_client: ControllerClientFactory,
-        information: ControllerInformation,
-        request_timeout_ms: int,
+        group: str,
+        config: ChannelConfig,
+        security: SecurityConfig,
+        controller: ControllerInformation,
+        metrics: Metrics | None = None,
         *,
-        exit_procedure: Callable[[int], None] = end_process,
+        reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MS,
     ) -> None:
-        super().__init__(name, exit_procedure=exit_procedure)
-        self.client = new_client(information, self._invalid_answer)
+        why = "%s has failed: brokers cannot ask their controller"
+        super().__init__(name, exit_procedure=lambda status: _log.critical(why, name))
+        self._group = group
+        self._config = config
+        self._security = security
+        self._metrics = metrics
+        self._metrics_of: dict[str, SelectorMetrics] = {}
+        self._reconnect_backoff_max_ms = reconnect_backoff_max_ms
+        self.client = self.new_client(controller)
         self.unsent: dict[NodeToControllerChannel, tuple[Node, ClientRequest]] = {}
         self.is_serving = False
-        self._new_client = new_client
-        self._is_for_zookeeper = information.is_zookeeper
-        self._request_timeout_ms = request_timeout_ms
+        self._is_for_zookeeper = controller.is_zookeeper
         self._channels: dict[int, NodeToControllerChannel] = {}
         self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
         self._released: deque[NodeToControllerChannel] = deque()
         self._lock = new_lock("controller channels")
+
+    def new_client(self, information: ControllerInformation) -> NetworkClient:
+        """Make a client for this kind of controller."""
+        security, config = self._security, self._config
+        if information.sasl_mechanism is not None:
+            security = replace(security, sasl_mechanism=information.sasl_mechanism)
+        channels = client_channels(SecurityProtocol(information.security_protocol), security, broker_of)
+        return NetworkClient(
+            Selector(max_receive_size=config.receive_max, channel_builder=channels, metrics_of=self._metrics_of_node),
+            MetadataUpdater(),
+            broker_of,
+            max_in_flight=1,
+            reconnect_backoff_ms=_RECONNECT_BACKOFF_MS,
+            reconnect_backoff_max_ms=self._reconnect_backoff_max_ms,
+            request_timeout_ms=config.controller_socket_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+            on_invalid_answer=self._invalid_answer,
+        )
+
+    def _metrics_of_node(self, node_id: str) -> SelectorMetrics | None:
+        broker = broker_of(node_id)
+        if self._metrics is not None and broker not in self._metrics_of:
+            self._metrics_of[broker] = SelectorMetrics(self._metrics, self._group, {"BrokerId": broker})
+        return self._metrics_of.get(broker)
 
     # ---- for any thread
 
@@ -390,7 +423,7 @@ class NodeToControllerThread(StoppableThread):
         now = client.clock.milliseconds()
         for channel, (node, unsent) in list(self.unsent.items()):
             has_failed = client.connection_failed(node)
-            if has_failed or now - unsent.created_ms > self._request_timeout_ms:
+            if has_failed or now - unsent.created_ms > self._config.controller_socket_timeout_ms:
                 del self.unsent[channel]
                 error = client.authentication_error(node) if has_failed else None
                 ended = ClientResponse(unsent, now, disconnected=True, authentication_error=error)
@@ -399,7 +432,11 @@ class NodeToControllerThread(StoppableThread):
     def new_request(self, node: Node, builder: RequestBuilder, callback: Callback, created_ms: int) -> ClientRequest:
         """Make a request of the client."""
         return self.client.new_request(
-            node.key, builder, callback=callback, timeout_ms=self._request_timeout_ms, created_ms=created_ms
+            node.key,
+            builder,
+            callback=callback,
+            timeout_ms=self._config.controller_socket_timeout_ms,
+            created_ms=created_ms,
         )
 
     def guard(self, callback: Callable[[], None]) -> None:
@@ -415,7 +452,7 @@ class NodeToControllerThread(StoppableThread):
         self.log.info("the controller is now elected by %s: connecting anew", kind)
         old = self.client
         self._is_for_zookeeper = information.is_zookeeper
-        self.client = self._new_client(information, self._invalid_answer)
+        self.client = self.new_client(information)
         self.unsent.clear()
         for channel in list(self._channels.values()):
             channel.retry_later()
@@ -460,58 +497,3 @@ class NodeToControllerThread(StoppableThread):
         super().forget_in_child()
         self.client.abandon()
         self.unsent.clear()
-
-
-_RECONNECT_BACKOFF_MS: Final = 50
-
-
-def controller_thread(
-    name: str,
-    channel: str,
-    config: ChannelConfig,
-    security: SecurityConfig,
-    controller: ControllerInformation,
-    metrics: Metrics | None = None,
-    *,
-    reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MS,
-) -> NodeToControllerThread:
-    """Make a thread for the brokers' requests to a controller, at first of this kind; Kafka's limits by default.
-
-    As in Kafka the client id of a broker's requests is its id, and its metrics are the group ``<channel>-metrics`` with
-    the tag ``BrokerId``.
-    """
-    of_broker: dict[str, SelectorMetrics] = {}
-
-    def metrics_of(node_id: str) -> SelectorMetrics | None:
-        if metrics is None:
-            return None
-        broker = broker_of(node_id)
-        if broker not in of_broker:
-            of_broker[broker] = SelectorMetrics(metrics, channel, {"BrokerId": broker})
-        return of_broker[broker]
-
-    def make(information: ControllerInformation, on_invalid_answer: Callable[[str, Exception], None]) -> NetworkClient:
-        secured = security
-        if information.sasl_mechanism is not None:
-            secured = replace(security, sasl_mechanism=information.sasl_mechanism)
-        channels = client_channels(SecurityProtocol(information.security_protocol), secured, broker_of)
-        return NetworkClient(
-            Selector(max_receive_size=config.receive_max, channel_builder=channels, metrics_of=metrics_of),
-            MetadataUpdater(),
-            broker_of,
-            max_in_flight=1,
-            reconnect_backoff_ms=_RECONNECT_BACKOFF_MS,
-            reconnect_backoff_max_ms=reconnect_backoff_max_ms,
-            request_timeout_ms=config.controller_socket_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-            on_invalid_answer=on_invalid_answer,
-        )
-
-    return NodeToControllerThread(
-        name,
-        make,
-        controller,
-        config.controller_socket_timeout_ms,
-        exit_procedure=lambda status: _log.critical("%s has failed: brokers cannot ask their controller", name),
-    )

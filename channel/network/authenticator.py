@@ -32,23 +32,6 @@ _RENEWALS_APART_NS: Final = 1_000_000_000
 _computations: Final = BriefThreads("sasl-computation-thread", min(4, os.cpu_count() or 1))
 
 
-def _started(compute: Callable[[], bytes], notify: Callable[[], None]) -> Future[bytes]:
-    """Have a token computed on another thread, and its owner notified."""
-    token: Future[bytes] = Future()
-    token.add_done_callback(lambda _: notify())
-
-    def run() -> None:
-        if not token.set_running_or_notify_cancel():
-            return
-        try:
-            token.set_result(compute())
-        except Exception as e:  # noqa: BLE001 - the connection ends by it, on its own thread
-            token.set_exception(e)
-
-    _computations.add(run)
-    return token
-
-
 class SaslAuthenticator:
     """Runs one side of a SASL exchange over a transport, without blocking.
 
@@ -70,8 +53,8 @@ class SaslAuthenticator:
     """
 
     __slots__ = (
-        "_began_ns", "_computation", "_established", "_outgoing", "_reader", "_renewed_ns", "_side", "_started",
-        "_transport", "expires_ns", "notify", "renewal_took_ns", "renewing", "renews_ns",
+        "_began_ns", "_computation", "_established", "_outgoing", "_reader", "_side", "_started", "_transport",
+        "expires_ns", "notify", "renewal_took_ns", "renewing", "renews_ns",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, side: SaslClient | SaslServer) -> None:
@@ -81,10 +64,9 @@ class SaslAuthenticator:
         self._reader = FrameReader(MOST_TOKEN_BYTES)
         self._started = False
         self._established = False
-        self._began_ns = 0
+        self._began_ns: int | None = None
         self._computation: Future[bytes] | None = None
         self.notify: Callable[[], None] | None = None
-        self._renewed_ns: int | None = None
         self.renewing = False
         self.renews_ns = 0
         self.expires_ns = 0
@@ -138,7 +120,9 @@ class SaslAuthenticator:
         if self.notify is None:
             return compute()
         if self._computation is None:
-            self._computation = _started(compute, self.notify)
+            notify = self.notify
+            self._computation = _computations.submit(compute)
+            self._computation.add_done_callback(lambda _: notify())
         if not self._computation.done():
             return None
         done, self._computation = self._computation, None
@@ -212,7 +196,7 @@ class SaslAuthenticator:
         else:
             share = _RENEW_FROM + _RENEW_SPREAD * random.random()  # noqa: S311 - spreads load, keeps no secret
             self.renews_ns = now_ns + int(lifetime_ns * share) if lifetime_ns else 0
-        if self.renewing:
+        if self.renewing and self._began_ns is not None:
             self.renewal_took_ns = now_ns - self._began_ns
         self._established = True
         self.renewing = False
@@ -237,18 +221,15 @@ class SaslAuthenticator:
         elif not self.renewing:
             if not side.owns(payload):
                 return False
-            if not side.begins(payload) or not self._may_renew(now_ns):
+            may_renew = self._began_ns is None or now_ns - self._began_ns >= _RENEWALS_APART_NS
+            if not side.begins(payload) or not may_renew:
                 if self.expired(now_ns):
                     return False
                 self._send(side.reject(payload))
                 return True
-            self._renewed_ns = now_ns
             self.renew(now_ns)
         self._send(side.receive(payload))
         return True
-
-    def _may_renew(self, now_ns: int) -> bool:
-        return self._renewed_ns is None or now_ns - self._renewed_ns >= _RENEWALS_APART_NS
 
     def expired(self, now_ns: int) -> bool:
         """Whether the session has lasted longer than the server allows."""

@@ -1,13 +1,15 @@
-"""Daemon threads that live only while there is something to do: for tasks that block, or compute for long.
+"""Daemon threads that live only while there is something to do: for calls that block, or compute for long.
 
-Nobody ends them: what blocks cannot be interrupted, and the process must not wait for it.
+Nobody ends them: what blocks cannot be interrupted, and the process must not wait for it, as it does for an executor of
+the standard library.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from channel.locks import new_lock
 
@@ -15,29 +17,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+T = TypeVar("T")
+
+
 class BriefThreads:
-    """A few threads that run tasks in their order, and end when none waits.
+    """A few threads that make calls in their order, and end when none waits.
 
     Args:
         name: The threads' name.
-        most_threads: The number of tasks that run at the same time; further tasks wait.
+        most_threads: The number of calls that are made at the same time; further calls wait.
     """
 
     def __init__(self, name: str, most_threads: int) -> None:
         self._name = name
         self._most_threads = most_threads
         self._lock = new_lock("brief threads")
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = 0
 
-    def add(self, task: Callable[[], object]) -> None:
-        """Run a task as soon as a thread is free; it must not raise."""
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Call a function as soon as a thread is free."""
+        result: Future[T] = Future()
         with self._lock:
-            self._waiting.append(task)
+            self._waiting.append((result, function))
             if self._threads == self._most_threads:
-                return
+                return result
             self._threads += 1
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        return result
 
     def _run(self) -> None:
         while True:
@@ -45,5 +52,9 @@ class BriefThreads:
                 if not self._waiting:
                     self._threads -= 1
                     return
-                task = self._waiting.popleft()
-            task()
+                result, function = self._waiting.popleft()
+            if result.set_running_or_notify_cancel():
+                try:
+                    result.set_result(function())
+                except Exception as e:  # noqa: BLE001  (raised to who asks for the result)
+                    result.set_exception(e)

@@ -61,7 +61,7 @@ class NameResolution:
         try:
             literal = str(ipaddress.ip_address(host))
         except ValueError:
-            self._threads.add(lambda: done(_looked_up(self._resolver, host)))
+            self._threads.submit(lambda: done(_looked_up(self._resolver, host)))
         else:
             done([literal])
 

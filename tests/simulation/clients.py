@@ -6,7 +6,7 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from channel.broker.to_controller import ControllerInformation, controller_thread
+from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.config import ChannelConfig
 from channel.errors import IllegalState, TopicNotKnown
 from channel.network.metadata.clients import MetadataSender
@@ -82,7 +82,7 @@ class Client:
 
         metadata.update = updated  # type: ignore[method-assign]
         self._sender.start()
-        self._thread = controller_thread(
+        self._thread = NodeToControllerThread(
             f"{self}-to-controller-thread", "forwarding", self._config, simulation.security, self._controller()
         )
         self._thread.start()

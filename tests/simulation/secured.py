@@ -79,13 +79,13 @@ class _Computations:
         self._make = type(authenticator._computations)
         self._of: dict[Process, Any] = {}
 
-    def add(self, task_to_run: Any) -> None:
+    def submit(self, function: Any) -> Any:
         """Compute a token on a thread of the present process."""
         task = self._world.current
         assert task is not None
         if task.process not in self._of:
             self._of[task.process] = self._make("sasl-computation-thread", 2)
-        self._of[task.process].add(task_to_run)
+        return self._of[task.process].submit(function)
 
 
 class _ReadTransport(tls.TlsTransport):

@@ -9,7 +9,7 @@ import pytest
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, RequestContext
-from channel.broker.to_controller import ControllerInformation, controller_thread
+from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.clock import FOREVER
 from channel.config import ChannelConfig
 from channel.metrics import Metrics
@@ -47,7 +47,7 @@ def test_each_broker_is_its_own_client_as_in_kafka(protocol: SecurityProtocol) -
     with EmbeddedCluster(1, hooks=lambda _: hooks, protocol=protocol, security=theirs) as cluster:
         node = Node(0, cluster[0].host, cluster[0].port)
         information = ControllerInformation(node, protocol.name, protocol, sasl_mechanism=MECHANISM)
-        thread = controller_thread("to-controller", "alter-partition", ChannelConfig(), ours, information, metrics)
+        thread = NodeToControllerThread("to-controller", "alter-partition", ChannelConfig(), ours, information, metrics)
         thread.start()
         answers: SimpleQueue[Any] = SimpleQueue()
         try:

@@ -6,8 +6,10 @@ import pytest
 
 from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.clock import FOREVER
+from channel.config import ChannelConfig
 from channel.errors import AuthenticationFailed, ClientClosed
 from channel.network.request import BodyRequest, ClientRequest
+from channel.security import SecurityConfig
 from channel.threads import FatalExit
 from channel.types import Node
 from kproto.api import ApiKey
@@ -77,9 +79,14 @@ class Thread(NodeToControllerThread):
     """A thread whose brokers ask the controllers that a test names."""
 
     def __init__(self, client):
+        self._scripted = client
         nobody = ControllerInformation(None, "PLAINTEXT")
-        super().__init__("test-send-thread", lambda information, on_invalid_answer: client, nobody, 1000)
+        config = ChannelConfig(controller_socket_timeout_ms=1000)
+        super().__init__("test-send-thread", "alter-partition", config, SecurityConfig(), nobody)
         self.is_serving = True
+
+    def new_client(self, information):
+        return self._scripted
 
     def asks(self, broker_id, on_complete, node=NODE):
         """Queue a request of a broker, and find its controller; the next round sends."""

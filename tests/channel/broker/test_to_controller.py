@@ -14,9 +14,11 @@ from channel.broker.to_controller import (
     controller_of_metadata,
 )
 from channel.clock import FOREVER
+from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.request import MessageRequest
+from channel.security import SecurityConfig
 from channel.types import Node
 from kproto.codec import encode
 from kproto.messages import (
@@ -47,6 +49,17 @@ GOOD = AlterPartitionResponse()
 NOT_CONTROLLER = AlterPartitionResponse(error_code=41)
 
 
+class ScriptedThread(NodeToControllerThread):
+    """A thread with the clients that a test makes."""
+
+    def __init__(self, new_client, information):
+        self._make = new_client
+        super().__init__("to-controller", "alter-partition", ChannelConfig(), SecurityConfig(), information)
+
+    def new_client(self, information):
+        return self._make(self._invalid_answer)
+
+
 class Channels:
     """A thread that a test turns by hand, over a scripted network, with one channel of broker 5."""
 
@@ -55,13 +68,13 @@ class Channels:
         self.information = information
         self.networks: list[ScriptedSelector] = []
         self.versions: dict[str, NodeApiVersions] = {}
-        self.thread = NodeToControllerThread("to-controller", self._new_client, information, 30_000)
+        self.thread = ScriptedThread(self._new_client, information)
         self.thread.is_serving = True
         self.channel = self.thread.channel(5, lambda: self.information, retry_timeout_ms)
         self.completed: list = []
         self.timeouts = 0
 
-    def _new_client(self, information, on_invalid_answer):
+    def _new_client(self, on_invalid_answer):
         network = ScriptedSelector(self.clock)
         self.networks.append(network)
         return NetworkClient(
