@@ -32,7 +32,7 @@ class _ByteFlow:
     Attributes:
         source, target: The transports to read from and to write to.
         recorded_as: The direction as the recorder names it, seen from the client.
-        pending: Bytes that were read and recorded, but not yet taken by the target.
+        pending: Bytes that were read, but not yet taken by the target.
         ended: Whether the source has ended its stream.
         finished: Whether the end of the stream has been passed on to the target.
     """
@@ -51,6 +51,16 @@ class _ByteFlow:
     def is_blocked(self) -> bool:
         """Whether the target must take pending bytes before more are read."""
         return bool(self.pending) or self.target.has_pending_writes
+
+    @property
+    def events_of_source(self) -> int:
+        """The events of the source to wait for."""
+        return 0 if self.ended or self.is_blocked else READ
+
+    @property
+    def events_of_target(self) -> int:
+        """The events of the target to wait for."""
+        return WRITE if self.is_blocked else 0
 
     def write(self, data: memoryview) -> bool:
         """Write to the target, and keep bytes that it does not take as pending; returns whether all were written."""
@@ -71,26 +81,29 @@ class _ByteFlow:
 class Link:
     """A client's connection to the tap, and the tap's connection to the node for it. Never blocks.
 
-    Bytes are relayed first and recorded next, before anything else is read: the recording holds every request that was
-    answered, and delays no request.
+    The client's bytes are relayed first and recorded next, before anything else is read, so that the recording delays
+    no request. The node's bytes are recorded first: a tap that is killed has recorded every answer that its client has
+    received, and every request that was answered.
 
     Args:
         client, node: The two connections, not yet open.
         client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
         clock: Time.
+        epoll: Waits for the events of both connections.
 
     Attributes:
-        client, node, client_address, node_address: As given.
+        client_address, node_address: As given.
         opened: Whether both connections and their TLS handshakes are complete, so that payload may pass.
-        deadline_ns: The time by which they must be complete.
-        interests: Descriptor to the events that it was last registered for; kept by the caller.
+        finished: Whether both directions have ended.
+        deadline_ns: The time by which the link must be opened.
+        events: The descriptors of both connections, and the events that are waited for.
         relayed: Bytes read from both ends so far.
     """
 
     __slots__ = (
-        "_clock", "_flows", "_recorder", "client", "client_address", "deadline_ns", "interests", "node",
-        "node_address", "opened", "relayed",
+        "_client", "_clock", "_epoll", "_flows", "_node", "_recorder", "client_address", "deadline_ns", "events",
+        "finished", "node_address", "opened", "relayed",
     )  # fmt: skip
 
     def __init__(
@@ -101,44 +114,60 @@ class Link:
         node_address: Address,
         recorder: Recorder,
         clock: Clock,
+        epoll: select.epoll,
     ) -> None:
-        self.client = client
-        self.node = node
+        self._client = client
+        self._node = node
         self.client_address = client_address
         self.node_address = node_address
         self.opened = False
+        self.finished = False
         self.deadline_ns = clock.nanoseconds() + _OPENING_NS
         self.relayed = 0
-        self.interests = {client.fileno(): 0, node.fileno(): 0}
+        self.events = {client.fileno(): 0, node.fileno(): 0}
         self._recorder = recorder
         self._clock = clock
+        self._epoll = epoll
         self._flows = (_ByteFlow(client, node, "sent"), _ByteFlow(node, client, "received"))
 
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
-    def open(self) -> dict[int, int]:
-        """Finish the connection to the node, then both TLS handshakes; returns the events that they wait for.
+    def open(self) -> None:
+        """Finish the connection to the node, then both TLS handshakes.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.
             OSError: A connection could not be made or broke.
         """
-        wanted = {self.client.fileno(): 0, self.node.fileno(): 0}
-        if not self.node.finish_connect():
-            wanted[self.node.fileno()] = WRITE
-            return wanted
-        for transport in (self.node, self.client):
-            if not transport.ready:
-                wanted[transport.fileno()] = transport.handshake()
-        if self.node.ready and self.client.ready:
+        if not self._node.finish_connect():
+            self._wait_for(0, WRITE)
+            return
+        node = 0 if self._node.ready else self._node.handshake()
+        client = 0 if self._client.ready else self._client.handshake()
+        if self._node.ready and self._client.ready:
             self.opened = True
-            now = self._clock.wall_nanoseconds()
-            self._recorder.opened(self.client_address, self.node_address, now, initiator=True)
-        return wanted
+            self._recorder.opened(self.client_address, self.node_address, self._clock.wall_nanoseconds())
+        else:
+            self._wait_for(client, node)
+
+    def _wait_for(self, *events: int) -> None:
+        """Wait for these events of the client's connection and of the node's."""
+        for (descriptor, former), wanted in zip(self.events.items(), events, strict=True):
+            if wanted == former:
+                continue
+            self.events[descriptor] = wanted
+            if not wanted:
+                self._epoll.unregister(descriptor)  # else epoll would report a peer that has hung up again and again
+            elif not former:
+                self._epoll.register(descriptor, wanted)
+            else:
+                self._epoll.modify(descriptor, wanted)
 
     def close(self, *, reset: bool) -> None:
         """Close both connections, by a reset if ``reset`` is true, and record the end."""
-        for transport in (self.client, self.node):
+        self.finished = True
+        self._wait_for(0, 0)
+        for transport in (self._client, self._node):
             if reset:
                 transport.reset_on_close()
             with contextlib.suppress(OSError):
@@ -148,15 +177,12 @@ class Link:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def relay(self, buffer: memoryview, readable: int | None) -> dict[int, int]:
+    def relay(self, buffer: memoryview, readable: int | None) -> None:
         """Relay and record the bytes that can be read now.
 
         Args:
             buffer: Memory of any content, to read into.
             readable: The only descriptor with an event, if that event is readability alone; None for any other events.
-
-        Returns:
-            The events to wait for, by descriptor; none if both directions have ended.
 
         Raises:
             OSError: A connection broke.
@@ -165,15 +191,11 @@ class Link:
             if readable is None or flow.source.fileno() == readable:
                 self._move(flow, buffer)
         requests, responses = self._flows
-        if requests.finished and responses.finished:
-            return {}
-        wanted = {self.client.fileno(): 0, self.node.fileno(): 0}
-        for flow in self._flows:
-            if flow.is_blocked:
-                wanted[flow.target.fileno()] |= WRITE
-            elif not flow.ended:
-                wanted[flow.source.fileno()] |= READ
-        return wanted
+        self.finished = requests.finished and responses.finished
+        self._wait_for(
+            requests.events_of_source | responses.events_of_target,
+            responses.events_of_source | requests.events_of_target,
+        )
 
     @property
     def has_bytes_buffered(self) -> bool:
@@ -196,9 +218,17 @@ class Link:
                 return
             self.relayed += count
             chunk = buffer[:count]
-            now = self._clock.wall_nanoseconds()
-            self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, [chunk])
-            has_gone_out = flow.write(chunk)
+            passed = (
+                flow.recorded_as, self.client_address, self.node_address, self._clock.wall_nanoseconds(), [chunk]
+            )  # fmt: skip
+            if flow.recorded_as == "received":
+                self._recorder.record(*passed)
+                has_gone_out = flow.write(chunk)
+            else:
+                try:
+                    has_gone_out = flow.write(chunk)
+                finally:
+                    self._recorder.record(*passed)
             if not has_gone_out or (count < len(buffer) and not flow.source.has_bytes_buffered):
                 return
         if flow.ended and not flow.finished and not flow.is_blocked:

@@ -28,14 +28,13 @@ from channel.network.transport import Address, PlaintextTransport, reset_on_clos
 from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
 
-from .link import CHUNK, READ, WRITE, Link
+from .link import CHUNK, READ, Link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from channel.network.recorder import Direction, Recorder
+    from channel.network.recorder import Recorder
     from channel.network.tls import Transport
-    from channel.network.transport import Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,8 @@ class Tap(Startable):
         for descriptor, events in self._epoll.poll(0 if buffered else self._until_deadline()):
             self._dispatch(descriptor, events)
         for link in buffered:
-            self._advance(link)
+            if not link.finished:
+                self._advance(link)
         if self._opening:
             self._end_overdue()
 
@@ -236,43 +236,22 @@ class Tap(Startable):
             each.setblocking(False)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            node.connect(upstream)
-        except BlockingIOError:
-            pass
-        except OSError as e:
-            self._refuse(client, node, mapping, e)
-            return
-        try:
+            with contextlib.suppress(BlockingIOError):
+                node.connect(upstream)
             near = _transport(client, self._listener_tls, server_side=True, host="")
             far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
-        except (OSError, ValueError) as e:  # a name that TLS does not take
-            self._refuse(client, node, mapping, e)
+        except (OSError, ValueError) as e:  # a ValueError for a name that TLS does not take
+            _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, e)
+            reset_on_close(client)
+            client.close()
+            node.close()
             return
         addresses = socket_address(client_address), socket_address(upstream)
-        link = Link(near, far, *addresses, self._recorder, self._clock)
+        link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
         near.finish_connect()
         self._opening[link] = None
-        for descriptor in link.interests:
-            self._links[descriptor] = link
-        self._watch(link, node.fileno(), WRITE)
-
-    def _refuse(self, client: socket.socket, node: socket.socket, mapping: Mapping, error: Exception) -> None:
-        _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, error)
-        reset_on_close(client)
-        client.close()
-        node.close()
-
-    def _watch(self, link: Link, descriptor: int, events: int) -> None:
-        former = link.interests[descriptor]
-        if former == events:
-            return
-        link.interests[descriptor] = events
-        if not events:
-            self._epoll.unregister(descriptor)  # else epoll would report a peer that has hung up again and again
-        elif not former:
-            self._epoll.register(descriptor, events)
-        else:
-            self._epoll.modify(descriptor, events)
+        self._links |= dict.fromkeys(link.events, link)
+        self._advance(link)
 
     def _until_deadline(self) -> float:
         """Return the time in seconds until the oldest link must be opened, -1 if all are."""
@@ -288,45 +267,37 @@ class Tap(Startable):
 
     def _end(self, link: Link, *, reset: bool = False) -> None:
         self._opening.pop(link, None)
-        for transport in (link.client, link.node):
-            descriptor = transport.fileno()
-            if self._links.pop(descriptor, None) is not None:
-                self._watch(link, descriptor, 0)
+        for descriptor in link.events:
+            self._links.pop(descriptor, None)
         self._relayed += link.relayed
         link.close(reset=reset)
 
     # ---- events ------------------------------------------------------------------------------------------------------
 
     def _dispatch(self, descriptor: int, events: int) -> None:
-        if descriptor == self._waker.fileno():
-            self._waker.drain()
-            return
-        listener = self._listeners.get(descriptor)
-        if listener is not None:
-            self._accept(listener[0], listener[1], *listener[2])
-            return
         link = self._links.get(descriptor)
-        if link is not None:  # else the link's other end was closed while this batch of events was handled
+        if link is not None:
             self._advance(link, descriptor if events == READ else None)
+        elif descriptor in self._listeners:
+            sock, mapping, upstream = self._listeners[descriptor]
+            self._accept(sock, mapping, *upstream)
+        elif descriptor == self._waker.fileno():  # else a link that was closed while this batch of events was handled
+            self._waker.drain()
 
     def _advance(self, link: Link, readable: int | None = None) -> None:
-        if link.client.fileno() not in self._links:
-            return
         try:
             if link in self._opening:
-                wanted, readable = link.open(), None
-                if link.opened:
-                    self.connections += 1
-                    del self._opening[link]
-            if link.opened:
-                wanted = link.relay(self._buffer, readable)
-                if not wanted:
-                    self._end(link)
+                link.open()
+                if not link.opened:
                     return
-                if link.has_bytes_buffered:
-                    self._buffered[link] = None
-            for watched, events in wanted.items():
-                self._watch(link, watched, events)
+                readable = None
+                self.connections += 1
+                del self._opening[link]
+            link.relay(self._buffer, readable)
+            if link.finished:
+                self._end(link)
+            elif link.has_bytes_buffered:
+                self._buffered[link] = None
         except (OSError, AuthenticationFailed) as e:
             level = logging.DEBUG if link.opened else logging.WARNING
             names = show_address(link.client_address), show_address(link.node_address)
@@ -341,49 +312,22 @@ class _GuardedRecorder:
     """A recorder whose faults do not reach the connections: the first is logged and kept."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
         self.error: Exception | None = None
+        self.opened = self._guarded(recorder.opened)
+        self.record = self._guarded(recorder.record)
+        self.closed = self._guarded(recorder.closed)
+        self.flush = self._guarded(recorder.flush)
 
-    def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
-        """Note that a connection is established."""
-        try:
-            self._recorder.opened(local, remote, time_ns, initiator=initiator)
-        except Exception as e:  # noqa: BLE001 - a recorder may raise anything
-            self._note(e)
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*arguments: Any) -> None:
+            try:
+                call(*arguments)
+            except Exception as e:  # noqa: BLE001 - a recorder may raise anything
+                if self.error is None:
+                    self.error = e
+                    _log.error("the recording is incomplete from now on, relaying goes on", exc_info=e)
 
-    def record(
-        self,
-        direction: Direction,
-        local: Address,
-        remote: Address,
-        time_ns: int,
-        buffers: Sequence[Bytes],
-        more: bool = False,
-    ) -> None:
-        """Record bytes."""
-        try:
-            self._recorder.record(direction, local, remote, time_ns, buffers, more)
-        except Exception as e:  # noqa: BLE001
-            self._note(e)
-
-    def flush(self) -> None:
-        """Write frames that have not been written."""
-        try:
-            self._recorder.flush()
-        except Exception as e:  # noqa: BLE001
-            self._note(e)
-
-    def closed(self, local: Address, remote: Address, time_ns: int) -> None:
-        """Note that a connection has ended."""
-        try:
-            self._recorder.closed(local, remote, time_ns)
-        except Exception as e:  # noqa: BLE001
-            self._note(e)
-
-    def _note(self, error: Exception) -> None:
-        if self.error is None:
-            self.error = error
-            _log.error("the recording is incomplete from now on, relaying goes on", exc_info=error)
+        return guarded
 
 
 def _serves(listening: socket.socket, address: Any) -> bool:

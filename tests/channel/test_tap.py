@@ -266,7 +266,7 @@ class FailingRecorder:
     def record(self, *_: object) -> None:
         raise OSError("record")
 
-    closed = record
+    closed = flush = record
 
 
 def test_a_recorder_that_raises_ends_neither_connections_nor_the_tap(echo: EchoServer) -> None:
@@ -279,6 +279,45 @@ def test_a_recorder_that_raises_ends_neither_connections_nor_the_tap(echo: EchoS
         assert tap.is_alive
         assert str(tap.recording_error) == "opened"
     assert tap.error is None
+
+
+class WaitingRecorder:
+    """A recorder that takes its time."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.recorded: list[tuple[bool, bytes]] = []
+
+    def record(self, direction: str, local: object, remote: object, time_ns: int, buffers: list[memoryview]) -> None:
+        self.recorded.append((self.arrived.wait(10), b"".join(buffers)))
+
+    def opened(self, *_: object) -> None:
+        pass
+
+    closed = flush = opened
+
+
+def test_a_request_is_relayed_before_it_is_recorded_and_an_answer_afterwards() -> None:
+    recorder = WaitingRecorder()
+    with (
+        socket.create_server(LOOPBACK) as node,
+        Tap([Mapping(LOOPBACK, node.getsockname())], recorder) as tap,
+        connect(tap) as sock,
+        node.accept()[0] as far,
+    ):
+        sock.sendall(b"request")
+        assert received(far, 7) == b"request"
+        recorder.arrived.set()
+        until(lambda: recorder.recorded == [(True, b"request")])
+        recorder.arrived.clear()
+        far.sendall(b"answer")
+        sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            sock.recv(1)
+        recorder.arrived.set()
+        sock.settimeout(30)
+        assert received(sock, 6) == b"answer"
+        assert recorder.recorded[1:] == [(True, b"answer")]
 
 
 def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_on(
