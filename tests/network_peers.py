@@ -373,7 +373,7 @@ class ObservedSelector(Selector):
         self.sends.append(send)
         super().send(send)
 
-    def poll(self, timeout_ms, *, for_sends=True):
+    def poll(self, timeout_ms, for_sends=True):
         self.polls.append(timeout_ms)
         super().poll(timeout_ms, for_sends=for_sends)
 

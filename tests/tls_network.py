@@ -57,7 +57,7 @@ class TlsSelector(ObservedSelector):
         self._nodes[self.dialling] = TlsTransport(far, self._server, server_side=True, connected=True)
         return near
 
-    def poll(self, timeout_ms, *, for_sends=True):
+    def poll(self, timeout_ms, for_sends=True):
         self._go_on()
         super().poll(timeout_ms, for_sends=for_sends)
         self._go_on()

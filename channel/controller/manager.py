@@ -321,7 +321,7 @@ class ControllerChannelManager:
             item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)
             self._dropped.add(broker_id, [item])
             raise
-        queued = QueueItem(request, callback, self._clock.milliseconds())
+        queued = QueueItem(request, callback, self._clock.nanoseconds() // 1_000_000)
         state = self._brokers.get(broker_id)
         if state is not None and state.requests.put(queued):
             return
@@ -579,12 +579,12 @@ class SendThreadPool:
 
     def callback_ms_max(self) -> float:
         """The longest time that a callback held its send thread up."""
-        return max((serving.thread.callback_max_ns for serving in self._serving), default=0) / 1e6
+        return max((serving.thread.callbacks.longest_ns for serving in self._serving), default=0) / 1e6
 
     def callback_ms_mean(self) -> float:
         """The mean time that callbacks held their send threads up."""
-        calls = sum(serving.thread.callbacks for serving in self._serving)
-        return sum(serving.thread.callback_ns for serving in self._serving) / max(1, calls) / 1e6
+        times = [serving.thread.callbacks for serving in self._serving]
+        return sum(each.total_ns for each in times) / max(1, sum(each.count for each in times)) / 1e6
 
     def forget(self) -> None:
         """Drop all threads in a forked child: they are the parent's."""

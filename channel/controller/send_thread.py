@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
-from channel.logs import STATE_CHANGE, TRACE, bounded
+from channel.logs import bounded
 from channel.network.client import MetadataUpdater
 from channel.threads import StoppableThread
-from kproto.api import CONTROL_APIS, api_name
+
+from .broker_requests import CallbackTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +27,12 @@ if TYPE_CHECKING:
     from channel.errors import AuthenticationFailed
     from channel.network.client import MetadataUpdater, NetworkClient
 
-    from .broker_requests import BrokerRequests, QueueItem
+    from .broker_requests import BrokerRequests
     from .requests import ControlRequest
     from .state_change_log import StateChangeLog
 
 RETRY_BACKOFF_MS: Final = 100
 """The pause between two attempts to deliver a request."""
-
-_CONTROL: Final = frozenset(map(int, CONTROL_APIS))
-_traced = STATE_CHANGE.isEnabledFor
 
 
 def send_thread_name(controller_id: int, broker_id: int | None, number: int = 0, prefix: str | None = None) -> str:
@@ -48,10 +46,6 @@ def send_thread_name(controller_id: int, broker_id: int | None, number: int = 0,
     whom = f"broker-{broker_id}" if broker_id is not None else f"brokers-{number}"
     name = f"Controller-{controller_id}-to-{whom}-send-thread"
     return f"{prefix}:{name}" if prefix else name
-
-
-def _refuse(api_key: int, request: ControlRequest) -> None:
-    raise IllegalState(f"an answer to {api_name(api_key)}, unexpected after {api_name(request.api_key)}")
 
 
 ClientFactory: TypeAlias = "Callable[[MetadataUpdater, Callable[[str, Exception], None]], NetworkClient]"
@@ -76,7 +70,7 @@ class RequestSendThread(StoppableThread):
     An undelivered request is retried without end, over a new connection and with a new correlation id, until the
     broker is removed or the thread is shut down. A response with an error code completes a request. The broker may
     receive a request twice if the response was lost, but never after a later request. A callback that blocks delays
-    all brokers of the thread: ``callback_max_ns`` shows it.
+    all brokers of the thread: ``callbacks.longest_ns`` shows it.
 
     Args:
         name: The thread's name.
@@ -108,11 +102,8 @@ class RequestSendThread(StoppableThread):
         super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
         self._failed: list[str] = []  # nodes whose connection has ended, or could not be made
         self.client = new_client(_Nodes(self), self._invalid_answer)
-        self._nanoseconds = self.client.clock.nanoseconds
         self.brokers: dict[str, BrokerRequests] = {}
-        self.callbacks = 0
-        self.callback_ns = 0
-        self.callback_max_ns = 0
+        self.callbacks = CallbackTimes()
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._socket_timeout_ms = socket_timeout_ms
@@ -231,25 +222,14 @@ class RequestSendThread(StoppableThread):
     def _schedule(self, due_ms: int, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (due_ms, next(self._numbers), action))
 
-    def call_back(self, broker: BrokerRequests, item: QueueItem, api_key: int, body: Any) -> None:
-        """Pass a response to its callback. An exception there closes the connection; broker and thread go on."""
-        began = self._nanoseconds()
-        try:
-            if api_key not in _CONTROL:
-                _refuse(api_key, item.request)
-            if _traced(TRACE):
-                answer = bounded(repr(body))
-                self._state_log.trace(self._epoch(), "%s answered %s to %s", broker.node, answer, item.request)
-            if item.callback is not None:
-                item.callback(body)
-        except BaseException:
-            self.log.exception("controller %d gives up %s to %s", self._controller_id, item.request, broker.node)
-            self.client.close_node(broker.node.key)
-        took = self._nanoseconds() - began
-        self.callbacks += 1
-        self.callback_ns += took
-        if took > self.callback_max_ns:
-            self.callback_max_ns = took
+    def trace_answer(self, broker: BrokerRequests, request: ControlRequest, body: Any) -> None:
+        """Log a response in Kafka's state-change log."""
+        self._state_log.trace(self._epoch(), "%s answered %s to %s", broker.node, bounded(repr(body)), request)
+
+    def give_up(self, broker: BrokerRequests, request: ControlRequest) -> None:
+        """Log the exception of a request's callback, and close the connection; broker and thread go on."""
+        self.log.exception("controller %d gives up %s to %s", self._controller_id, request, broker.node)
+        self.client.close_node(broker.node.key)
 
     def _epoch(self) -> int:
         """Return the controller's epoch, for the log; -1 if it is not available."""

@@ -1,3 +1,5 @@
+cimport cython
+
 from .frames cimport FrameReader, Send
 from .request cimport InFlightRequests
 from .selector_metrics cimport SelectorMetrics
@@ -13,6 +15,8 @@ cdef class KafkaConnection:
     cdef public InFlightRequests in_flight
 
     cpdef start(self, Send send)
+
+    @cython.locals(send=Send)
     cpdef Send sent(self, Py_ssize_t count, bint pending=*)
     cpdef received(self, Py_ssize_t count)
 
@@ -28,7 +32,10 @@ cdef class Channel:
     cdef int _wanted
     cdef public bint has_completed_receive, watched, connected, broken, closed
 
+    @cython.locals(connection=KafkaConnection, send=Send)
     cpdef tuple write(self)
+
+    @cython.locals(connection=KafkaConnection, reader=FrameReader)
     cpdef tuple read(self)
 
 

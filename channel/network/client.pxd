@@ -1,4 +1,6 @@
-from .channel cimport Channel, Receive
+cimport cython
+
+from .channel cimport Channel, KafkaConnection, Receive
 from .frames cimport Send
 from .request cimport ClientRequest, ClientResponse, CorrelationIds, InFlightRequests, RequestFramer, parse_response
 from .selector cimport ChannelWriter, Selector
@@ -17,6 +19,7 @@ cdef class ClusterConnectionStates:
     cdef public set connecting_nodes
     cdef object _earliest_timeout
 
+    @cython.locals(node=_NodeState)
     cpdef bint is_ready(self, str node_id, long long now) except -1
 
 
@@ -35,10 +38,23 @@ cdef class NetworkClient:
     cdef Py_ssize_t _max_in_flight
     cdef long long _request_timeout_ms, _next_timeout_ms, _one_way
 
+    @cython.locals(ids=CorrelationIds)
     cpdef next_correlation_id(self, str node_id)
+
+    @cython.locals(channel=Channel, made=ClientRequest)
     cpdef ClientRequest request(self, str node_id, builder, callback, now=*)
+
+    @cython.locals(send=Send, framer=RequestFramer)
     cdef _send(self, ClientRequest request, long long now, Channel channel)
+
+    @cython.locals(channel=Channel, connection=KafkaConnection, in_flight=InFlightRequests)
     cdef Channel _sendable(self, str node_id, long long now)
+
+    @cython.locals(selector=Selector, states=ClusterConnectionStates, now=cython.longlong, receive=Receive)
     cpdef list poll(self, timeout_ms)
+
+    @cython.locals(response=ClientResponse)
     cdef _complete(self, list responses)
+
+    @cython.locals(channel=Channel, request=ClientRequest, send=Send)
     cdef _complete_receive(self, list responses, Receive receive, long long now)

@@ -520,11 +520,10 @@ class NetworkClient:
 
     def next_correlation_id(self, node_id: str) -> int:
         """Take the next correlation id of this node; each node has its own 0, 1, 2 ..."""
-        try:
-            return self._ids[node_id].take()
-        except KeyError:
+        ids = self._ids.get(node_id)
+        if ids is None:
             ids = self._ids[node_id] = CorrelationIds()
-            return ids.take()
+        return ids.take()
 
     def new_request(
         self,
@@ -874,7 +873,7 @@ class NetworkClient:
             aborted = [self._aborted.popleft() for _ in range(len(self._aborted))]
             self._complete(aborted)
             return aborted
-        now = self.clock.milliseconds()
+        now = self.clock.nanoseconds() // 1_000_000
         timeout_ms = min(
             timeout_ms,
             self._metadata.maybe_update(now),
@@ -882,7 +881,7 @@ class NetworkClient:
             states.remaining_ms(now) if states.connecting_nodes else FOREVER,
         )
         try:
-            selector.poll(timeout_ms, for_sends=self._max_in_flight > 1 or self._one_way > 0)
+            selector.poll(timeout_ms, self._max_in_flight > 1 or self._one_way > 0)
             now = selector.polled_ns // 1_000_000
         except OSError as e:
             _log.error("the selector failed: %s", e)

@@ -1,3 +1,11 @@
+cimport cython
+
+
+@cython.locals(exact=bytearray, value=cython.longlong)
+cpdef long long int32_at(data, Py_ssize_t at) except? -1
+cpdef put_int32(bytearray data, Py_ssize_t at, long long value)
+
+
 cdef class Send:
     cdef public str destination
     cdef public object buffers, left, request
@@ -21,5 +29,7 @@ cdef class FrameReader:
     cdef public bint lacks_memory
 
     cpdef next_frame(self)
+
+    @cython.locals(window=bytearray, size=cython.longlong)
     cpdef received(self, Py_ssize_t count)
     cpdef bint allocate(self) except -1

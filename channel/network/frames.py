@@ -112,7 +112,28 @@ UNLIMITED: Final = -1
 _length = struct.Struct(">i")
 _unpack_length = _length.unpack_from
 _MOST: Final = 2**31 - 1
+_MOST_UNSIGNED: Final = 2**32
 _FIRST: Final = 4096  # most bytes of memory to allocate when only the length of a frame has arrived
+
+
+def int32_at(data: Bytes, at: int) -> int:
+    """Return the big-endian int32 in these bytes."""
+    if type(data) is not bytearray:
+        return int(_unpack_length(data, at)[0])
+    exact = data  # compiled, its bytes are read without a call
+    value = exact[at]
+    value = value << 8 | exact[at + 1]
+    value = value << 8 | exact[at + 2]
+    value = value << 8 | exact[at + 3]
+    return value - _MOST_UNSIGNED if value > _MOST else value
+
+
+def put_int32(data: bytearray, at: int, value: int) -> None:
+    """Write a big-endian int32."""
+    data[at] = value >> 24 & 255
+    data[at + 1] = value >> 16 & 255
+    data[at + 2] = value >> 8 & 255
+    data[at + 3] = value & 255
 
 
 class Send:
@@ -252,7 +273,7 @@ class FrameReader:
         window = self._window
         if window is not None and self._payload is None:
             if count >= 4 and not self.bytes_read:
-                size = _unpack_length(window)[0]
+                size = int32_at(window, 0)
                 if size + 4 == count and size <= self.limit:
                     return window[4:count]  # exactly one frame: the common case
             self._cut(count)

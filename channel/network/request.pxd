@@ -1,4 +1,6 @@
-from .frames cimport Send
+cimport cython
+
+from .frames cimport Send, int32_at, put_int32
 
 
 cdef class ClientRequest:
@@ -24,10 +26,16 @@ cdef class CorrelationIds:
 
 cdef class RequestFramer:
     cdef bytes _client_id
-    cdef dict _tails
+    cdef dict _heads
+
+    @cython.locals(head=bytearray, size=cython.longlong, kind=cython.int)
     cpdef Send frame(self, ClientRequest request, body)
 
 
+cdef dict _readers
+
+
+@cython.locals(api_key=cython.int, version=cython.int, expected=cython.longlong, received=cython.longlong)
 cpdef parse_response(ClientRequest request, payload)
 
 

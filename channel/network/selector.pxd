@@ -1,6 +1,8 @@
-from .channel cimport Channel, KafkaConnection
+cimport cython
+
+from .channel cimport Channel, KafkaConnection, Receive
 from .frames cimport FrameReader, Send
-from .selector_metrics cimport PollTimes
+from .selector_metrics cimport PollTimes, SelectorMetrics
 
 
 cdef class DelayedCloses:
@@ -29,7 +31,10 @@ cdef class Traffic:
     cdef object _clock
     cdef public object recorder, thread
 
+    @cython.locals(metrics=SelectorMetrics)
     cpdef read(self, Channel channel, Py_ssize_t count, payload)
+
+    @cython.locals(metrics=SelectorMetrics)
     cpdef wrote(self, Channel channel, Py_ssize_t count, Send send)
 
 
@@ -42,6 +47,10 @@ cdef class ChannelReader:
     cdef public dict buffered
     cdef public bint out_of_memory, progressed
 
+    @cython.locals(receive=Receive)
+    cpdef clear(self)
+
+    @cython.locals(reader=FrameReader)
     cpdef read(self, Channel channel, long long now)
 
 
@@ -51,6 +60,7 @@ cdef class ChannelWriter:
     cdef public list started, completed
     cdef public object broken
 
+    @cython.locals(connection=KafkaConnection)
     cpdef write_at_once(self, Channel channel, Send send)
     cpdef bint write(self, Channel channel) except -1
 
@@ -83,4 +93,9 @@ cdef class Selector:
     cpdef write_now(self)
     cpdef _write(self, Channel channel)
     cpdef clear(self)
+
+    @cython.locals(reader=ChannelReader, polls=PollTimes, before=cython.longlong, now=cython.longlong, channel=Channel)
+    cpdef poll(self, timeout_ms, bint for_sends=*)
+
+    @cython.locals(connection=KafkaConnection)
     cpdef _process(self, Channel channel, int mask, long long now)

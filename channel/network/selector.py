@@ -639,20 +639,22 @@ class ChannelWriter:
             IllegalState: As ``start``.
         """
         connection = channel.connection
-        with channel.lock:
+        channel.lock.acquire()  # compiled, ``with`` would take three times as long
+        try:
             if channel.authenticator is not None:
                 self._renew_if_due(channel)
             if connection.usable and connection.outgoing is None and not channel.closed:
                 connection.start(send)
             elif not self._take(channel, send) or not connection.usable:
                 return
-            try:
-                count, whole = channel.write()
-            except OSError as e:
-                _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
-                self.give_up(channel)
-                return
+            count, whole = channel.write()
             self._traffic.wrote(channel, count, whole)
+        except OSError as e:
+            _log.debug("could not write to connection %s to %s: %s", channel.id, channel.transport.remote, e)
+            self.give_up(channel)
+            return
+        finally:
+            channel.lock.release()
         if self._traffic.recorder is not None and get_ident() != self._traffic.thread:
             self._traffic.flush()
         if whole is None:
@@ -1279,7 +1281,7 @@ class Selector:
             if not channel.closed and self.channels.get(channel.id) is channel:
                 self._close(channel, Closing.NOTIFY)
 
-    def poll(self, timeout_ms: int, *, for_sends: bool = True) -> None:
+    def poll(self, timeout_ms: int, for_sends: bool = True) -> None:
         """Do the work that is due now, or wait for an event.
 
         Args:

@@ -201,15 +201,29 @@ cdef inline tuple ids_tuple(const int32_t *p, int64_t n):
 cdef int put_list(int32_t *to, int64_t n, object values, str field) except -1:
     """Write a list or tuple of n int32 to memory that holds n."""
     cdef Py_ssize_t i
+    cdef int overflow = 0
+    cdef int64_t x
+    cdef object value
     for i in range(n):
         if i >= PySequence_Fast_GET_SIZE(values):  # an element's own __index__ may have cut the list
             raise ValueError(f"{field}: the sequence has changed while it was read")
-        try:
-            to[i] = <int32_t>whole(<object>PySequence_Fast_GET_ITEM(values, i), INT32_MIN, INT32_MAX, field)
-        except OutOfRange as e:
-            within(e, f"[{i}]")
-            raise
+        value = <object>PySequence_Fast_GET_ITEM(values, i)
+        if PyLong_Check(value):
+            x = PyLong_AsLongLongAndOverflow(value, &overflow)
+            if not overflow and INT32_MIN <= x <= INT32_MAX:
+                to[i] = <int32_t>x
+                continue
+        to[i] = list_item(value, i, field)
     return 0
+
+
+cdef int32_t list_item(object value, Py_ssize_t i, str field) except? -1:
+    """An element that is no int of Python's own, or one that is no int32."""
+    try:
+        return int32(value, field)
+    except OutOfRange as e:
+        within(e, f"[{i}]")
+        raise
 
 
 cdef object fast(object values, str field):
@@ -227,8 +241,12 @@ cdef Block new_ids(int32_t *n, tuple lists, tuple fields, Block labels):
     cdef int64_t total = 0
     cdef int64_t lengths[4]
     cdef Block b
-    cdef list parts = [fast(values, field) for values, field in zip(lists, fields, strict=True)]
+    cdef tuple parts = lists
     cdef int32_t *to
+    for i in range(count):
+        if type(lists[i]) is not tuple:
+            parts = tuple([fast(lists[k], fields[k]) for k in range(count)])
+            break
     for i in range(count):
         lengths[i] = PySequence_Fast_GET_SIZE(parts[i])
         total += lengths[i]
