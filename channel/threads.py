@@ -28,8 +28,8 @@ _log = get_logger(__name__)
 
 
 class _Ending(Protocol):
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End because the interpreter ends; wait no longer than this."""
+    def close(self, timeout_s: float | None = None) -> object:
+        """Close it within this time; harmless if closed."""
 
     def forget_in_child(self) -> None:
         """Drop a forked child's copies: threads, connections and queues are the parent's."""
@@ -47,7 +47,7 @@ def ends_with_process(thing: _Ending) -> None:
 def _end_all() -> None:
     for thing in list(_ending):
         try:
-            thing.end_at_exit(_EXIT_S)
+            thing.close(_EXIT_S)
         except Exception:  # noqa: BLE001  (the others must end too)
             _log.exception("%r could not be ended", thing)
 
@@ -150,15 +150,7 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
 
 
 class FatalExit(Exception):
-    """Raised by ``do_work`` when the process must not go on.
-
-    Attributes:
-        status: The exit status of the process.
-    """
-
-    def __init__(self, status: int = 1) -> None:
-        super().__init__(f"fatal error, exit status {status}")
-        self.status = status
+    """Raised by ``do_work`` when the process must not go on: it ends with status 1."""
 
 
 def end_process(status: int) -> None:
@@ -279,8 +271,8 @@ class StoppableThread(threading.Thread, ABC):
             self.log.warning("%s has not ended within %g s; it ends after its present work", self.name, timeout_s)
         return has_ended
 
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the thread, if it runs, within this time."""
         if self.is_alive():
             self.shutdown(timeout_s)
 
@@ -306,11 +298,11 @@ class StoppableThread(threading.Thread, ABC):
             ends, do_work = self._initiated.is_set, self.do_work
             while not ends():
                 do_work()
-        except FatalExit as e:
+        except FatalExit:
             self._initiated.set()
             self._complete.set()
-            self.log.critical("fatal error, the process ends with status %d", e.status)
-            self._exit_procedure(e.status)
+            self.log.critical("fatal error, the process ends with status 1")
+            self._exit_procedure(1)
         except BaseException as e:
             if self.is_running:
                 self.error = e

@@ -257,10 +257,6 @@ class Controller(Startable):
         if self._owns_session:
             self.session.close(timeout_s)
 
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
-        self.close(timeout_s)
-
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: threads and connections are the parent's."""
         self._is_closed = True

@@ -249,11 +249,6 @@ class ControllerChannelManager:
         finally:
             self._changing.release()
 
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
-        if self._threads:
-            self.close(timeout_s)
-
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
         self._lock, self._changing = new_lock("brokers by id"), new_reentrant_lock("changes of brokers")

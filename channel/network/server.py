@@ -361,11 +361,6 @@ class SocketServer(Startable):
             self._end()
         return self._thread.shutdown(timeout_s)
 
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
-        if self._thread.is_alive():
-            self.close(timeout_s)
-
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: connections and the thread are the parent's."""
         if not self._has_ended:

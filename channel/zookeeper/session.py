@@ -6,7 +6,6 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 
+from channel.addresses import show_address, why_unreachable
 from channel.errors import (
     BadVersion,
     Disconnected,
@@ -233,9 +233,9 @@ class ZooKeeperSession(Startable):
             self._client.start(timeout_s)
         except self._client.handler.timeout_exception:
             self.close()
-            hint = "is it running, and is the port right?"
-            if unknown := unknown_hosts(self.hosts):
-                hint = f"this machine cannot resolve the name {unknown[0]}"
+            servers = collect_hosts(self.hosts)[0]
+            reasons = [f"{show_address(each)}: {why}" for each in servers if (why := why_unreachable(*each))]
+            hint = "; ".join(reasons) or "is it running, and is the port right?"
             raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
         finally:
             notice.cancel()
@@ -251,6 +251,8 @@ class ZooKeeperSession(Startable):
                 return
             self._is_closed = True
             client, renewing = self._client, self._renewing
+        if renewing is threading.current_thread():
+            renewing = None  # it ends after this call by the session's owner
         self._connected.set()  # so that threads waiting for the connection stop waiting
         if self._metrics is not None:
             self._metrics.remove(_LISTENER)
@@ -259,17 +261,13 @@ class ZooKeeperSession(Startable):
         def end() -> None:
             client.stop()
             client.close()
-            if renewing is not None and renewing is not threading.current_thread():
+            if renewing is not None:
                 renewing.join()
 
         if timeout_s is None:
             end()
         else:
             call_within(timeout_s, "zookeeper-session-closing", end)
-
-    def end_at_exit(self, timeout_s: float) -> None:
-        """End with the interpreter."""
-        self.close(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: the connection and its threads are the parent's."""
@@ -393,10 +391,7 @@ class ZooKeeperSession(Startable):
         Raises:
             NoNode: The node does not exist.
         """
-        found = self.get_many([path])[0]
-        if found is None:
-            raise NoNode(f"ZooKeeper has no {path}")
-        return found
+        return _present(path, self.get_many([path])[0])
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read data and stat of many nodes, pipelined; None for missing nodes."""
@@ -479,10 +474,7 @@ class ZooKeeperSession(Startable):
         Raises:
             NoNode: There is no such node.
         """
-        found = self.children_of_many([path])[0]
-        if found is None:
-            raise NoNode(f"ZooKeeper has no {path}")
-        return found
+        return _present(path, self.children_of_many([path])[0])
 
     def children_of_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Read the names of the children of many nodes, pipelined; None for missing nodes."""
@@ -640,17 +632,12 @@ class ZooKeeperSession(Startable):
             raise SessionExpired("the ZooKeeper session has expired")
 
 
+def _present(path: str, found: _T | None) -> _T:
+    if found is None:
+        raise NoNode(f"ZooKeeper has no {path}")
+    return found
+
+
 def _nodes(answers: Iterable[tuple[str, Any]]) -> Iterator[tuple[bytes, Stat] | None]:
     for _, found in answers:
         yield None if found is None else (found[0] or b"", stat_of(found[1]))
-
-
-def unknown_hosts(hosts: str) -> list[str]:
-    """List the host names of ZooKeeper's addresses that have no IP address."""
-    unknown = []
-    for host, port in collect_hosts(hosts)[0]:
-        try:
-            socket.getaddrinfo(host, port)
-        except OSError:
-            unknown.append(host)
-    return unknown

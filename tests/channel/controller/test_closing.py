@@ -110,7 +110,7 @@ def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
     assert session.asked.wait(60)
     began = time.monotonic()
     try:
-        controller.end_at_exit(0.1)
+        controller.close(0.1)
         assert time.monotonic() - began < 10
         assert "has not ended" in caplog.text
     finally:

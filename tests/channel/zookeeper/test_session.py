@@ -266,3 +266,17 @@ def test_the_end_of_a_session_with_a_time_limit_does_not_wait_for_its_renewal(
     assert "zookeeper-session-closing has not ended within 0.1 s" in caplog.text
     gate.set()
     session.close(0.1)
+
+
+def test_an_owner_that_closes_its_expired_session_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    ended = threading.Event()
+
+    def close() -> None:
+        session.close(0.2)
+        ended.set()
+
+    session = ZooKeeperSession("127.0.0.1:1", on_expired=close)
+    session._state_changed(session._client, KazooState.LOST)
+    assert ended.wait(60)
+    session._renewing.join(60)
+    assert "has not ended" not in caplog.text
