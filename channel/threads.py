@@ -271,10 +271,9 @@ class StoppableThread(threading.Thread, ABC):
             self.log.warning("%s has not ended within %g s; it ends after its present work", self.name, timeout_s)
         return has_ended
 
-    def close(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> object:
         """End the thread, if it runs, within this time."""
-        if self.is_alive():
-            self.shutdown(timeout_s)
+        return self.is_alive() and self.shutdown(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child: the thread runs in the parent alone."""
