@@ -378,7 +378,7 @@ class ControllerBrokerRequestBatch:
                 tp: error.error_code
                 for error in response.partition_errors
                 if (tp := TopicPartition(error.topic_name, error.partition_index)) in to_delete
-                and context.is_topic_deletion_in_progress(tp.topic)
+                and tp.topic in context.topics_with_deletion_started
             }
             if errors:
                 self.handle_stop_replica_response(response, broker_id, errors)

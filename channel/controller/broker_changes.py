@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from channel.types import Broker
 
     from .controlled_cluster import ControlledCluster
-    from .deletion import TopicDeletions
     from .events import LeaderAndIsrResponseReceived
     from .manager import ControllerChannelManager
     from .reassignment import Reassignments
+    from .topics import TopicDeletions
 
 
 class BrokerChanges:
@@ -161,7 +161,7 @@ class BrokerChanges:
         cluster.log.info("broker %d is shutting down", broker_id)
         context.shutting_down_broker_ids.add(broker_id)
         led, followed = list[TopicPartition](), list[TopicPartition]()
-        for tp in context.partitions_on_broker(broker_id):
+        for tp in context.partitions_on_brokers([broker_id])[broker_id]:
             info = context.partition_leadership_info(tp)
             has_others = len(context.partition_replica_assignment(tp)) > 1
             if info is not None and has_others and tp.topic not in context.topics_to_be_deleted:

@@ -163,14 +163,6 @@ class ControllerContext:
                 self._count_imbalance(topic, assignment, leadership.get(partition), -1)
             self.topics_to_be_deleted.add(topic)
 
-    def begin_topic_deletion(self, topics: Iterable[str]) -> None:
-        """Mark topics whose replicas are being deleted."""
-        self.topics_with_deletion_started.update(topics)
-
-    def is_topic_deletion_in_progress(self, topic: str) -> bool:
-        """Whether a topic's replicas are being deleted."""
-        return topic in self.topics_with_deletion_started
-
     # ---- partitions
 
     def update_partition_full_replica_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -237,15 +229,6 @@ class ControllerContext:
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
         return [TopicPartition(topic, p) for p in self._assignments.get(topic, {})]
-
-    def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions with a replica on a broker."""
-        return [
-            TopicPartition(topic, p)
-            for topic, of_topic in self._assignments.items()
-            for p, assignment in of_topic.items()
-            if broker_id in assignment.replicas
-        ]
 
     def partitions_on_brokers(self, broker_ids: Iterable[int]) -> dict[int, list[TopicPartition]]:
         """The partitions with a replica on each of some brokers; a broker without any has an empty list."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from channel.logs import bounded, get_logger
 from channel.types import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
+from channel.zookeeper.znodes import TopicZnode
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from channel.config import ChannelConfig
+    from channel.types import ReplicaAssignment
 
     from .batch import ControllerBrokerRequestBatch
     from .context import ControllerContext
@@ -101,6 +103,15 @@ class ControlledCluster:
         self.partitions.forget(partitions)
         self.replicas.forget(partitions)
         self.context.remove_topic(topic)
+
+    def write_assignments(self, topic: str, changed: Mapping[int, ReplicaAssignment] | None = None) -> bool:
+        """Write a topic's assignments as the context has them, but those of changed partitions; False without znode."""
+        context = self.context
+        known = {
+            tp.partition: context.partition_full_replica_assignment(tp) for tp in context.partitions_for_topic(topic)
+        }
+        contents = TopicZnode(known | dict(changed or {}), context.topic_ids.get(topic))
+        return self.store.write_assignment(topic, contents)
 
     def change_states(
         self,

@@ -14,8 +14,6 @@ from channel.zookeeper.znodes import ISR_CHANGES, LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 
 from .broker_changes import BrokerChanges
-from .controlled_cluster import UNCLEAN, ControlledCluster
-from .deletion import TopicDeletions
 from .events import (
     LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
@@ -24,13 +22,14 @@ from .events import (
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
 from .reassignment import Reassignments
-from .topics import TopicChanges
+from .topics import TopicChanges, TopicDeletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from channel.metrics import Metrics
 
+    from .controlled_cluster import ControlledCluster
     from .events import ControllerEvent
     from .manager import ControllerChannelManager
 
@@ -68,7 +67,6 @@ class ControllerDecisions:
         self.brokers = BrokerChanges(cluster, channels, self.deletions, self.reassignments)
         self.isr_changes = IsrChanges(cluster, self.reassignments)
         self.balance = LeaderBalance(cluster)
-        self._config_changes = ConfigChangeWatch(cluster)
         self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
             events.BrokerChange: lambda _: self.brokers.process_broker_change(),
             events.BrokerModifications: lambda e: self.brokers.process_broker_modification(e.broker_id),
@@ -79,7 +77,7 @@ class ControllerDecisions:
             events.PartitionReassignmentIsrChange: lambda e: self.reassignments.process_isr_change(e.partition),
             events.PreferredReplicaLeaderElection: lambda _: self.balance.process_zookeeper(),
             events.IsrChangeNotification: lambda _: self.isr_changes.process_notifications(),
-            events.ConfigChangeNotification: lambda _: self._config_changes.process(),
+            events.ConfigChangeNotification: lambda _: self.balance.process_config_changes(),
             events.LogDirEventNotification: lambda _: self.brokers.process_log_dir_failures(),
             events.AutoPreferredReplicaLeaderElection: lambda _: self.balance.process_imbalance(),
             LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
@@ -99,7 +97,7 @@ class ControllerDecisions:
         store = cluster.store
         store.delete_children(LOG_DIR_EVENTS, store.read_log_dir_failures()[0])
         store.delete_children(ISR_CHANGES, store.read_isr_changes()[0])
-        self._config_changes.startup()
+        self.balance.startup()
         self._publish()
         brokers = {broker.id: (broker, epoch) for broker, epoch in store.read_brokers().items()}
         reachable = self.brokers.open_channels(broker for broker, _ in brokers.values())
@@ -194,31 +192,3 @@ class ControllerDecisions:
                 "Replicas whose deletion waits for their broker",
             ),
         }
-
-
-class ConfigChangeWatch:
-    """Notices that unclean elections became allowed, and holds the elections that leaderless partitions wait for.
-
-    Args:
-        cluster: The cluster.
-    """
-
-    def __init__(self, cluster: ControlledCluster) -> None:
-        self._cluster = cluster
-        self._last = -1
-
-    def startup(self) -> None:
-        """Skip past notifications, as every election reads the present settings."""
-        self._last = self._cluster.store.read_config_changes(None).last
-
-    def process(self) -> None:
-        """Process the new notifications."""
-        store = self._cluster.store
-        changes = store.read_config_changes(self._last)
-        self._last = changes.last
-        if changes.of_default:
-            self._cluster.partitions.elect_for_waiting_partitions()
-            return
-        for topic, settings in store.read_topic_configs(changes.topics).items():
-            if settings.get(UNCLEAN, "").strip().lower() == "true":
-                self._cluster.partitions.elect_for_waiting_partitions(topic)

@@ -1,4 +1,4 @@
-"""Requested elections: of preferred replicas, by administrators or because of imbalance, and unclean elections."""
+"""Elections of preferred replicas, requested or because of imbalance, and unclean ones, requested or allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from channel.logs import bounded
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .controlled_cluster import PartitionState
+from .controlled_cluster import UNCLEAN, PartitionState
 from .leader_election import Election
 
 if TYPE_CHECKING:
@@ -29,6 +29,23 @@ class LeaderBalance:
 
     def __init__(self, cluster: ControlledCluster) -> None:
         self._cluster = cluster
+        self._last_config_change = -1
+
+    def startup(self) -> None:
+        """Skip past the notifications of changed settings, as every election reads the present settings."""
+        self._last_config_change = self._cluster.store.read_config_changes(None).last
+
+    def process_config_changes(self) -> None:
+        """Hold the elections that leaderless partitions wait for, where unclean elections became allowed."""
+        store, partitions = self._cluster.store, self._cluster.partitions
+        changes = store.read_config_changes(self._last_config_change)
+        self._last_config_change = changes.last
+        if changes.of_default:
+            partitions.elect_for_waiting_partitions()
+            return
+        for topic, settings in store.read_topic_configs(changes.topics).items():
+            if settings.get(UNCLEAN, "").strip().lower() == "true":
+                partitions.elect_for_waiting_partitions(topic)
 
     def process_zookeeper(self) -> None:
         """Elect the preferred replicas of the partitions in ``/admin/preferred_replica_election``, and delete it."""

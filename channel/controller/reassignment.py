@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from channel.logs import bounded
 from channel.types import ReplicaAssignment
-from channel.zookeeper.znodes import TopicZnode
 from kproto.error_codes import ErrorCode
 
 from .controlled_cluster import PartitionState, ReplicaStatus, replicas_by_broker
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .controlled_cluster import ControlledCluster
-    from .deletion import TopicDeletions
+    from .topics import TopicDeletions
 
 
 class Reassignments:
@@ -220,12 +219,8 @@ class Reassignments:
 
     def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         """Write assignments into the znodes of their topics."""
-        context = self._cluster.context
         for topic, group in groupby(sorted(assignments), lambda tp: tp.topic):
-            partitions = {tp.partition: self._assignment(tp) for tp in context.partitions_for_topic(topic)}
-            partitions.update({tp.partition: assignments[tp] for tp in group})
-            contents = TopicZnode(partitions, context.topic_ids.get(topic))
-            if not self._cluster.store.write_assignment(topic, contents):
+            if not self._cluster.write_assignments(topic, {tp.partition: assignments[tp] for tp in group}):
                 self._cluster.log.error("the assignment of %s is not written: it has no znode", topic)
 
     def _forget_requested(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:

@@ -218,7 +218,9 @@ class ScriptedController(Startable):
 
         def elect_others() -> None:
             context.remove_live_brokers([broker_id])
-            affected = [tp for tp in context.partitions_on_broker(broker_id) if self._has_leader_state(tp)]
+            affected = [
+                tp for tp in context.partitions_on_brokers([broker_id])[broker_id] if self._has_leader_state(tp)
+            ]
             for tp in affected:
                 state = self._state(tp)
                 isr = tuple(b for b in state.isr if b in self._live())
@@ -352,7 +354,7 @@ class ScriptedController(Startable):
         def delete() -> None:
             partitions = context.partitions_for_topic(name)
             context.queue_topic_deletion([name])
-            context.begin_topic_deletion([name])
+            context.topics_with_deletion_started.add(name)
             self._batch.add_update_metadata_request_for_brokers(self._live(), partitions)
             for tp in partitions:
                 self._batch.add_stop_replica_request_for_brokers(context.partition_replica_assignment(tp), tp, True)

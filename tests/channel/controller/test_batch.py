@@ -572,7 +572,7 @@ class TestStopReplica:
         for tp in (FOO0, FOO1, BAR1):
             cluster.lead(tp, 1)
         cluster.context.queue_topic_deletion(["foo"])
-        cluster.context.begin_topic_deletion(["foo"])
+        cluster.context.topics_with_deletion_started.add("foo")
         batch = cluster.batch(ibp)
         batch.new_batch()
         self.stop(cluster, batch, [FOO0, FOO1, BAR1], True)
@@ -634,7 +634,7 @@ class TestStopReplica:
         batch.new_batch()
 
     def test_an_answer_after_clear_still_gives_its_event(self, cluster: Cluster) -> None:
-        cluster.context.begin_topic_deletion(["foo"])
+        cluster.context.topics_with_deletion_started.add("foo")
         batch = cluster.batch()
         batch.new_batch()
         self.stop(cluster, batch, [FOO0], True)

@@ -66,9 +66,6 @@ def test_queued_topics_have_no_partitions_with_leaders(context: ControllerContex
     assert list(context.partitions_with_leaders) == [FOO[0]]
     context.queue_topic_deletion(["foo"])
     assert list(context.partitions_with_leaders) == []
-    assert not context.is_topic_deletion_in_progress("foo")
-    context.begin_topic_deletion(["foo"])
-    assert context.is_topic_deletion_in_progress("foo")
 
 
 def test_only_leaders_that_somebody_could_replace_are_listed(context: ControllerContext) -> None:
@@ -346,7 +343,6 @@ def test_the_partitions_of_several_brokers(of_two_topics: ControllerContext) -> 
     of_two_topics.update_partition_full_replica_assignment(A1, assigned(2, 3))
     found = of_two_topics.partitions_on_brokers([1, 3, 9])
     assert found == {1: [A0, B0], 3: [A0, A1, B0], 9: []}
-    assert found[1] == of_two_topics.partitions_on_broker(1)
 
 
 def test_a_leader_is_offline_with_its_broker_its_directory_or_if_there_is_none(

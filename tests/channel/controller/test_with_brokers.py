@@ -233,7 +233,7 @@ def test_a_topic_lives_and_dies_in_every_protocol(brokers: EmbeddedCluster, ibp:
 
         controller.events.clear()
         controller.context.queue_topic_deletion(["t"])
-        controller.context.begin_topic_deletion(["t"])
+        controller.context.topics_with_deletion_started.add("t")
         controller.batch.new_batch()
         controller.batch.add_update_metadata_request_for_brokers([0, 1, 2], tps)
         for p, tp in enumerate(tps):
