@@ -265,8 +265,7 @@ class EmbeddedCluster(Startable):
     def _apis_before_authentication(self, version: int) -> Any:
         """Answer ApiVersions of a client that is not authenticated yet; every broker serves the same APIs."""
         first = next(iter(self.members.values()), None)
-        keys = () if first is None else first.broker.controller_keys | first.broker.record_keys
-        return api_versions_before_authentication(version, keys)
+        return api_versions_before_authentication(version, () if first is None else first.broker.announced_keys)
 
     def _reopen(self, member: ClusterMember) -> None:
         """Open a broker's port; on the network thread, so that no request is read before the registration."""
@@ -301,5 +300,5 @@ class EmbeddedCluster(Startable):
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:
-        service = BrokerService(broker, self._server, self._worker, self._updates)
+        service = BrokerService(broker, self._server, self._worker)
         return self._server.listen(service, self._host, port, name=self._listener_name)

@@ -27,11 +27,10 @@ from kproto.errors import ConfigurationError
 
 from .administrator_requests import AdministratorRequests
 from .cluster import EmbeddedCluster
-from .controlled_shutdown import controlled_shutdown
 from .hooks import BrokerHooks, Interception
 from .isr import LedPartitions, propose_in_zookeeper, propose_to_controller
 from .kraft_registration import Quorum
-from .links import BrokerLinks
+from .links import BrokerLinks, controlled_shutdown
 from .to_controller import ControllerInformation, NodeToControllerThread, controller_of_metadata
 from .worker import Worker
 

@@ -19,8 +19,7 @@ from kproto.messages import (
 )
 from kproto.types import ZERO_UUID, TopicPartition
 
-from .apis import RECORD_VERSIONS, SERVED
-from .embedded import Refused
+from .embedded import RECORD_VERSIONS, SERVED, Refused
 from .metadata_cache import INTERNAL_TOPICS
 
 if TYPE_CHECKING:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from channel.clock import Clock
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
-    from channel.network.request import ClientResponse
     from channel.security import SecurityConfig
     from channel.types import Broker
 
     from .embedded import EmbeddedBroker
-    from .to_controller import NodeToControllerChannel
+    from .to_controller import ControllerProvider, NodeToControllerChannel
 
 _log = get_logger(__name__)
 
+_LISTENER: Final = "CONTROLLER"
 _HEARTBEAT_MS: Final = 2_000
 _RETRY_MS: Final = 500
 _VOTER_MS: Final = 1_000
@@ -40,36 +40,22 @@ _CAUGHT_UP: Final = (1 << 63) - 1
 """The metadata offset in heartbeats: a ZooKeeper broker reads no metadata log, and so never lags behind."""
 
 
-class QuorumProvider:
-    """Provides the address of a KRaft controller; a ``ControllerProvider``.
+def quorum_provider(
+    voters: Sequence[Node], security_protocol: SecurityProtocol, sasl_mechanism: str | None, clock: Clock = SYSTEM_CLOCK
+) -> ControllerProvider:
+    """Make the provider of a KRaft controller's address, on the voters' listener ``CONTROLLER``.
 
     It does not follow the voters' elections. Until a voter accepts requests, it names each voter for a second in turn.
 
     Args:
         voters: The controllers.
-        listener: The name of their listener.
-        security_protocol: The security protocol of that listener.
-        clock: Time.
+        security_protocol: The security protocol of their listener.
         sasl_mechanism: The SASL mechanism of that listener; None for that of the broker's security settings.
+        clock: Time.
     """
-
-    def __init__(
-        self,
-        voters: Sequence[Node],
-        listener: str,
-        security_protocol: SecurityProtocol,
-        clock: Clock,
-        sasl_mechanism: str | None = None,
-    ) -> None:
-        named = [Node(node.id, node.host, node.port, node.rack, listener) for node in voters]
-        self._controllers = [
-            ControllerInformation(node, listener, security_protocol, False, sasl_mechanism) for node in named
-        ]
-        self._clock = clock
-
-    def __call__(self) -> ControllerInformation:
-        """Return the controller to ask now."""
-        return self._controllers[self._clock.milliseconds() // _VOTER_MS % len(self._controllers)]
+    named = [Node(node.id, node.host, node.port, node.rack, _LISTENER) for node in voters]
+    known = [ControllerInformation(node, _LISTENER, security_protocol, False, sasl_mechanism) for node in named]
+    return lambda: known[clock.milliseconds() // _VOTER_MS % len(known)]
 
 
 class KRaftRegistration:
@@ -126,12 +112,9 @@ class KRaftRegistration:
         self.channel.close()
 
     def _send(self, request: MessageRequest, on_complete: Callable[[Any], None]) -> None:
-        def answered(response: ClientResponse) -> None:
-            on_complete(response.body)
-
         if not self._is_closed:
             try:
-                self.channel.send_request(request, answered)
+                self.channel.send_request(request, lambda response: on_complete(response.body))
             except IllegalState:
                 _log.debug("broker %d is closed; it sends nothing to the quorum any more", self._embedded.broker_id)
 
@@ -193,7 +176,7 @@ class Quorum:
         security: SecurityConfig,
         metrics: Metrics | None,
     ) -> None:
-        self.provider = QuorumProvider(voters, "CONTROLLER", protocol, SYSTEM_CLOCK, security.quorum_mechanism)
+        self.provider = quorum_provider(voters, protocol, security.quorum_mechanism)
         self.thread = NodeToControllerThread(
             f"{name}-to-quorum-thread",
             "quorum",

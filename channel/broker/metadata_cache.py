@@ -379,6 +379,9 @@ class MetadataCache:
         broker_id: The broker.
         migration_enabled: Whether a KRaft controller's full update counts as full.
         updates: The updates that the brokers of a process share, so that equal snapshots are one object.
+
+    Attributes:
+        updates: As given, or the broker's own.
     """
 
     def __init__(
@@ -386,7 +389,7 @@ class MetadataCache:
     ) -> None:
         self.broker_id = broker_id
         self.migration_enabled = migration_enabled
-        self._updates = updates or SharedUpdates()
+        self.updates = updates or SharedUpdates(budget=0)
         self._write = new_lock("metadata cache")
         self._last = Update(EMPTY)
         self._log = state_change_log(broker_id)
@@ -408,7 +411,7 @@ class MetadataCache:
             The partitions that the update deleted, in order.
         """
         with self._write:
-            update = self._last = self._updates.apply(
+            update = self._last = self.updates.apply(
                 self._last.snapshot, request, version=version, migration_enabled=self.migration_enabled
             )
         for is_error, line in update.notes[:_MOST_NOTES]:

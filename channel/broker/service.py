@@ -11,10 +11,9 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
-from .apis import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
+from .embedded import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
 from .handlers import handle, unsupported_api_versions
 from .hooks import NO_RESPONSE, Interception, RequestContext
-from .metadata_cache import SharedUpdates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +37,12 @@ class BrokerService:
         broker: The broker that answers.
         server: The socket server, whose timers delay requests.
         worker: Serves the slow APIs.
-        updates: The decoded UpdateMetadata requests that the brokers of a process share.
     """
 
-    def __init__(
-        self, broker: EmbeddedBroker, server: SocketServer, worker: Worker, updates: SharedUpdates | None = None
-    ) -> None:
+    def __init__(self, broker: EmbeddedBroker, server: SocketServer, worker: Worker) -> None:
         self.broker = broker
         self._server = server
         self._worker = worker
-        self._updates = updates or SharedUpdates(budget=0)
 
     def __call__(self, received: ReceivedRequest) -> None:
         """Take a frame; an unreadable frame closes the connection without an answer, as in Kafka."""
@@ -113,7 +108,7 @@ class BrokerService:
     def _serve(self, received: ReceivedRequest, context: RequestContext, body: memoryview) -> None:
         try:
             if context.api_key == ApiKey.UPDATE_METADATA:
-                request = self._updates.decode(context.version, body)
+                request = self.broker.metadata.updates.decode(context.version, body)
             else:
                 request = codec.decode_request(context.api_key, context.version, body)
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:

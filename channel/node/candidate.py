@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from channel.zookeeper.session import ZooKeeperSession
 
 
-class Candidate:
+class Candidate(Controller):
     """A broker that stands for election as controller: the ``Candidacy`` of a fleet's broker.
 
     Args:
@@ -34,7 +34,6 @@ class Candidate:
         on_elected: See ``candidates``.
 
     Attributes:
-        controller: The broker's controller, active while it is elected.
         apis: Serves requests that clients and brokers send to the controller.
     """
 
@@ -51,18 +50,8 @@ class Candidate:
 
         metrics = Metrics()
         leadership = leadership_of(broker_id, config, metrics, stores_records=True)
-        self.controller = Controller(broker_id, session, leadership, metrics, on_change=changed)
-        self.apis = ForwardedRequests(self.controller)
-        self.start = self.controller.start
-        self.close = self.controller.close
-        self.abandon = self.controller.abandon
-        self.session_expired = self.controller.session_expired
-        self.session_began = self.controller.session_began
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the broker is the active controller."""
-        return self.controller.is_active
+        super().__init__(broker_id, session, leadership, metrics, on_change=changed)
+        self.apis = ForwardedRequests(self)
 
 
 def candidates(

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from channel.broker import controlled_shutdown as module
-from channel.broker.controlled_shutdown import ask_kraft_controller, ask_zookeeper_controller, controlled_shutdown
+from channel.broker import links
 from channel.broker.embedded import EmbeddedBroker
+from channel.broker.links import ask_kraft_controller, ask_zookeeper_controller, controlled_shutdown
 from channel.errors import IllegalState
 from channel.network.request import ClientRequest, ClientResponse
 from kproto import codec
@@ -47,7 +47,7 @@ class Channel:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch):
-    monkeypatch.setattr(module, "_RETRY_S", 0.0)
+    monkeypatch.setattr(links, "_RETRY_S", 0.0)
 
 
 def leave(channels, timeout_s=10.0):
@@ -103,7 +103,7 @@ def test_a_controller_that_is_silent_is_not_waited_for_for_ever():
 
 
 def test_a_broker_waits_before_it_asks_again(monkeypatch):
-    monkeypatch.setattr(module, "_RETRY_S", 0.02)
+    monkeypatch.setattr(links, "_RETRY_S", 0.02)
     assert leave({5: Channel(LEADS, FREE)}) == ([5], {})
 
 

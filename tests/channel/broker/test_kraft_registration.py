@@ -8,7 +8,7 @@ import pytest
 from network_peers import FakeClock
 
 from channel.broker.embedded import EmbeddedBroker
-from channel.broker.kraft_registration import KRaftRegistration, QuorumProvider, heartbeat
+from channel.broker.kraft_registration import KRaftRegistration, heartbeat, quorum_provider
 from channel.errors import IllegalState
 from channel.security import SecurityConfig
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
@@ -120,15 +120,13 @@ def test_brokers_authenticate_at_the_quorum_by_its_own_mechanism():
     for settings, mechanism in ((both, "PLAIN"), ({"sasl.mechanism": "SCRAM-SHA-512"}, "SCRAM-SHA-512"), ({}, None)):
         security = SecurityConfig.of(settings)
         voters = [Node(1, "a", 1)]
-        provider = QuorumProvider(
-            voters, "CONTROLLER", SecurityProtocol.SASL_SSL, FakeClock(), security.quorum_mechanism
-        )
+        provider = quorum_provider(voters, SecurityProtocol.SASL_SSL, security.quorum_mechanism, FakeClock())
         assert provider().sasl_mechanism == mechanism
 
 
 def test_voters_are_named_in_turn_with_their_listener():
     clock = FakeClock()
-    provider = QuorumProvider([Node(1, "a", 1), Node(2, "b", 2)], "CONTROLLER", SecurityProtocol.SSL, clock)
+    provider = quorum_provider([Node(1, "a", 1), Node(2, "b", 2)], SecurityProtocol.SSL, None, clock)
     first = provider()
     clock.sleep(1_000)
     second = provider()

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, Interception, RequestContext
-from channel.broker.record_log import Batch, RecordLog, RecordsRefused, read_batch
-from channel.broker.records import RecordConfig, RecordStore
+from channel.broker.records import Batch, RecordConfig, RecordLog, RecordsRefused, RecordStore, read_batch
 from channel.rehearsal.scripted_controller import ScriptedController
 from kproto import messages
 from kproto.api import ApiKey
