@@ -98,16 +98,12 @@ def _response(broker_id: int, context: RequestContext, request: Any, forwarded: 
     elif envelope.error_code != ErrorCode.NONE:
         failure = error_name(envelope.error_code)
     else:
+        data = memoryview(envelope.response_data or b"")
         try:
-            return _unwrapped(context, memoryview(envelope.response_data or b""))
+            _, at = headers.decode_response_header_from(data, response_header_version(context.api_key, context.version))
+            return codec.decode_response(context.api_key, context.version, data[at:])
         except DecodeError as e:
             failure = str(e)
     name = api_name(context.api_key)
     _log.warning("broker %d: the controller did not take a forwarded %s: %s", broker_id, name, failure)
     return error_response(context.api_key, request, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _unwrapped(context: RequestContext, data: memoryview) -> Any:
-    """Decode the response in an envelope, whose header is of no further use."""
-    _, at = headers.decode_response_header_from(data, response_header_version(context.api_key, context.version))
-    return codec.decode_response(context.api_key, context.version, data[at:])

@@ -40,6 +40,7 @@ _POLL_S: Final = 0.1
 """The interval at which the time limits are checked."""
 _ANSWER_S: Final = 10.0
 """The time in which a client must take its whole answer."""
+_PATHS: Final = "there are GET /brokers, GET /events and POST /steps"
 
 
 class CommandServer(Startable):
@@ -61,14 +62,13 @@ class CommandServer(Startable):
     """
 
     def __init__(self, commands: FleetCommands, host: str, port: int, on_stop: Callable[[], None]) -> None:
-        own_hosts = frozenset({"localhost", host.lower(), socket.gethostname().lower()})
-        members = {"commands": commands, "on_stop": staticmethod(on_stop), "own_hosts": own_hosts}
-        handler = type("Handler", (_Handler,), members)
         try:
-            self._server = _Server((host, port), handler)
+            self._server = _Server((host, port), _Handler)
         except OSError as e:
             where = show_address((host, port))
             raise ConfigurationError(f"cannot take commands at {where}: {e.strerror}; choose another port") from e
+        self._server.commands, self._server.on_stop = commands, on_stop
+        self._server.own_hosts = frozenset({"localhost", host.lower(), socket.gethostname().lower()})
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         self._server.timeout = _POLL_S
         self._thread = LoopThread("fleet-commands-thread", self._serve_once, ended=self._server.server_close)
@@ -100,6 +100,9 @@ class _Server(ThreadingHTTPServer):
     """
 
     block_on_close = False
+    commands: FleetCommands
+    on_stop: Callable[[], None]
+    own_hosts: frozenset[str]
 
     def __init__(self, *args: Any) -> None:
         self._lock = new_lock("command server")
@@ -146,8 +149,12 @@ class _Server(ThreadingHTTPServer):
         _log.debug("a client of the fleet's commands has gone", exc_info=True)
 
 
-class _TooLargeError(Exception):
-    """A client has sent more than a request may have."""
+class _RefusedError(Exception):
+    """A request is refused."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class _RequestBytes:
@@ -172,16 +179,15 @@ class _RequestBytes:
     def _counted(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
-            raise _TooLargeError
+            raise _RefusedError(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head of at most {_LONGEST_HEAD} bytes is read"
+            )
         return data
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The handler of one request; its class has the fleet's commands."""
+    """The handler of one request."""
 
-    commands: FleetCommands
-    on_stop: Callable[[], None]
-    own_hosts: frozenset[str]
     server: _Server
     timeout = _REQUEST_S
     server_version = "kproto"
@@ -191,85 +197,76 @@ class _Handler(BaseHTTPRequestHandler):
         """Limit the request's size."""
         super().setup()
         self.rfile: Any = _RequestBytes(self.rfile)
+        self.requestline, self.request_version, self.command = "", "HTTP/1.0", ""  # until they are read
 
     def handle(self) -> None:
         """Answer one request."""
         try:
             super().handle()
-        except _TooLargeError:
-            self.requestline, self.request_version, self.command = "", "HTTP/1.0", ""
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head of at most {_LONGEST_HEAD} bytes is read")
+        except _RefusedError as e:
+            self._answer(e.status, {"error": str(e)})
 
-    def _is_own(self) -> bool:
-        """Whether the request was meant for this server; refuses any other.
+    def _check_is_own(self) -> None:
+        """Refuse a request that was not meant for this server.
 
         A web page can make a browser send requests here, under another site's name (DNS rebinding) or from it.
         """
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if not _is_address(_without_port(host)) and _without_port(host).lower() not in self.own_hosts:
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "the Host has to be this machine's address, or localhost")
-            return False
+        if not _is_address(_without_port(host)) and _without_port(host).lower() not in self.server.own_hosts:
+            raise _RefusedError(
+                HTTPStatus.MISDIRECTED_REQUEST, "the Host has to be this machine's address, or localhost"
+            )
         if origin is not None and origin != f"http://{host}":
-            self._refuse(HTTPStatus.FORBIDDEN, "requests of other sites' web pages are refused")
-            return False
-        return True
+            raise _RefusedError(HTTPStatus.FORBIDDEN, "requests of other sites' web pages are refused")
 
     def do_GET(self) -> None:
         """Answer the state of the brokers, or the reports of the latest steps."""
-        if not self._is_own():
-            return
+        self._check_is_own()
+        commands = self.server.commands
         match self.path:
             case "/brokers":
-                self._answer(HTTPStatus.OK, self.commands.brokers())
+                self._answer(HTTPStatus.OK, commands.brokers())
             case "/events":
-                self._answer(HTTPStatus.OK, [event.to_json() for event in list(self.commands.events)])
+                self._answer(HTTPStatus.OK, [event.to_json() for event in list(commands.events)])
             case _:
-                self._refuse(HTTPStatus.NOT_FOUND, "there are GET /brokers, GET /events and POST /steps")
+                raise _RefusedError(HTTPStatus.NOT_FOUND, _PATHS)
 
     def do_POST(self) -> None:
         """Take a step, and answer with its report."""
-        if not self._is_own():
-            return
+        self._check_is_own()
         if self.path != "/steps":
-            self._refuse(HTTPStatus.NOT_FOUND, "there are GET /brokers, GET /events and POST /steps")
-            return
+            raise _RefusedError(HTTPStatus.NOT_FOUND, _PATHS)
         if self.headers.get_content_type() != "application/json":
-            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the content type has to be application/json")
-            return
+            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the content type has to be application/json")
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 9 or int(length) > _LONGEST_BODY:
-            self._refuse(
+            raise _RefusedError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a Content-Length of at most {_LONGEST_BODY} is required"
             )
-            return
         try:
             step = json.loads(self.rfile.read(int(length)))["step"]
             if not isinstance(step, str):
                 raise TypeError  # noqa: TRY301
-        except (ValueError, LookupError, TypeError, RecursionError):
-            self._refuse(HTTPStatus.BAD_REQUEST, 'the body has to be a JSON object like {"step": "kill random:3"}')
-            return
+        except (ValueError, LookupError, TypeError, RecursionError) as e:
+            example = '{"step": "kill random:3"}'
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the body has to be a JSON object like {example}") from e
         if step.strip() == "stop":
             self._answer(HTTPStatus.OK, {"step": "stop"})
-            self.on_stop()
+            self.server.on_stop()
             return
         try:
             self.server.limit(self.request, None)
-            report = self.commands.take(step, wait=False).to_json()
+            report = self.server.commands.take(step, wait=False).to_json()
         except IllegalState as e:
-            self._refuse(HTTPStatus.CONFLICT, str(e))
+            raise _RefusedError(HTTPStatus.CONFLICT, str(e)) from e
         except (KprotoError, ValueError) as e:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(e))
-        else:
-            self._answer(HTTPStatus.OK, report)
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, str(e)) from e
+        self._answer(HTTPStatus.OK, report)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request that cannot be read, or whose method is another than GET and POST; the connection ends."""
         self.close_connection = True
-        self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
-
-    def _refuse(self, status: HTTPStatus, error: str) -> None:
-        self._answer(status, {"error": error})
+        self._answer(HTTPStatus(code), {"error": message or HTTPStatus(code).phrase})
 
     def _answer(self, status: HTTPStatus, value: Any) -> None:
         self.server.limit(self.request, _ANSWER_S)

@@ -6,7 +6,7 @@ A process can hold a thousand brokers, as they share decoded messages and metada
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from channel.locks import new_reentrant_lock
 from channel.logs import bounded, state_change_log
@@ -19,7 +19,7 @@ from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Mapping, Set
 
     from .hooks import RecordApis
     from .metadata_cache import SharedUpdates
@@ -115,15 +115,6 @@ class HostedReplica:
     offline: bool = False
 
 
-class StopPartition(Protocol):
-    """One partition of a StopReplica request, whatever the version."""
-
-    topic_name: str
-    partition_index: int
-    leader_epoch: int
-    delete_partition: bool
-
-
 class BrokerReplicas:
     """The replicas of one broker.
 
@@ -175,7 +166,7 @@ class BrokerReplicas:
                 codes[tp] = self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
             leaderless: dict[TopicPartition, Any] = {}
             for tp, state in followers.items():
-                leader_is_alive = self._broker.metadata.has_alive_broker(state.leader)
+                leader_is_alive = state.leader in self._broker.metadata.snapshot.alive_brokers
                 if not leader_is_alive and state.leader != NO_LEADER:
                     leaderless[tp] = state
                 codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), leader_is_alive)
@@ -313,18 +304,8 @@ class BrokerReplicas:
 
     # ---- StopReplica -------------------------------------------------------------------------------------------------
 
-    def stop_replicas(
-        self, correlation_id: int, request: Any, partitions: Iterable[StopPartition]
-    ) -> dict[TopicPartition, int]:
-        """Take a StopReplica.
-
-        Args:
-            correlation_id: The correlation id of the request, for the log.
-            request: The message.
-            partitions: Its partitions in the form that all versions share.
-
-        Returns:
-            A code for each partition.
+    def stop_replicas(self, correlation_id: int, request: Any) -> dict[TopicPartition, int]:
+        """Take a StopReplica; returns a code for each partition.
 
         Raises:
             Refused: A stale controller epoch (11); Kafka then lists no partitions.
@@ -332,9 +313,9 @@ class BrokerReplicas:
         with self.lock:
             self.fence("StopReplica", request, correlation_id)
             self.controller_epoch = request.controller_epoch
-            return {TopicPartition(p.topic_name, p.partition_index): self._stop(p) for p in partitions}
+            return {TopicPartition(p.topic_name, p.partition_index): self._stop(p) for p in request.partition_states}
 
-    def _stop(self, wanted: StopPartition) -> int:
+    def _stop(self, wanted: Any) -> int:
         tp = TopicPartition(wanted.topic_name, wanted.partition_index)
         replica = self.hosted.get(tp)
         if replica is not None and replica.offline:
@@ -415,13 +396,8 @@ class EmbeddedBroker:
     def announced_keys(self) -> Set[int]:
         """The API keys that the broker announces besides those that every embedded broker serves."""
         passed_on = self.hooks.passed_on
-        own = self.controller_keys | self.record_keys
-        return own if passed_on is None else own | passed_on.keys
-
-    @property
-    def record_keys(self) -> Set[int]:
-        """The API keys that ``records`` serves."""
-        return frozenset() if self.records is None else frozenset(LARGEST_RECORD_BODY)
+        records: Set[int] = frozenset() if self.records is None else LARGEST_RECORD_BODY.keys()
+        return self.controller_keys | records | (frozenset() if passed_on is None else passed_on.keys)
 
     @property
     def is_led_by_kraft(self) -> bool:

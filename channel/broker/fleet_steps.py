@@ -290,24 +290,22 @@ def rehearse(
 
 
 def _take(fleet: Fleet, step: Step, broker_ids: list[int]) -> None:
-    match step.action:
-        case "wait":
-            SYSTEM_CLOCK.sleep(step.seconds * 1000)
-        case "leave":
-            fleet.shut_down(*broker_ids)
-        case action:
-            for broker_id in broker_ids:
-                match action:
-                    case "kill":
-                        fleet.kill(broker_id)
-                    case "restart" | "bounce":
-                        fleet.restart(broker_id)
-                    case "pause":
-                        fleet.pause(broker_id)
-                    case "resume":
-                        fleet.resume(broker_id)
-                    case "slow":
-                        fleet.slow(broker_id, step.seconds)
+    if step.action == "wait":
+        SYSTEM_CLOCK.sleep(step.seconds * 1000)
+    elif step.action == "leave":
+        fleet.shut_down(*broker_ids)
+    for broker_id in broker_ids:
+        match step.action:
+            case "kill":
+                fleet.kill(broker_id)
+            case "restart" | "bounce":
+                fleet.restart(broker_id)
+            case "pause":
+                fleet.pause(broker_id)
+            case "resume":
+                fleet.resume(broker_id)
+            case "slow":
+                fleet.slow(broker_id, step.seconds)
 
 
 def report_table(events: Iterable[StepReport]) -> Iterator[str]:

@@ -111,16 +111,15 @@ def _stop_replica(broker: EmbeddedBroker, context: RequestContext, request: Any)
             if code == ErrorCode.STALE_BROKER_EPOCH
             else request.error_response(code)
         )
-    partitions = request.partition_states
     try:
-        codes = broker.replicas.stop_replicas(context.correlation_id, request, partitions)
+        codes = broker.replicas.stop_replicas(context.correlation_id, request)
     except Refused as e:
         return StopReplicaResponse(error_code=e.code)
     if broker.records is not None:
         broker.records.update(codes)
     resigned = broker.hooks.resigned
     if resigned is not None:
-        for p in partitions:
+        for p in request.partition_states:
             stopped = codes[TopicPartition(p.topic_name, p.partition_index)] == ErrorCode.NONE
             if stopped and p.topic_name in INTERNAL_TOPICS and p.delete_partition:
                 resigned(p.topic_name, p.partition_index, p.leader_epoch if p.leader_epoch >= 0 else None)

@@ -103,7 +103,8 @@ class LedPartitions:
                 proposal = IsrProposal(
                     tp, topic_id, isr, replica.leader_epoch, replica.partition_epoch, replica.controller_epoch
                 )
-                if not self._is_pending(proposal):
+                pending = self._pending.get(tp)
+                if pending is None or pending[3:5] != proposal[3:5]:
                     self._pending[tp] = proposal
                     found.append(proposal)
         self._silent_since = silent_since
@@ -126,10 +127,6 @@ class LedPartitions:
                 if now - since < self._lag_max_ms:
                     isr.append(follower)
         return tuple(isr)
-
-    def _is_pending(self, proposal: IsrProposal) -> bool:
-        pending = self._pending.get(proposal.tp)
-        return pending is not None and pending[3:5] == proposal[3:5]
 
     def accepted(self, proposal: IsrProposal, isr: tuple[int, ...], partition_epoch: int) -> None:
         """Take over the ISR that the controller, or ZooKeeper, has stored, unless the partition has changed since."""
@@ -166,11 +163,8 @@ class _AlterPartitionBuilder:
         """The encoded request."""
         topics: dict[str, messages.AlterPartitionRequestTopic] = {}
         for p in self._proposals:
-            topic = topics.get(p.tp.topic)
-            if topic is None:
-                topic = topics[p.tp.topic] = messages.AlterPartitionRequestTopic(
-                    topic_name=p.tp.topic, topic_id=p.topic_id, partitions=[]
-                )
+            topic = messages.AlterPartitionRequestTopic(topic_name=p.tp.topic, topic_id=p.topic_id, partitions=[])
+            topic = topics.setdefault(p.tp.topic, topic)
             isr = (
                 {"new_isr_with_epochs": [messages.BrokerState(broker_id=i) for i in p.isr]}
                 if version >= 3

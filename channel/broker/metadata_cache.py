@@ -230,7 +230,7 @@ def apply_update(
         if request.controller_id >= 0
         else None
     )
-    alive, listeners = request.brokers if isinstance(request, SharedUpdateMetadata) else live_brokers(request)
+    alive, listeners = request.body.brokers if isinstance(request, SharedUpdateMetadata) else live_brokers(request)
     after = MetadataSnapshot(partitions if entries else snapshot.partitions, topic_ids, controller, alive, lineage)
     return Update(after, tuple(deleted), len(entries), tuple(notes), listeners, deletions)
 
@@ -259,21 +259,16 @@ class SharedUpdateMetadata:
         content_hash: Equal for equal bodies, whatever the broker epoch.
     """
 
-    __slots__ = ("_body", "broker_epoch", "content_hash", "message")
+    __slots__ = ("body", "broker_epoch", "content_hash", "message")
 
     def __init__(self, body: _Body, broker_epoch: int, content_hash: int) -> None:
-        self._body = body
+        self.body = body
         self.message = body.message
         self.broker_epoch = broker_epoch
         self.content_hash = content_hash
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.message, name)
-
-    @property
-    def brokers(self) -> LiveBrokers:
-        """The live brokers of the request, one object for all brokers that received the body."""
-        return self._body.brokers
 
     def to_json(self, version: int) -> dict[str, Any]:
         """Return Kafka's JSON form, with this broker's epoch."""
@@ -463,10 +458,6 @@ class MetadataCache:
     def partition_info(self, topic: str, partition: int) -> Any | None:
         """The partition's state as it was last sent, or None."""
         return self._last.snapshot.partition(topic, partition)
-
-    def has_alive_broker(self, broker_id: int) -> bool:
-        """Whether the last update named this broker."""
-        return broker_id in self._last.snapshot.alive_brokers
 
     def topic_metadata(
         self,

@@ -1,9 +1,9 @@
 """Records for the clients of an embedded cluster: Produce, Fetch, ListOffsets and InitProducerId.
 
-Every replica has a log: whole record batches as a client wrote them, with a limit in bytes. A follower in the ISR of its
-leader gets a record when it is appended, unless its broker is down, paused, or follows another leader or epoch; a
-replica outside the ISR stays at its offset. The errors are those of a Kafka 3.9 broker. There are no consumer groups, no
-transactions, and no checks of sequence numbers.
+Every replica has a log: whole record batches as a client wrote them, with a limit in bytes. A follower in the ISR of
+its leader gets a record when it is appended, unless its broker is down, paused, or follows another leader or epoch; a
+replica outside the ISR stays at its offset. The errors are those of a Kafka 3.9 broker. There are no consumer groups,
+no transactions, and no checks of sequence numbers.
 """
 
 from __future__ import annotations
@@ -294,7 +294,9 @@ class RecordStore:
                     of_partition.pop(broker_id, None)
                 elif hosted is not None:
                     replica = of_partition.get(broker_id)
-                    if replica is None or _is_another(topic_id, replica.topic_id):
+                    if replica is None or (
+                        topic_id != replica.topic_id and ZERO_UUID not in (topic_id, replica.topic_id)
+                    ):
                         replica = of_partition[broker_id] = _Replica(RecordLog(self.config.most_log_bytes), topic_id)
                     fetcher = replicas.fetchers.get(tp)
                     replica.topic_id = topic_id
@@ -324,7 +326,7 @@ class RecordStore:
             for of_partition in self._replicas.values():
                 replica = of_partition.get(broker_id)
                 if replica is not None:
-                    replica.leads, replica.leader_epoch, replica.isr, replica.follows = False, -1, (), None
+                    of_partition[broker_id] = _Replica(replica.log, replica.topic_id)
         self.resume(broker_id)
 
     def replicate(self, tp: TopicPartition) -> None:
@@ -417,7 +419,10 @@ class BrokerRecords:
                     response = self._list_offsets(request)
                 answer(response)
             case ApiKey.INIT_PRODUCER_ID:
-                answer(self._init_producer_id(request))
+                if request.transactional_id is not None:  # there are no transactions
+                    answer(self.error_response(context, request, ErrorCode.INVALID_REQUEST))
+                else:
+                    answer(messages.InitProducerIdResponse(producer_id=next(self._store.producer_ids)))
 
     def error_response(self, context: RequestContext, request: Any, code: int, message: str | None = None) -> Any:
         """Return an answer with this error for every partition; None closes the connection, for acks=0."""
@@ -606,20 +611,11 @@ class BrokerRecords:
             result.error_code = ErrorCode.UNSUPPORTED_VERSION
         return result
 
-    def _init_producer_id(self, request: Any) -> Any:
-        if request.transactional_id is not None:
-            return messages.InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)  # there are no transactions
-        return messages.InitProducerIdResponse(producer_id=next(self._store.producer_ids))
-
 
 def _fetched(partition: int, code: int) -> messages.PartitionData:
     return messages.PartitionData(
         partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
     )
-
-
-def _is_another(topic_id: Uuid, known: Uuid) -> bool:
-    return topic_id != known and ZERO_UUID not in (topic_id, known)
 
 
 def _produced(results: dict[TopicPartition, messages.PartitionProduceResponse]) -> messages.ProduceResponse:

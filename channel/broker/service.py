@@ -63,7 +63,11 @@ class BrokerService:
             body = payload[at:]
             passed_on = self.broker.hooks.passed_on
             if passed_on is not None and passed_on.takes(context, body):
-                passed_on(context, bytes(payload), lambda answer: _answer_frame(received, answer))
+                passed_on(
+                    context,
+                    bytes(payload),
+                    lambda answer: received.close_connection() if answer is None else received.respond([answer]),
+                )
                 return
             largest: int | None = LARGEST_BODY.get(context.api_key)  # type: ignore[call-overload]
             if context.api_key in self.broker.controller_keys:
@@ -213,11 +217,3 @@ class BrokerService:
             self.broker.hooks.answered(context, request, answer)
         except Exception:  # noqa: BLE001  (a hook that only watches must not cost the peer its answer)
             _log.exception("broker %d: the hook for answers failed", self.broker.broker_id)
-
-
-def _answer_frame(received: ReceivedRequest, answer: bytes | None) -> None:
-    """Send a response that is encoded already; without one the connection ends."""
-    if answer is None:
-        received.close_connection()
-    else:
-        received.respond([answer])

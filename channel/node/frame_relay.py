@@ -138,9 +138,13 @@ class FrameRelay:
         for broker in brokers[:_ATTEMPTS]:
             selector = Selector(channel_builder=channels, max_receive_size=_LARGEST_ANSWER)
             try:
-                self._opened(selector)
+                with self._lock:
+                    if self._is_closed:
+                        raise OSError("the relay is closed")
+                    self._open.add(selector)
                 try:
-                    self._connect(selector, broker)
+                    selector.connect(_BROKER, (resolve(broker.host)[0], broker.port), host=broker.host)
+                    self._poll(selector, _CONNECT_S, lambda: selector.is_channel_ready(_BROKER))  # noqa: B023
                 except OSError as e:
                     error = e
                     continue
@@ -155,16 +159,6 @@ class FrameRelay:
                 selector.close()
         raise error
 
-    def _connect(self, selector: Selector, broker: Node) -> None:
-        """Connect to a broker, and authenticate.
-
-        Raises:
-            OSError: It cannot be reached.
-            AuthenticationFailed: It does not accept this node as the client.
-        """
-        selector.connect(_BROKER, (resolve(broker.host)[0], broker.port), host=broker.host)
-        self._poll(selector, _CONNECT_S, lambda: selector.is_channel_ready(_BROKER))
-
     def _poll(self, selector: Selector, seconds: float, is_done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + seconds
         while not is_done():
@@ -175,9 +169,3 @@ class FrameRelay:
             end = selector.disconnected.get(_BROKER)
             if end is not None and not selector.completed_receives:
                 raise end.error or OSError("the broker closed the connection, or sent no response of Kafka's protocol")
-
-    def _opened(self, selector: Selector) -> None:
-        with self._lock:
-            if self._is_closed:
-                raise OSError("the relay is closed")
-            self._open.add(selector)

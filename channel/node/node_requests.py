@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from channel.broker.hooks import RequestContext
     from channel.config import ChannelConfig
     from channel.controller.controller import Controller
-    from kproto.messages import RequestHeader
 
     from .frame_relay import FrameRelay
 
@@ -97,13 +96,16 @@ class ForwardedRequests:
     def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
         """Serve a request that a broker forwarded in an Envelope; its response is wrapped, with its own header."""
         try:
-            header, request = _inner_request(memoryview(envelope.request_data))
+            data = memoryview(envelope.request_data)
+            header, at = headers.decode_request_header_from(data)
+            key, version = header.request_api_key, header.request_api_version
+            if key not in CONTROLLER_APIS | CONFIG_APIS:
+                raise UnsupportedApi(key)  # noqa: TRY301
+            request = codec.decode_request(key, version, data[at:])
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
             _log.warning("controller %d refuses an envelope: %s", self._controller.controller_id, e)
             answer(messages.EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
-
-        key, version = header.request_api_key, header.request_api_version
 
         def wrap(response: Any) -> None:
             first = headers.encode_response_header(
@@ -115,14 +117,6 @@ class ForwardedRequests:
                 answer(messages.EnvelopeResponse(response_data=first + codec.encode(response, version)))
 
         self._ask(key, version, request, wrap)
-
-
-def _inner_request(data: memoryview) -> tuple[RequestHeader, Any]:
-    """Decode header and body of the request in an envelope."""
-    header, at = headers.decode_request_header_from(data)
-    if header.request_api_key not in CONTROLLER_APIS | CONFIG_APIS:
-        raise UnsupportedApi(header.request_api_key)
-    return header, codec.decode_request(header.request_api_key, header.request_api_version, data[at:])
 
 
 def _once(answer: Callable[[Any], None]) -> Callable[[Any], None]:
