@@ -17,8 +17,7 @@ from measure import CACHE, KAFKA_JVM
 
 from channel.types import LeaderAndIsr, ReplicaAssignment
 from channel.zookeeper.cluster_state import create_persistent_nodes
-from channel.zookeeper.operations import Create
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import Create, ZooKeeperSession
 from channel.zookeeper.znodes import (
     CONTROLLER,
     decode_partition_state,

@@ -57,8 +57,7 @@ from figures import Goal, finish, options_of, settled
 from measure import machine
 
 from channel.zookeeper.cluster_state import read_controller_epoch
-from channel.zookeeper.operations import Create
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import Create, ZooKeeperSession
 from channel.zookeeper.znodes import (
     ADMIN_DELETE_TOPICS,
     CONTROLLER,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from channel.security import SecurityConfig
+from channel.security import SecurityConfig, one_of
 from channel.types import SecurityProtocol
 from kproto.api import control_versions
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _INT32: Final = 2**31 - 1
 _PROTOCOLS: Final = tuple(SecurityProtocol.__members__)
@@ -102,11 +103,7 @@ class ChannelConfig:
                 raise ConfigurationError(
                     f"{_key(each.name)} is {value}; it must be {limits['least']} to {limits['most']}"
                 )
-        if self.security_inter_broker_protocol not in _PROTOCOLS:
-            raise ConfigurationError(
-                f"security.inter.broker.protocol is {self.security_inter_broker_protocol!r}; "
-                f"there are: {', '.join(_PROTOCOLS)}"
-            )
+        one_of("security.inter.broker.protocol", self.security_inter_broker_protocol, _PROTOCOLS)
         if self.send_threads != "per_broker" and not (self.send_threads.isdecimal() and int(self.send_threads) > 0):
             raise ConfigurationError(f"send.threads is {self.send_threads!r}; it takes a number from 1, or per_broker")
         control = self.control_plane_listener_name
@@ -172,8 +169,7 @@ class ChannelConfig:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else "see the documentation of channel.config"
                 raise ConfigurationError(f"no setting {key!r}; {hint}")
-            name = known[key].name
-            values[name] = _reader(known[key])(key, value)
+            values[known[key].name] = _read(key, value, known[key])
         return cls(**values)
 
     def secured(self, protocol: str, security: SecurityConfig) -> Self:
@@ -244,37 +240,21 @@ def _key(name: str) -> str:
     return name.replace("_", ".")
 
 
-def _reader(setting: dataclasses.Field[Any]) -> Callable[[str, object], object]:
+def _read(key: str, value: object, setting: dataclasses.Field[Any]) -> object:
+    """Read a value as what the setting's default is: a flag, a number or a text."""
     if isinstance(setting.default, bool):
-        return _flag
+        flag = str(value).strip().lower()
+        if flag not in ("true", "false"):
+            raise ConfigurationError(f"{key} is {value!r}; it must be true or false")
+        return flag == "true"
     if setting.metadata:
-        return _integer
-    return _optional_text if setting.default is None else _text
-
-
-def _flag(key: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise ConfigurationError(f"{key} is {value!r}; it must be true or false")
-
-
-def _integer(key: str, value: object) -> int:
-    if isinstance(value, (int, str)) and not isinstance(value, bool):
-        try:
-            return int(value)
-        except ValueError:
-            pass
-    raise ConfigurationError(f"{key} is {value!r}; it must be a whole number")
-
-
-def _optional_text(key: str, value: object) -> str | None:
-    return None if value is None or value == "" else _text(key, value)
-
-
-def _text(key: str, value: object) -> str:
+        if isinstance(value, (int, str)) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError):
+                return int(value)
+        raise ConfigurationError(f"{key} is {value!r}; it must be a whole number")
     if value is None or value == "":
+        if setting.default is None:
+            return None
         raise ConfigurationError(f"{key} is empty; leave it out to take the default")
     if not isinstance(value, str):
         raise ConfigurationError(f"{key} is {value!r}; it must be a text")

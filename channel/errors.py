@@ -42,16 +42,6 @@ class IllegalState(ChannelError, RuntimeError):
 class CorrelationIdMismatch(IllegalState):
     """A response has another correlation id than the oldest in-flight request of its connection."""
 
-    def __init__(self, expected: int, received: int, api: str = "") -> None:
-        super().__init__(expected, received, api)
-        self.expected = expected
-        self.received = received
-        self.api = api
-
-    def __str__(self) -> str:
-        what = f" to {self.api}" if self.api else ""
-        return f"the answer{what} has correlation id {self.received}, the oldest request in flight has {self.expected}"
-
 
 class Disconnected(ChannelError, ConnectionError):
     """The connection could not be made, or ended before the response."""

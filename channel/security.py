@@ -149,15 +149,15 @@ class SecurityConfig:
     connection_failed_authentication_delay_ms: int = 100
 
     def __post_init__(self) -> None:
-        _one_of("ssl.client.auth", self.ssl_client_auth, ("none", "requested", "required"))
-        _one_of("ssl.endpoint.identification.algorithm", self.ssl_endpoint_identification_algorithm, ("", "https"))
+        one_of("ssl.client.auth", self.ssl_client_auth, ("none", "requested", "required"))
+        one_of("ssl.endpoint.identification.algorithm", self.ssl_endpoint_identification_algorithm, ("", "https"))
         if not self.ssl_enabled_protocols:
             raise ConfigurationError("ssl.enabled.protocols is empty; name TLSv1.2, TLSv1.3 or both")
         for version in self.ssl_enabled_protocols:
-            _one_of("ssl.enabled.protocols", version, _VERSIONS)
+            one_of("ssl.enabled.protocols", version, _VERSIONS)
         own = filter(None, [self.sasl_mechanism, self.sasl_mechanism_controller_protocol])
         for mechanism in (*own, *self.sasl_enabled_mechanisms):
-            _one_of("a SASL mechanism", mechanism, MECHANISMS)
+            one_of("a SASL mechanism", mechanism, MECHANISMS)
         if self.ssl_keystore_location and self.ssl_keystore_certificate_chain:
             raise ConfigurationError("ssl.keystore.location and ssl.keystore.certificate.chain are both set; keep one")
         if (self.ssl_keystore_certificate_chain is None) != (self.ssl_keystore_key is None):
@@ -271,6 +271,7 @@ def _take_login(values: dict[str, Any], text: str) -> None:
         values["users"] = users
 
 
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a setting that has none of the allowed values."""
     if value not in allowed:
         raise ConfigurationError(f"{key} is {value!r}; there are: {', '.join(each or 'empty' for each in allowed)}")

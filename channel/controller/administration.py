@@ -17,7 +17,7 @@ from channel.logs import get_logger
 from channel.types import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, is_topic_name, random_uuid
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced, fenced_together, read_settings, write_settings
-from channel.zookeeper.operations import Create, SetData
+from channel.zookeeper.session import Create, SetData
 from kproto import messages
 from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
@@ -30,8 +30,7 @@ from .topic_settings import check_topic_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from channel.zookeeper.operations import Operation
-    from channel.zookeeper.session import ZooKeeperSession
+    from channel.zookeeper.session import Operation, ZooKeeperSession
     from kproto.types import Uuid
 
     from .cluster_events import ApiRequest

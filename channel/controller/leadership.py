@@ -11,7 +11,7 @@ from channel.locks import new_lock
 from channel.threads import close_all
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced
-from channel.zookeeper.operations import Create
+from channel.zookeeper.session import Create
 from kproto.api import ibp_at_least
 
 from .administration import Administration

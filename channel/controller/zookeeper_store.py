@@ -11,7 +11,7 @@ from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced, fenced_together
-from channel.zookeeper.operations import Create, Delete, SetData
+from channel.zookeeper.session import Create, Delete, SetData
 from channel.zookeeper.znodes import decoded_or_none
 
 from .cluster_events import (
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
     from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-    from channel.zookeeper.operations import Operation, Transaction
-    from channel.zookeeper.session import ZooKeeperSession
+    from channel.zookeeper.session import Operation, Transaction, ZooKeeperSession
     from channel.zookeeper.znodes import TopicZnode
     from kproto.types import TopicPartition
 

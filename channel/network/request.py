@@ -306,7 +306,10 @@ def parse_response(request: ClientRequest, payload: Bytes) -> Any:
         if expected >= FIRST_SASL_CORRELATION_ID > received:
             reason = f"correlation id {received} is not of the reserved range that {expected} is of"
             raise Malformed(reason, 0, "correlation_id", api_key, version)
-        raise CorrelationIdMismatch(expected, received, api_name(api_key))
+        raise CorrelationIdMismatch(
+            f"the answer to {api_name(api_key)} has correlation id {received}, "
+            f"the oldest request in flight has {expected}"
+        )
     at, decode = _readers.get(api_key << 16 | version) or _reader(api_key, version)
     if at == 5 and (len(payload) < 5 or payload[4]):  # tagged fields, which no version defines yet
         _, at = codec_for(api_key).decode_response_header_from(payload, 1)

@@ -13,7 +13,7 @@ from channel.logs import bounded, get_logger
 from channel.types import random_uuid
 from kproto.json_form import uuid_to_json
 
-from .operations import Check, Create, Delete, SetData, Stat, Transaction
+from .session import Check, Create, Delete, SetData, Stat, Transaction
 from .znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_IDS,
@@ -41,8 +41,7 @@ from .znodes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .operations import Operation
-    from .session import ZooKeeperSession
+    from .session import Operation, ZooKeeperSession
 
 _log = get_logger(__name__)
 

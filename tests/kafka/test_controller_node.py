@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from channel.zookeeper.operations import Operation, Transaction
+    from channel.zookeeper.session import Operation, Transaction
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -24,8 +24,7 @@ from channel.errors import (
 )
 from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster_state as cluster
-from channel.zookeeper.operations import Check, Create, Delete, SetData
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import Check, Create, Delete, SetData, ZooKeeperSession
 from channel.zookeeper.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,

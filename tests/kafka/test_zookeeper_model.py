@@ -19,8 +19,7 @@ from simulation.zookeeper_client import client_class
 
 from channel.errors import ControllerMoved, NodeExists, SessionExpired
 from channel.zookeeper import cluster_state as cluster
-from channel.zookeeper.operations import Check, Create, Delete, SetData
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import Check, Create, Delete, SetData, ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kazoo import exceptions as errors
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 
-from channel.zookeeper.operations import NO_NODE, Stat
+from channel.zookeeper.session import NO_NODE, Stat
 
 from . import zookeeper as model
 

@@ -17,7 +17,7 @@ from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics
 from channel.zookeeper.cluster_state import WonElection
-from channel.zookeeper.operations import Check, Create, Delete, SetData, Stat, Transaction
+from channel.zookeeper.session import Check, Create, Delete, SetData, Stat, Transaction
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
 
 if TYPE_CHECKING:

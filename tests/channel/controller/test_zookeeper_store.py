@@ -18,7 +18,7 @@ from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import NoNode
 from channel.types import Broker, EndPoint, LeaderAndIsr
 from channel.zookeeper import znodes
-from channel.zookeeper.operations import Stat
+from channel.zookeeper.session import Stat
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:

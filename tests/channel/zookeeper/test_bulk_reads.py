@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from channel.zookeeper.operations import NO_NODE, ReadMany, Stat, serves_bulk_reads
+from channel.zookeeper.session import NO_NODE, ReadMany, Stat, serves_bulk_reads
 
 
 def test_a_request_names_each_znode_and_starts_no_watch() -> None:

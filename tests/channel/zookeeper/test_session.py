@@ -15,8 +15,7 @@ from network_peers import until
 
 from channel.errors import Disconnected
 from channel.zookeeper import session as session_module
-from channel.zookeeper.operations import NO_NODE, ReadMany
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import NO_NODE, ReadMany, ZooKeeperSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
