@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import heapq
 import itertools
+import logging
 import socket
 import threading
 from collections import Counter, deque
@@ -18,7 +19,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
-from channel.threads import LoopThread, Startable, ends_with_process
+from channel.threads import Startable, StoppableThread
 
 from . import sockets
 from .channel import MuteEvent
@@ -98,20 +99,17 @@ class AcceptedConnection:
     Attributes:
         id: The connection's name: both addresses and a number.
         listener: The listener that accepted it.
-        local, remote: The addresses of the two ends.
-        context: The handler's own data for the connection, e.g. the client's software name.
+        remote: The address of the peer.
         principal: The principal of the peer; see ``principal_of``. Known from the first request on.
         receive: The unanswered request, None without one.
     """
 
-    __slots__ = ("context", "id", "listener", "local", "principal", "receive", "remote")
+    __slots__ = ("id", "listener", "principal", "receive", "remote")
 
-    def __init__(self, connection_id: str, listener: ListeningSocket, local: Address, remote: Address) -> None:
+    def __init__(self, connection_id: str, listener: ListeningSocket, remote: Address) -> None:
         self.id = connection_id
         self.listener = listener
-        self.local = local
         self.remote = remote
-        self.context: Any = None
         self.principal = ""
         self.receive: Receive | None = None
 
@@ -127,19 +125,15 @@ class ReceivedRequest:
     Attributes:
         connection: The connection that it arrived on.
         payload: Header and body, without the length.
-        received_ns: The time of its arrival, in ns of the server's clock.
     """
 
-    __slots__ = ("_answered", "_server", "connection", "payload", "received_ns")
+    __slots__ = ("_answered", "_server", "connection", "payload")
 
-    def __init__(
-        self, server: SocketServer, connection: AcceptedConnection, payload: bytearray, received_ns: int
-    ) -> None:
+    def __init__(self, server: SocketServer, connection: AcceptedConnection, payload: bytearray) -> None:
         self._server = server
         self._answered = False
         self.connection = connection
         self.payload = payload
-        self.received_ns = received_ns
 
     def respond(self, payload: Sequence[Bytes]) -> None:
         """Send the response: header and body in pieces, without the length; dropped if the connection has ended.
@@ -267,7 +261,7 @@ _STOP_MS: Final = 10_000
 _POLL_FAILED_MS: Final = 10
 
 
-class SocketServer(Startable):
+class SocketServer(StoppableThread, Startable):
     """Accepts connections, receives requests and sends responses on one thread, from ``start`` to ``close``.
 
     Args:
@@ -285,6 +279,8 @@ class SocketServer(Startable):
         listeners: The open listeners.
     """
 
+    _life_level = logging.DEBUG
+
     def __init__(
         self,
         name: str,
@@ -295,6 +291,7 @@ class SocketServer(Startable):
         recorder: Recorder | None = None,
         channel_builder: ChannelBuilder = sockets.plaintext_channel,
     ) -> None:
+        super().__init__(f"{name}-network-thread")
         self._config = config = config or ChannelConfig()
         self._clock = clock
         pool = None
@@ -318,15 +315,11 @@ class SocketServer(Startable):
         self._tasks: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._has_ended = False
-        self._thread = LoopThread(
-            f"{name}-network-thread", self._serve_once, interrupt=self.selector.wakeup, ended=self._end
-        )
-        ends_with_process(self)
 
     # ---- starting and ending -----------------------------------------------------------------------------------------
 
     def listen(
-        self, handler: Handler, host: str = "127.0.0.1", port: int = 0, *, name: str = "PLAINTEXT", backlog: int = 128
+        self, handler: Handler, host: str = "127.0.0.1", port: int = 0, *, name: str = "PLAINTEXT"
     ) -> ListeningSocket:
         """Open a listening socket, before or after ``start``.
 
@@ -335,20 +328,15 @@ class SocketServer(Startable):
             host: An address or a name of this machine.
             port: 0 for any free port, which ``ListeningSocket.port`` shows.
             name: The listener's name.
-            backlog: The number of connections that may wait to be accepted.
 
         Raises:
             ConfigurationError: The port is taken, or the host is not this machine's.
         """
-        sock = sockets.listening_socket(host, port, backlog)
+        sock = sockets.listening_socket(host, port)
         listener = ListeningSocket(self, sock, handler, name)
         self.listeners.append(listener)
         self.call(listener._watch)
         return listener
-
-    def start(self) -> None:
-        """Begin to serve."""
-        self._thread.start()
 
     def close(self, timeout_s: float | None = _STOP_MS / 1000) -> bool:
         """Close every socket and wait for the thread to end. Harmless if closed.
@@ -357,12 +345,27 @@ class SocketServer(Startable):
             Whether the thread has ended within this time. If not, a line in the log says so, and it ends after the
             handler that blocks it.
         """
-        if self._thread.initiate_shutdown() and self._thread.ident is None:
-            self._end()
-        return self._thread.shutdown(timeout_s)
+        if self.initiate_shutdown() and not self._was_started:
+            self.ended()
+        return self.shutdown(timeout_s)
+
+    def interrupt(self) -> None:
+        """End a waiting poll."""
+        self.selector.wakeup()
+
+    def ended(self) -> None:
+        """Make the last calls, and close every socket."""
+        while self._tasks:
+            self._guarded(self._tasks.popleft())
+        for listener in list(self.listeners):
+            self._guarded(listener._close)
+        self._timers.clear()
+        self.selector.close()
+        self._has_ended = True
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: connections and the thread are the parent's."""
+        super().forget_in_child()
         if not self._has_ended:
             self._has_ended = True
             self.selector.abandon()
@@ -373,7 +376,7 @@ class SocketServer(Startable):
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Call a function on the server's thread: at once on that thread, soon from any other."""
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self:
             function()
         else:
             self._tasks.append(function)
@@ -386,7 +389,7 @@ class SocketServer(Startable):
 
     def call(self, function: Callable[[], None]) -> None:
         """Call a function on the server's thread, once, and return its result or raise its error."""
-        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+        if not self.is_alive() or threading.current_thread() is self:
             function()
             return
         done = threading.Event()
@@ -402,7 +405,7 @@ class SocketServer(Startable):
 
         self.call_soon(run)
         for _ in range(_STOP_MS // 100):
-            is_alive = self._thread.is_alive()  # checked first: an ending thread still makes the queued calls
+            is_alive = self.is_alive()  # checked first: an ending thread still makes the queued calls
             if done.wait(0.1 if is_alive else 0):
                 if failures:
                     raise failures[0]
@@ -410,17 +413,18 @@ class SocketServer(Startable):
             if not is_alive:
                 function()
                 return
-        raise IllegalState(f"{self._thread.name} does not answer: a handler blocks it")
+        raise IllegalState(f"{self.name} does not answer: a handler blocks it")
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
-    def _serve_once(self) -> None:
+    def do_work(self) -> None:
+        """Poll once: hand out what has arrived, make the calls that are due, and send what can be sent."""
         selector = self.selector
         try:
             selector.poll(self._next_timer_ms())
         except Exception:  # noqa: BLE001
             # Neither one connection nor the system may end the service of all the others.
-            _log.exception("a poll on %s failed", self._thread.name)
+            _log.exception("a poll on %s failed", self.name)
             self._clock.sleep(_POLL_FAILED_MS)  # the poll may fail again at once
         for receive in selector.completed_receives:
             connection = self._connections.get(receive.source)
@@ -449,16 +453,7 @@ class SocketServer(Startable):
             function()
         except Exception:  # noqa: BLE001
             # One failing call must not end the service of all connections.
-            _log.exception("a call on %s failed", self._thread.name)
-
-    def _end(self) -> None:
-        while self._tasks:
-            self._guarded(self._tasks.popleft())
-        for listener in list(self.listeners):
-            self._guarded(listener._close)
-        self._timers.clear()
-        self.selector.close()
-        self._has_ended = True
+            _log.exception("a call on %s failed", self.name)
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
@@ -469,14 +464,13 @@ class SocketServer(Startable):
             _log.debug("closed %s at %s: too many connections", remote, listener)
             sock.close()
             return
-        local = (listener.host, listener.port)
-        connection_id = f"{local[0]}:{local[1]}-{remote[0]}:{remote[1]}-{next(self._numbers)}"
+        connection_id = f"{listener.host}:{listener.port}-{remote[0]}:{remote[1]}-{next(self._numbers)}"
         try:
             self.selector.register(connection_id, sock, listener.name)
         except OSError as e:
             _log.debug("%s left before it was accepted: %s", remote, e)
             return
-        connection = AcceptedConnection(connection_id, listener, local, remote)
+        connection = AcceptedConnection(connection_id, listener, remote)
         self._connections[connection_id] = listener.connections[connection_id] = connection
         self._per_ip[remote[0]] += 1
 
@@ -489,7 +483,7 @@ class SocketServer(Startable):
         channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
         connection.principal = connection.principal or principal_of(channel)
         connection.receive = receive
-        request = ReceivedRequest(self, connection, receive.payload, self._clock.nanoseconds())
+        request = ReceivedRequest(self, connection, receive.payload)
         try:
             connection.listener.handler(request)
         except Exception:  # noqa: BLE001

@@ -7,10 +7,9 @@ import errno
 import ipaddress
 import os
 import socket
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from channel.locks import new_lock
-from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
 from .brief_threads import BriefThreads
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from .authenticator import SaslAuthenticator
     from .tls import Transport
     from .transport import Address
-
-_log = get_logger(__name__)
-
-_MOST_THREADS: Final = 32
-
-Resolver: TypeAlias = "Callable[[str], Sequence[str]]"
-"""Returns the addresses of a host's name, as texts; raises ``OSError``."""
 
 
 def resolve(host: str) -> list[str]:
@@ -45,35 +37,26 @@ def resolve(host: str) -> list[str]:
 
 
 class NameResolution:
-    """Looks names up on threads of its own.
+    """Looks names up on threads of its own, at most 32 at the same time."""
 
-    Args:
-        resolver: Looks names up, and may block.
-        most_threads: The number of names that are looked up at the same time; further names wait.
-    """
-
-    def __init__(self, resolver: Resolver = resolve, most_threads: int = _MOST_THREADS) -> None:
-        self._resolver = resolver
-        self._threads = BriefThreads("name-resolution", most_threads)
+    def __init__(self) -> None:
+        self._threads = BriefThreads("name-resolution", 32)
 
     def start(self, host: str, done: Callable[[Sequence[str] | OSError], None]) -> None:
         """Look a host up; ``done`` takes its addresses or the error on any thread, at once if it is an IP address."""
         try:
             literal = str(ipaddress.ip_address(host))
         except ValueError:
-            self._threads.submit(lambda: done(_looked_up(self._resolver, host)))
+            self._threads.submit(lambda: done(_looked_up(host)))
         else:
             done([literal])
 
 
-def _looked_up(resolver: Resolver, host: str) -> Sequence[str] | OSError:
+def _looked_up(host: str) -> Sequence[str] | OSError:
     try:
-        return resolver(host) or OSError(f"{host} has no address")
+        return resolve(host) or OSError(f"{host} has no address")
     except OSError as e:
         return e
-    except Exception as e:  # noqa: BLE001  (whatever a resolver raises, the node cannot be reached)
-        _log.exception("looking %s up failed", host)
-        return OSError(f"{host} cannot be looked up: {type(e).__name__}: {e}")
 
 
 UNIX: Final = socket.AF_UNIX
@@ -181,7 +164,7 @@ class Waker:
                 os.close(fd)
 
 
-def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+def listening_socket(host: str, port: int, backlog: int = 128) -> socket.socket:
     """Make a non-blocking listening socket.
 
     Raises:

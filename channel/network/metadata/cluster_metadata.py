@@ -29,7 +29,6 @@ from .snapshot import EPOCHS_FROM, INVALID_METADATA, ClusterSnapshot, PartitionI
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from channel.network.backoff import Randomness
     from channel.types import Node
 
 _BASE: Final = 2
@@ -42,17 +41,14 @@ class RefreshSchedule:
     Args:
         backoff_ms, backoff_max_ms: The first and the longest wait after a failed update or an equal response.
         max_age_ms: The age at which metadata is refreshed.
-        randomness: The jitter of the wait.
 
     Attributes:
         last_success_ms: The time of the last whole response, 0 for none.
     """
 
-    def __init__(
-        self, backoff_ms: int, backoff_max_ms: int, max_age_ms: int, randomness: Randomness | None = None
-    ) -> None:
+    def __init__(self, backoff_ms: int, backoff_max_ms: int, max_age_ms: int) -> None:
         self.last_success_ms = 0
-        self._backoff = ExponentialBackoff(backoff_ms, _BASE, backoff_max_ms, _JITTER, randomness)
+        self._backoff = ExponentialBackoff(backoff_ms, _BASE, backoff_max_ms, _JITTER)
         # Both waits are drawn when their cause happens, not whenever they are read.
         self._wait = self._backoff.backoff(0)
         self._equal_wait = 0
@@ -133,7 +129,7 @@ class Metadata:
         max_idle_ms: The time after its last ``add`` at which a topic is forgotten; None for metadata of all topics.
         refresh_backoff_ms, refresh_backoff_max_ms: The first and the longest wait after a failed update.
         max_age_ms: The age at which metadata is refreshed.
-        clock, randomness: The time, for threads that wait, and the jitter of back-off.
+        clock: The time, for threads that wait.
 
     Attributes:
         snapshot: The present metadata.
@@ -149,14 +145,13 @@ class Metadata:
         refresh_backoff_max_ms: int = 1_000,
         max_age_ms: int = 300_000,
         clock: Clock = SYSTEM_CLOCK,
-        randomness: Randomness | None = None,
     ) -> None:
         self.snapshot = ClusterSnapshot()
         self.update_version = 0
         self.new_topics: set[str] = set()
         self._max_idle_ms = max_idle_ms
         self._expires: dict[str, int] = {}
-        self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms, randomness)
+        self._refresh = RefreshSchedule(refresh_backoff_ms, refresh_backoff_max_ms, max_age_ms)
         self._clock = clock
         self._changed = threading.Condition(new_reentrant_lock("cluster metadata"))
         self._request_version = 0

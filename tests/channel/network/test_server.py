@@ -556,7 +556,7 @@ def test_a_network_thread_that_dies_says_so_and_closes_its_sockets(caplog: pytes
     listener = server.listen(lambda request: None)
     server.start()
     server.call_soon(die)
-    server._thread.join(60)
+    server.join(60)
     assert "[dying-network-thread]: ended by an error" in caplog.text
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", listener.port), timeout=60)
