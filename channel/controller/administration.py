@@ -26,6 +26,7 @@ from kproto.types import TopicPartition
 from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
 from .leader_election import Election
 from .topic_settings import check_topic_settings
+from .zookeeper_store import raise_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -335,8 +336,7 @@ class Administration:
         written = {}
         outcomes = fenced_together(self._session, self._store.fence, writes)
         for (name, (_, contents)), outcome in zip(topics.items(), outcomes, strict=True):
-            if outcome.error is not None and not isinstance(outcome.error, NodeExists):
-                raise outcome.error
+            raise_error(outcome, NodeExists)
             # A write whose answer was lost with the connection is sent again, and meets its own znodes.
             written[name] = outcome.error is None or self._is_written(paths[name][1], contents)
         return written
@@ -414,8 +414,7 @@ class Administration:
             results.append(messages.DeletableTopicResult(name=known, topic_id=found))
         marked = fenced_together(self._session, self._store.fence, [[each] for each in markers.values()])
         for outcome in marked:
-            if outcome.error is not None and not isinstance(outcome.error, NodeExists):
-                raise outcome.error
+            raise_error(outcome, NodeExists)
         self._decisions.process(TopicDeletion())
         return messages.DeleteTopicsResponse(responses=results)
 
@@ -467,8 +466,7 @@ class Administration:
             outcome = fenced(self._session, self._store.fence, [write])
             if outcome.error is None:
                 return block
-            if not isinstance(outcome.error, BadVersion):
-                raise outcome.error
+            raise_error(outcome, BadVersion)
         return None
 
     # ---- elections and reassignments

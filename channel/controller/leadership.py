@@ -21,7 +21,7 @@ from .context import ControllerContext
 from .controlled_cluster import ControlledCluster
 from .decisions import ControllerDecisions
 from .manager import ControllerChannelManager
-from .zookeeper_store import ZooKeeperStore
+from .zookeeper_store import ZooKeeperStore, raise_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +112,7 @@ class ZooKeeperLeadership:
         """Take over as the active controller of the cluster."""
         if ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV0"):
             outcome = fenced(self._session, self._store.fence, [Create(znodes.FEATURE, _FEATURE)])
-            if outcome.error is not None and not isinstance(outcome.error, NodeExists):
-                raise outcome.error
+            raise_error(outcome, NodeExists)
         self._decisions.start()
         if self._config.auto_leader_rebalance_enable:
             self._balance_after(_FIRST_BALANCE_S)

@@ -6,7 +6,7 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from channel.errors import BadVersion, NodeExists, NoNode
+from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
@@ -143,17 +143,18 @@ class ZooKeeperStore:
             self._session.ensure(path)
             return self._session.children(path)
 
-    def _watch_node(self, path: str, event: ControllerEvent) -> None:
+    def _watch(self, path: str, changed: Callable[[], object]) -> None:
         self._watched.add(path)
-        self._session.watch_node(path, lambda: self._put(event))
+        self._session.watch_node(path, changed)
+
+    def _watch_node(self, path: str, event: ControllerEvent) -> None:
+        self._watch(path, lambda: self._put(event))
 
     # ---- brokers
 
     def _watch_broker(self, broker_id: int) -> None:
         """Watch a registration; its end changes the children too, and is not put before the others that go with it."""
-        path = znodes.broker_path(broker_id)
-        self._watched.add(path)
-        self._session.watch_node(path, lambda: self._put_at_once(BrokerModifications(broker_id)))
+        self._watch(znodes.broker_path(broker_id), lambda: self._put_at_once(BrokerModifications(broker_id)))
 
     def read_brokers(self) -> Mapping[Broker, int]:
         """All registered brokers with their epochs."""
@@ -218,7 +219,7 @@ class ZooKeeperStore:
         outcome = fenced(self._session, self.fence, [SetData(znodes.topic_path(topic), data)])
         if isinstance(outcome.error, NoNode):
             return False
-        _raise(outcome)
+        raise_error(outcome)
         return True
 
     def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
@@ -316,8 +317,7 @@ class ZooKeeperStore:
             self._unwatch(path)
             self._put(event)
 
-        self._watched.add(path)
-        self._session.watch_node(path, changed)
+        self._watch(path, changed)
 
     def create_partition_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
@@ -333,8 +333,7 @@ class ZooKeeperStore:
         missing = [path for path, found in zip(above, self._session.get_unwatched(above), strict=True) if found is None]
         if missing:
             for outcome in fenced_together(self._session, self.fence, [[Create(path)] for path in missing]):
-                if not isinstance(outcome.error, (NodeExists, NoNode)):
-                    _raise(outcome)
+                raise_error(outcome, NodeExists, NoNode)
         operations: list[list[Operation]] = [
             [Create(znodes.partition_state_path(tp), znodes.encode_partition_state(*state))]
             for tp, state in states.items()
@@ -400,7 +399,7 @@ class ZooKeeperStore:
         outcome = fenced(self._session, self.fence, [SetData(path, data)])
         if isinstance(outcome.error, NoNode):
             outcome = fenced(self._session, self.fence, [Create(path, data)])
-        _raise(outcome)
+        raise_error(outcome)
 
     def read_preferred_elections(self) -> Set[TopicPartition]:
         """The partitions in ``/admin/preferred_replica_election``; empty without the znode."""
@@ -447,8 +446,7 @@ class ZooKeeperStore:
     def _delete(self, paths: Sequence[str]) -> None:
         """Delete znodes in their order, and ignore missing znodes."""
         for outcome in fenced_together(self._session, self.fence, [[Delete(path)] for path in paths]):
-            if not isinstance(outcome.error, NoNode):
-                _raise(outcome)
+            raise_error(outcome, NoNode)
 
 
 def _numbered(name: str) -> bool:
@@ -456,8 +454,9 @@ def _numbered(name: str) -> bool:
     return name[-10:].isdecimal() and len(name) > 10
 
 
-def _raise(outcome: Transaction) -> None:
-    if outcome.error is not None:
+def raise_error(outcome: Transaction, *expected: type[ZooKeeperError]) -> None:
+    """Raise the error of a write, unless it is an expected one."""
+    if outcome.error is not None and not isinstance(outcome.error, expected):
         raise outcome.error
 
 
