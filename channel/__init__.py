@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from channel.network.metadata.clients import ClusterClient as ClusterClient
     from channel.network.metadata.clients import ClusterWatch as ClusterWatch
     from channel.network.metadata.clients import MetadataSender as MetadataSender
-    from channel.network.metadata.snapshot import ClusterView as ClusterView
+    from channel.network.metadata.cluster_metadata import ClusterView as ClusterView
     from channel.network.recorder import PcapngRecorder as PcapngRecorder
     from channel.node.candidate import candidates as candidates
     from channel.node.controller_node import ControllerNode as ControllerNode
@@ -74,7 +74,7 @@ _MODULES: Final = {
     ),
     "channel.metrics": "Metrics",
     "channel.network.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
-    "channel.network.metadata.snapshot": "ClusterView",
+    "channel.network.metadata.cluster_metadata": "ClusterView",
     "channel.network.recorder": "PcapngRecorder",
     "channel.node.candidate": "candidates",
     "channel.node.controller_node": "ControllerNode",

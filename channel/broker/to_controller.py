@@ -113,14 +113,9 @@ class _Item(NamedTuple):
 
 
 class _ControllerNode(Node):
-    """The controller at the end of one broker's own connection."""
+    """The controller at the end of one broker's own connection: its key is not shared by two brokers."""
 
-    broker_id: int
-
-    @property
-    def key(self) -> str:
-        """The connection's name: two brokers do not share a connection."""
-        return f"{self.broker_id}-to-controller-{self.id}"
+    key = ""
 
 
 class NodeToControllerChannel:
@@ -194,7 +189,7 @@ class NodeToControllerChannel:
         if information.node is None:
             return False
         node = _ControllerNode(*information.node)
-        node.broker_id = self.broker_id
+        node.key = f"{self.broker_id}-to-controller-{node.id}"
         self.active_controller = node
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from channel.metrics import Counter, Histogram, Meter
@@ -163,10 +164,6 @@ def _rate(meter: str, metrics: SelectorMetrics) -> float:
     return getattr(metrics, meter).rate()  # type: ignore[no-any-return]
 
 
-def _total(meter: str, metrics: SelectorMetrics) -> float:
-    return getattr(metrics, meter).value  # type: ignore[no-any-return]
-
-
 _METERS: Final = (
     ("closed", "connection-close", "connections closed"),
     ("created", "connection-creation", "connections made"),
@@ -183,7 +180,7 @@ _METERS: Final = (
 
 _GAUGES: Final[tuple[tuple[str, Callable[[SelectorMetrics], float], str], ...]] = (
     *((f"{name}-rate", partial(_rate, meter), f"{doc} per second") for meter, name, doc in _METERS),
-    *((f"{name}-total", partial(_total, meter), f"{doc} in total") for meter, name, doc in _METERS),
+    *((f"{name}-total", attrgetter(f"{meter}.value"), f"{doc} in total") for meter, name, doc in _METERS),
     ("network-io-rate", lambda m: m.io_rate(), "reads and writes per second"),
     ("network-io-total", lambda m: m.reads + m.writes, "reads and writes in total"),
     ("select-rate", lambda m: m.polls.selects.rate(), "times the selector looked for ready connections per second"),

@@ -205,11 +205,6 @@ class ListeningSocket:
         """Close the socket and all its connections at once, requests answered or not, as at the end of a process."""
         self._server.call(self._close)
 
-    def abandon(self) -> None:
-        """Close a forked child's copy of the socket."""
-        self.closed = True
-        self._sock.close()
-
     def _set_paused(self, paused: bool) -> None:
         self.paused = paused
         self._watch()
@@ -370,7 +365,8 @@ class SocketServer(StoppableThread, Startable):
             self._has_ended = True
             self.selector.abandon()
             for listener in self.listeners:
-                listener.abandon()
+                listener.closed = True
+                listener._sock.close()
 
     # ---- calls into the thread ---------------------------------------------------------------------------------------
 

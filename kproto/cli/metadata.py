@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from channel.network.metadata.clients import ClusterWatch
-    from channel.network.metadata.snapshot import ClusterView, Difference
+    from channel.network.metadata.cluster_metadata import ClusterView, Difference
     from channel.security import SecurityConfig
     from channel.types import SecurityProtocol
 
@@ -81,7 +81,7 @@ def command(
         )
     from channel.addresses import parse_address
     from channel.network.metadata.clients import ClusterClient, ClusterWatch
-    from channel.network.metadata.snapshot import differences
+    from channel.network.metadata.cluster_metadata import differences
     from channel.security import read_security
 
     logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
@@ -155,7 +155,7 @@ def _show(view: ClusterView, form: str) -> None:
 
 def _watch(watched: ClusterWatch, form: str) -> None:
     from channel.errors import Disconnected
-    from channel.network.metadata.snapshot import differences
+    from channel.network.metadata.cluster_metadata import differences
 
     former: ClusterView | None = None
     try:

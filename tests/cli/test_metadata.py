@@ -22,7 +22,7 @@ from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.network.metadata.snapshot import ClusterView
+    from channel.network.metadata.cluster_metadata import ClusterView
 
 ID = bytes(range(16))
 

@@ -23,8 +23,7 @@ from channel.types import Node, SecurityProtocol
 from kproto import messages
 from kproto.errors import KprotoError
 
-from .cluster_metadata import Metadata
-from .snapshot import ClusterSnapshot, ClusterView
+from .cluster_metadata import ClusterSnapshot, ClusterView, Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from kproto.errors import UnsupportedVersion
     from kproto.types import TopicPartition
 
-    from .cluster_metadata import MetadataQuestion
-    from .snapshot import PartitionInfo
+    from .cluster_metadata import MetadataQuestion, PartitionInfo
 
 _log = get_logger(__name__)
 
@@ -150,6 +148,11 @@ class DefaultMetadataUpdater(MetadataUpdater):
         self.metadata.update(
             question.request_version, response, now, is_partial=question.is_partial, api_version=request.version
         )
+
+    def view(self) -> ClusterView | None:
+        """Return the metadata of the cluster, and the node that answered last; None before."""
+        source, snapshot = self.source, self.metadata.snapshot
+        return None if source is None or snapshot.is_bootstrap else ClusterView(source, snapshot)
 
     def close(self) -> None:
         """End the waits of all threads."""
@@ -266,8 +269,7 @@ class MetadataSender(StoppableThread, Startable):
 
     def view(self) -> ClusterView | None:
         """Return the metadata of the cluster and the topics in use, and the node that answered last; None before."""
-        source, snapshot = self._updater.source, self.metadata.snapshot
-        return None if source is None or snapshot.is_bootstrap else ClusterView(source, snapshot)
+        return self._updater.view()
 
     def close(self, timeout_s: float | None = None) -> None:
         """End the thread, the waits of callers and the connections. Harmless if closed.
@@ -443,8 +445,8 @@ class ClusterWatch(Closeable):
             metadata.raise_fatal_error()
             if metadata.update_version > self._seen:
                 self._seen = metadata.update_version
-                if self._updater.source is not None and not metadata.snapshot.is_bootstrap:
-                    return ClusterView(self._updater.source, metadata.snapshot)
+                if (view := self._updater.view()) is not None:
+                    return view
             now = clock.milliseconds()
             nodes = self._updater.nodes()
             if now >= self._complain_at and all(map(self._client.connection_failed, nodes)):
