@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 CHUNK = 262_144
 LARGE, SMALL = 8 << 20, 300
 """Bytes of a frame."""
+ANSWER = (16).to_bytes(4, "big") + bytes(16)
 
 
 # ---- relays ----------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def relay(program: str, port: int, folder: Path) -> Iterator[int]:
 
 
 def serve(listening: socket.socket) -> None:
-    """Answer each frame with twenty bytes."""
+    """Answer each frame with a frame of twenty bytes."""
     while True:
         sock, _ = listening.accept()
         threading.Thread(target=answer, args=(sock,), daemon=True).start()
@@ -132,7 +133,7 @@ def answer(sock: socket.socket) -> None:
             left = int.from_bytes(buffer[:4], "big")
             while left:
                 left -= sock.recv_into(buffer[: min(left, len(buffer))])
-            sock.sendall(bytes(20))
+            sock.sendall(ANSWER)
 
 
 def exchanges(sock: socket.socket, size: int, count: int) -> list[float]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from channel.network.recorder import Direction, Recorder
     from channel.network.tls import Transport
 
-CHUNK: Final = 262_144
-"""Bytes read from one connection in one call."""
+CHUNK: Final = 245_760
+"""Bytes read from one connection in one call: four segments of a recording."""
 
 _CHUNKS_IN_TURN: Final = 4
 """Number of reads from one connection before the tap goes on to the others."""
@@ -75,7 +75,7 @@ class _ByteFlow:
         # The rest is copied only if it lies in the buffer that the next read overwrites.
         rest = data[at:]
         self.pending = rest if data is self.pending or not rest else memoryview(bytes(rest))
-        return not self.is_blocked
+        return not rest and not self.target.has_pending_writes
 
 
 class Link:
@@ -102,8 +102,8 @@ class Link:
     """
 
     __slots__ = (
-        "_client", "_clock", "_epoll", "_flows", "_node", "_recorder", "client_address", "deadline_ns", "events",
-        "finished", "node_address", "opened", "relayed",
+        "_client", "_clock", "_epoll", "_flows", "_node", "_recorder", "_requests", "_responses", "client_address",
+        "deadline_ns", "events", "finished", "node_address", "opened", "relayed",
     )  # fmt: skip
 
     def __init__(
@@ -128,7 +128,9 @@ class Link:
         self._recorder = recorder
         self._clock = clock
         self._epoll = epoll
-        self._flows = (_ByteFlow(client, node, "sent"), _ByteFlow(node, client, "received"))
+        self._requests = _ByteFlow(client, node, "sent")
+        self._responses = _ByteFlow(node, client, "received")
+        self._flows = {client.fileno(): self._requests, node.fileno(): self._responses}
 
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
@@ -177,36 +179,43 @@ class Link:
 
     # ---- bytes -------------------------------------------------------------------------------------------------------
 
-    def relay(self, buffer: memoryview, readable: int | None) -> None:
+    def relay(self, buffer: memoryview, readable: int | None) -> bool:
         """Relay and record the bytes that can be read now.
 
         Args:
             buffer: Memory of any content, to read into.
             readable: The only descriptor with an event, if that event is readability alone; None for any other events.
 
+        Returns:
+            Whether decrypted bytes are ready that no event will announce.
+
         Raises:
             OSError: A connection broke.
         """
-        for flow in self._flows:
-            if readable is None or flow.source.fileno() == readable:
+        if readable is not None:
+            flow = self._flows[readable]
+            if self._move(flow, buffer):
+                return flow.source.has_bytes_buffered
+        else:
+            for flow in self._flows.values():
                 self._move(flow, buffer)
-        requests, responses = self._flows
+        requests, responses = self._requests, self._responses
         self.finished = requests.finished and responses.finished
         self._wait_for(
             requests.events_of_source | responses.events_of_target,
             responses.events_of_source | requests.events_of_target,
         )
+        return any(flow.source.has_bytes_buffered and flow.events_of_source for flow in self._flows.values())
 
-    @property
-    def has_bytes_buffered(self) -> bool:
-        """Whether decrypted bytes are ready that no event will announce."""
-        return any(flow.source.has_bytes_buffered and not flow.is_blocked and not flow.ended for flow in self._flows)
+    def _move(self, flow: _ByteFlow, buffer: memoryview) -> bool:
+        """Relay the pending bytes, then those of the source, in a bounded number of reads.
 
-    def _move(self, flow: _ByteFlow, buffer: memoryview) -> None:
-        """Relay the pending bytes, then those of the source, in a bounded number of reads."""
+        Returns:
+            Whether the flow goes on when its source is readable: it has not ended, and its target takes bytes.
+        """
         for _ in range(_CHUNKS_IN_TURN):
             if flow.is_blocked and not flow.write(flow.pending):
-                return
+                return False
             if flow.ended:
                 break
             try:
@@ -215,7 +224,7 @@ class Link:
                 flow.ended = True
                 break
             if not count:
-                return
+                return True
             self.relayed += count
             chunk = buffer[:count]
             passed = (
@@ -229,8 +238,11 @@ class Link:
                     has_gone_out = flow.write(chunk)
                 finally:
                     self._recorder.record(*passed)
-            if not has_gone_out or (count < len(buffer) and not flow.source.has_bytes_buffered):
-                return
+            if not has_gone_out:
+                return False
+            if count < len(buffer) and not flow.source.has_bytes_buffered:
+                return True
         if flow.ended and not flow.finished and not flow.is_blocked:
             flow.target.end_writing()
             flow.finished = True
+        return not flow.ended

@@ -293,11 +293,10 @@ class Tap(Startable):
                 readable = None
                 self.connections += 1
                 del self._opening[link]
-            link.relay(self._buffer, readable)
+            if link.relay(self._buffer, readable):
+                self._buffered[link] = None
             if link.finished:
                 self._end(link)
-            elif link.has_bytes_buffered:
-                self._buffered[link] = None
         except (OSError, AuthenticationFailed) as e:
             level = logging.DEBUG if link.opened else logging.WARNING
             names = show_address(link.client_address), show_address(link.node_address)
