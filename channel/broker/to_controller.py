@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
-    from channel.network.request import Callback, ClientRequest, RequestBuilder
+    from channel.network.request import ClientRequest, RequestBuilder
     from channel.security import SecurityConfig
 
     from .metadata_cache import MetadataCache
@@ -205,7 +205,9 @@ class NodeToControllerChannel:
             else:
                 node = self.active_controller
                 self._in_flight = node, self._queue.popleft()
-                return node, self._thread.new_request(node, item.builder, self._answered, item.created_ms)
+                return node, self._thread.client.new_request(
+                    node.key, item.builder, callback=self._answered, created_ms=item.created_ms
+                )
         return None
 
     def retry_later(self) -> None:
@@ -418,21 +420,11 @@ class NodeToControllerThread(StoppableThread):
         now = client.clock.milliseconds()
         for channel, (node, unsent) in list(self.unsent.items()):
             has_failed = client.connection_failed(node)
-            if has_failed or now - unsent.created_ms > self._config.controller_socket_timeout_ms:
+            if has_failed or now - unsent.created_ms > unsent.timeout_ms:
                 del self.unsent[channel]
                 error = client.authentication_error(node) if has_failed else None
                 ended = ClientResponse(unsent, now, disconnected=True, authentication_error=error)
                 self.guard(ended.complete)
-
-    def new_request(self, node: Node, builder: RequestBuilder, callback: Callback, created_ms: int) -> ClientRequest:
-        """Make a request of the client."""
-        return self.client.new_request(
-            node.key,
-            builder,
-            callback=callback,
-            timeout_ms=self._config.controller_socket_timeout_ms,
-            created_ms=created_ms,
-        )
 
     def guard(self, callback: Callable[[], None]) -> None:
         """Call a callback; its error does not affect other brokers."""

@@ -75,11 +75,8 @@ class SaslAuthenticator:
     @property
     def complete(self) -> bool:
         """Whether both sides have accepted each other, and the last frame of the exchange has gone out."""
-        return self._side is not None and self._side.complete and not self._is_sending
-
-    @property
-    def _is_sending(self) -> bool:
-        return bool(self._outgoing) or self._transport.has_pending_writes
+        is_sending = bool(self._outgoing) or self._transport.has_pending_writes
+        return self._side is not None and self._side.complete and not is_sending
 
     # ---- authenticating ----------------------------------------------------------------------------------------------
 

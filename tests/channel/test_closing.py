@@ -110,7 +110,7 @@ def server(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
 
 def tap(block: Callable[[], object], stack: contextlib.ExitStack) -> Any:
     node = stack.enter_context(socket.create_server(LOOPBACK))
-    recorder = SimpleNamespace(opened=lambda *_, **__: block(), closed=lambda *_: None)
+    recorder = SimpleNamespace(opened=lambda *_, **__: block(), record=None, closed=lambda *_: None, flush=None)
     made = Tap([Mapping(LOOPBACK, node.getsockname())], recorder)  # type: ignore[arg-type]
     made.start()
     stack.enter_context(socket.create_connection(made.listening[0]))

@@ -111,15 +111,12 @@ class DefaultMetadataUpdater(MetadataUpdater):
         if node is None:
             return self._reconnect_backoff_ms
         if client.can_send(node):
-            self._ask(client, node, now)
+            question = self._in_progress = self.metadata.question(now)
+            _log.debug("asking node %s for %s", node, "all topics" if question.topics is None else question.topics)
+            client.send_internal_metadata_request(node.key, metadata_request(question.topics))
             return self._request_timeout_ms
         client.ready(node)  # connects, unless it does already
         return self._reconnect_backoff_ms
-
-    def _ask(self, client: NetworkClient, node: Node, now: int) -> None:
-        question = self._in_progress = self.metadata.question(now)
-        _log.debug("asking node %s for %s", node, "all topics" if question.topics is None else question.topics)
-        client.send_internal_metadata_request(node.key, metadata_request(question.topics))
 
     def handle_server_disconnect(self, now: int, node_id: str, error: AuthenticationFailed | None) -> None:
         """Note that a connection ended or could not be made: the metadata may be outdated."""

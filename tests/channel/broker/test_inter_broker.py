@@ -32,9 +32,9 @@ class FakeClient:
         self.error: AuthenticationFailed | None = None
         self.poll_raises: Exception | None = None
 
-    def new_request(self, node_id, builder, *, callback, timeout_ms, created_ms):
+    def new_request(self, node_id, builder, *, callback, created_ms):
         self.calls.append("new_request")
-        return ClientRequest(node_id, builder, 0, created_ms, timeout_ms, callback=callback)
+        return ClientRequest(node_id, builder, 0, created_ms, 1000, callback=callback)
 
     def ready(self, node):
         self.calls.append("ready")
@@ -81,8 +81,7 @@ class Thread(NodeToControllerThread):
     def __init__(self, client):
         self._scripted = client
         nobody = ControllerInformation(None, "PLAINTEXT")
-        config = ChannelConfig(controller_socket_timeout_ms=1000)
-        super().__init__("test-send-thread", "alter-partition", config, SecurityConfig(), nobody)
+        super().__init__("test-send-thread", "alter-partition", ChannelConfig(), SecurityConfig(), nobody)
         self.is_serving = True
 
     def new_client(self, information):
@@ -155,10 +154,18 @@ def test_a_request_to_a_ready_node_is_sent(client, thread, responses):
     client.is_ready = True
     thread.do_work()
     assert client.calls == ["new_request", "ready", "send", "poll"]
-    sent = client.sent[0]
-    assert (sent.destination, sent.timeout_ms) == ("5-to-controller-1", 1000)
+    assert [sent.destination for sent in client.sent] == ["5-to-controller-1"]
     assert responses == []
     assert not thread.unsent
+
+
+@pytest.mark.conformance("IBS-04")
+def test_a_request_has_the_time_limit_of_the_settings():
+    config = ChannelConfig(controller_socket_timeout_ms=1234)
+    nobody = ControllerInformation(None, "PLAINTEXT")
+    thread = NodeToControllerThread("test-send-thread", "alter-partition", config, SecurityConfig(), nobody)
+    assert thread.client.new_request("1", BODY).timeout_ms == 1234
+    thread.shutdown()
 
 
 @pytest.mark.conformance("IBS-05")
