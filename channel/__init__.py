@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from channel.network.metadata.clients import MetadataSender as MetadataSender
     from channel.network.metadata.cluster_metadata import ClusterView as ClusterView
     from channel.network.recorder import PcapngRecorder as PcapngRecorder
-    from channel.node.candidate import candidates as candidates
     from channel.node.controller_node import ControllerNode as ControllerNode
+    from channel.node.controller_node import candidates as candidates
     from channel.rehearsal.journal import Journal as Journal
     from channel.rehearsal.scripted_controller import ScriptedController as ScriptedController
     from channel.security import Password as Password
@@ -76,8 +76,7 @@ _MODULES: Final = {
     "channel.network.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
     "channel.network.metadata.cluster_metadata": "ClusterView",
     "channel.network.recorder": "PcapngRecorder",
-    "channel.node.candidate": "candidates",
-    "channel.node.controller_node": "ControllerNode",
+    "channel.node.controller_node": "ControllerNode candidates",
     "channel.rehearsal.journal": "Journal",
     "channel.rehearsal.scripted_controller": "ScriptedController",
     "channel.security": "Password SecurityConfig",

@@ -113,8 +113,8 @@ class EmbeddedCluster(Startable):
             then a producer or consumer finds that the brokers have no such API.
         register: Registers a broker whose port is open and returns its broker epoch; the broker serves no request
             before. By default no registry is used, and the broker epoch is the next number.
-            protocol: The security protocol of every listener.
-            security: The certificate of the brokers, and the users to accept; by default those of ``config``.
+        protocol: The security protocol of every listener.
+        security: The certificate of the brokers, and the users to accept; by default those of ``config``.
     """
 
     _FILES_A_BROKER = 6

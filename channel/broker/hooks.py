@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from channel.network.server import ANONYMOUS
@@ -66,13 +66,7 @@ class Interception:
             )
         if not 0 <= self.delay_s <= _LONGEST_DELAY_S:
             raise ValueError(f"delay_s is {self.delay_s}; it must be 0 to {_LONGEST_DELAY_S} seconds")
-        orders = {
-            "drop": self.drop,
-            "disconnect": bool(self.disconnect),
-            "error": self.error is not None,
-            "answer": self.answer is not None,
-        }
-        given = [name for name, is_given in orders.items() if is_given]
+        given = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]  # not the delay
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} contradict each other; give one of them")
 

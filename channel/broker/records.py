@@ -199,7 +199,9 @@ class RecordLog:
         missing: list[Batch] = []
         for batch in reversed(leader._batches):
             while self._batches and self._batches[-1].next_offset > batch.next_offset:
-                self._drop_newest()
+                dropped = self._batches.pop()
+                self.size -= len(dropped.data)
+                self.end_offset = dropped.base_offset
             if self._batches and self._batches[-1] is batch:
                 break
             missing.append(batch)
@@ -212,11 +214,6 @@ class RecordLog:
         for batch in reversed(missing):
             self.append(batch)
         self.advance(leader.high_watermark)
-
-    def _drop_newest(self) -> None:
-        dropped = self._batches.pop()
-        self.size -= len(dropped.data)
-        self.end_offset = dropped.base_offset
 
 
 # ---- the logs of a cluster -------------------------------------------------------------------------------------------

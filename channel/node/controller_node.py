@@ -1,7 +1,15 @@
-"""A node that stands for election as the controller of a real cluster, with a listener like a broker's.
+"""Candidates for the controller of a real cluster: a node with a listener of its own, and brokers of a fleet.
 
-While the node is the active controller, it is registered in ``/brokers/ids``, so that brokers and clients find its
-address in their metadata. It keeps no records, and gets no replicas.
+A ``ControllerNode`` has a listener like a broker's. While it is the active controller, it is registered in
+``/brokers/ids``, so that brokers and clients find its address in their metadata. It keeps no records, and gets no
+replicas.
+
+A fleet's candidates are brokers; the elected one sends to all brokers, its own too, over sockets:
+
+>>> from channel.broker.fleet import Fleet
+>>> def lead_each_other(zookeeper):
+...     with Fleet(zookeeper, range(3), stand=candidates()) as fleet:
+...         return fleet.controller_id  # None until one of them is elected
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from channel.broker.hooks import BrokerHooks
 from channel.broker.kraft_registration import Quorum
 from channel.broker.service import BrokerService
 from channel.broker.worker import Worker
-from channel.config import ChannelConfig
+from channel.config import BrokerConfigs, ChannelConfig
 from channel.controller.controller import Controller
 from channel.controller.leadership import leadership_of
 from channel.controller.manager import ControllerChannelManager
@@ -34,12 +42,13 @@ from channel.zookeeper.znodes import ACLS, broker_path, encode_broker
 from kproto import messages
 
 from .frame_relay import FrameRelay, channels_of_clients
-from .node_requests import NodeRequests, PassedRequests, SuperUsers
+from .node_requests import ForwardedRequests, NodeRequests, PassedRequests, SuperUsers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from channel.broker.kraft_registration import KRaftRegistration
+    from channel.broker.links import Stand
     from channel.controller.leadership import MakeChannels
     from channel.network.recorder import Recorder
     from channel.network.request import ClientResponse
@@ -228,3 +237,51 @@ class ControllerNode(Startable):
             found = session.exists(path)
             if found is not None and found.owner == session.id:
                 session.delete(path)
+
+
+# ---- brokers of a fleet ----------------------------------------------------------------------------------------------
+
+
+class Candidate(Controller):
+    """A broker that stands for election as controller: the ``Candidacy`` of a fleet's broker.
+
+    Args:
+        broker_id: The broker.
+        session: The session of its registration.
+        config: The controller's settings.
+        on_elected: See ``candidates``.
+
+    Attributes:
+        apis: Serves requests that clients and brokers send to the controller.
+    """
+
+    def __init__(
+        self, broker_id: int, session: ZooKeeperSession, config: ChannelConfig, on_elected: Callable[[int, int], None]
+    ) -> None:
+        last_epoch = 0
+
+        def changed(active_id: int, epoch: int) -> None:
+            nonlocal last_epoch
+            if epoch != last_epoch:
+                last_epoch = epoch
+                on_elected(broker_id, epoch)
+
+        metrics = Metrics()
+        leadership = leadership_of(broker_id, config, metrics, stores_records=True)
+        super().__init__(broker_id, session, leadership, metrics, on_change=changed)
+        self.apis = ForwardedRequests(self)
+
+
+def candidates(
+    config: ChannelConfig | BrokerConfigs | None = None,
+    on_elected: Callable[[int, int], None] = lambda broker_id, epoch: None,
+) -> Stand:
+    """Return the function that makes a fleet's controller candidates.
+
+    Args:
+        config: The settings of each broker's controller, ``BrokerConfigs`` where they differ; by default Kafka's own.
+        on_elected: Called on the controller's event thread: with the broker's id and its controller epoch when it
+            is elected, with its id and 0 when it resigns.
+    """
+    configs = config if isinstance(config, BrokerConfigs) else BrokerConfigs(config or ChannelConfig())
+    return lambda broker_id, session: Candidate(broker_id, session, configs.of_broker(broker_id), on_elected)

@@ -226,7 +226,7 @@ def _rack(text: str) -> str:
 
 
 def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> Stand:
-    from channel.node.candidate import candidates
+    from channel.node.controller_node import candidates
 
     def elected(broker_id: int, epoch: int) -> None:
         try:

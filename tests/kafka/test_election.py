@@ -21,7 +21,7 @@ from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
-from channel.node.candidate import candidates
+from channel.node.controller_node import candidates
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession

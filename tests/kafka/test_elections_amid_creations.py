@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from real_brokers import IS_LONG, elected, eventually
 
 from channel.broker.fleet import Fleet
-from channel.node.candidate import candidates
+from channel.node.controller_node import candidates
 from channel.zookeeper.cluster_state import read_controller_epoch
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, partition_state_path, topic_path

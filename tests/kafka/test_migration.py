@@ -19,7 +19,7 @@ from channel.broker.fleet import Fleet
 from channel.broker.fleet_steps import Step, rehearse
 from channel.broker.hooks import BrokerHooks
 from channel.config import ChannelConfig
-from channel.node.candidate import candidates
+from channel.node.controller_node import candidates
 from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes

@@ -14,7 +14,7 @@ from led_cluster import CONTROLLER, LedCluster
 from real_brokers import elected, eventually
 
 from channel.broker.fleet import Fleet
-from channel.node.candidate import candidates
+from channel.node.controller_node import candidates
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
