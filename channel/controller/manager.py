@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
@@ -20,19 +20,18 @@ from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import PollTimes, SelectorMetrics
 from channel.security import MECHANISMS
-from channel.threads import close_all, ends_with_process
+from channel.threads import Closeable, close_all, ends_with_process
 from channel.types import Node, SecurityProtocol
 from kproto.api import CONTROL_APIS, ApiKey, api_name, control_versions
 from kproto.errors import ConfigurationError, KprotoError
 
 from .broker_requests import BrokerRequests, DroppedRequest, Outcome, QueueItem
 from .requests import ControlRequest, ListenerNotExpressible, SingleRequest
-from .send_thread import ClientFactory, RequestSendThread, send_thread_name
+from .send_thread import ClientFactory, RequestSendThread
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import TracebackType
 
     from channel.network.client import MetadataUpdater
     from channel.network.recorder import Recorder
@@ -64,7 +63,7 @@ class _BrokerState:
     metrics: SelectorMetrics
 
 
-class ControllerChannelManager:
+class ControllerChannelManager(Closeable):
     """Sends control requests to brokers; also a context manager, which shuts down at its end.
 
     Any thread may call it. A callback runs on its broker's send thread, before the next request of that broker is
@@ -77,8 +76,6 @@ class ControllerChannelManager:
         config: Timeouts and listeners.
         clock: Time.
         metrics: Takes queue sizes and times, and the selectors' metrics.
-        state_log: Kafka's state-change log.
-        thread_name_prefix: Stands before every thread's name.
         send_threads: The number of threads that serve the brokers; that of ``config`` if None.
         client_factory: Makes a send thread's client; a plaintext one by default.
         on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
@@ -102,8 +99,6 @@ class ControllerChannelManager:
         clock: Clock = SYSTEM_CLOCK,
         metrics: Metrics | None = None,
         *,
-        state_log: StateChangeLog | None = None,
-        thread_name_prefix: str | None = None,
         send_threads: SendThreads | None = None,
         client_factory: ClientFactory | None = None,
         on_dropped: DroppedHook | None = None,
@@ -119,12 +114,12 @@ class ControllerChannelManager:
         self._dropped = DroppedRequests(controller_id, on_dropped)
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
-        self._state_log = state_log or StateChangeLog(controller_id)
+        self._state_log = StateChangeLog(controller_id)
         self._on_thread_failed = on_thread_failed
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
-        self._threads = SendThreadPool(send_threads, controller_id, thread_name_prefix, clock, self._new_thread)
+        self._threads = SendThreadPool(send_threads, controller_id, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = new_lock("brokers by id")
         self._changing = new_reentrant_lock(
@@ -256,14 +251,6 @@ class ControllerChannelManager:
         self._is_shut_down = True
         self._brokers = {}
         self._threads.forget()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---- sending
 
@@ -507,7 +494,6 @@ class SendThreadPool:
     Args:
         count: The largest number of threads.
         controller_id: The controller's broker id, for the threads' names.
-        prefix: Stands before every thread's name.
         clock: Time.
         new_thread: Makes a send thread from its name and the counters of its selector's polls.
 
@@ -519,7 +505,6 @@ class SendThreadPool:
         self,
         count: SendThreads,
         controller_id: int,
-        prefix: str | None,
         clock: Clock,
         new_thread: Callable[[str, PollTimes], RequestSendThread],
     ) -> None:
@@ -527,7 +512,6 @@ class SendThreadPool:
             raise ConfigurationError(f"send_threads is {count}; it must be a number from 1, or 'per_broker'")
         self._count = count
         self._controller_id = controller_id
-        self._prefix = prefix
         self._clock = clock
         self._new_thread = new_thread
         self._serving: list[ServingThread] = []
@@ -547,11 +531,10 @@ class SendThreadPool:
 
     def _free_name(self, broker_id: int) -> str:
         used = {serving.thread.name for serving in self._serving}
-        named_after = broker_id if self._count == "per_broker" else None
-        names = (
-            send_thread_name(self._controller_id, named_after, number, self._prefix) for number in range(len(used) + 1)
-        )
-        return next((name for name in names if name not in used), self._prefix or "send-thread")
+        by_number = [f"brokers-{number}" for number in range(len(used) + 1)]
+        served = [f"broker-{broker_id}"] if self._count == "per_broker" else by_number
+        names = (f"Controller-{self._controller_id}-to-{each}-send-thread" for each in served)
+        return next((name for name in names if name not in used), "send-thread")
 
     def end(self, serving: ServingThread, timeout_s: float | None = None) -> None:
         """Shut a send thread down and forget it; returns when it has ended, or after ``timeout_s``."""

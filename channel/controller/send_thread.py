@@ -35,19 +35,6 @@ RETRY_BACKOFF_MS: Final = 100
 """The pause between two attempts to deliver a request."""
 
 
-def send_thread_name(controller_id: int, broker_id: int | None, number: int = 0, prefix: str | None = None) -> str:
-    """Return a send thread's name: after its broker, or by its number if it serves several.
-
-    >>> send_thread_name(1, 2)
-    'Controller-1-to-broker-2-send-thread'
-    >>> send_thread_name(1, None, 0)
-    'Controller-1-to-brokers-0-send-thread'
-    """
-    whom = f"broker-{broker_id}" if broker_id is not None else f"brokers-{number}"
-    name = f"Controller-{controller_id}-to-{whom}-send-thread"
-    return f"{prefix}:{name}" if prefix else name
-
-
 ClientFactory: TypeAlias = "Callable[[MetadataUpdater, Callable[[str, Exception], None]], NetworkClient]"
 """Makes a client with this updater and this hook for invalid responses: one request in flight for each node."""
 

@@ -166,21 +166,16 @@ def write_settings(session: ZooKeeperSession, entity: str, settings: Mapping[str
     The znode of a user without settings is deleted, unless clients of the user have settings.
     """
     path = f"/config/{entity}"
-    if settings or not entity.startswith("users/") or not _deleted(session, path):
+    is_deleted = False
+    if not settings and entity.startswith("users/"):
+        with contextlib.suppress(NotEmpty):
+            with contextlib.suppress(NoNode):
+                session.delete(path)
+            is_deleted = True
+    if not is_deleted:
         session.ensure(path)
         session.set(path, encode_config(settings))
     session.create(f"{CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequence=True)
-
-
-def _deleted(session: ZooKeeperSession, path: str) -> bool:
-    """Delete a znode; False if it has children."""
-    try:
-        session.delete(path)
-    except NoNode:
-        return True
-    except NotEmpty:
-        return False
-    return True
 
 
 # ---- the controller --------------------------------------------------------------------------------------------------

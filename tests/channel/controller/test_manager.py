@@ -127,8 +127,8 @@ def send_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.endswith("-send-thread")]
 
 
-def thread_of(broker_id: int, setting: int | str, prefix: str = "") -> str:
-    return f"{prefix}Controller-1-to-{f'broker-{broker_id}' if setting == 'per_broker' else 'brokers-0'}-send-thread"
+def thread_of(broker_id: int, setting: int | str) -> str:
+    return f"Controller-1-to-{f'broker-{broker_id}' if setting == 'per_broker' else 'brokers-0'}-send-thread"
 
 
 def closed(sock: socket.socket, seen: Seen) -> None:
@@ -630,11 +630,6 @@ def test_the_control_plane_listener_is_preferred(make, scripted) -> None:
     manager = make(Broker(1, endpoints), config=config)
     manager.send_request(1, request(1), answers.to(1))
     until(lambda: len(answers.codes) == 1)
-
-
-def test_threads_have_a_prefix_if_one_is_given(make, scripted, send_thread_count) -> None:
-    make(scripted().broker(), thread_name_prefix="migration")
-    assert send_threads() == [thread_of(1, send_thread_count, "migration:")]
 
 
 def test_metrics_come_and_go_with_the_broker(make, scripted, metrics: Metrics) -> None:
