@@ -195,7 +195,7 @@ class NodeToControllerChannel:
 
     def next_request(self, now: int) -> tuple[Node, ClientRequest] | None:
         """Return the next request to send and its destination; requests that are too old end here."""
-        while self._queue:
+        for _ in range(len(self._queue)):  # not those that are queued meanwhile
             item = self._queue[0]
             if now - item.created_ms >= self._retry_timeout_ms:
                 self._queue.popleft()
