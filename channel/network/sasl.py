@@ -181,6 +181,9 @@ class SaslClient:
         client_id: Goes into every header.
         server: Names the server in errors.
 
+    Raises:
+        ConfigurationError: The mechanism needs a package that is not installed.
+
     Attributes:
         complete: Whether the server has accepted the client, and has authenticated itself if the mechanism demands it.
         session_lifetime_ms: The session's lifetime unless it is renewed, as the server announced it; 0 for no limit.
@@ -201,10 +204,12 @@ class SaslClient:
         self._ids = itertools.count()
         self._versions: tuple[int, int] | None = None
         self._exchange = self._authenticate()
+        if mechanism != "PLAIN":
+            _scramp()  # a missing package is told before anything is sent
 
     def start(self) -> list[bytes]:
         """Begin to authenticate, or do so again in a session; returns the payload to send."""
-        self.complete = False
+        self.complete, self.computation = False, None
         self._exchange = self._authenticate()
         return self._go_on(None)
 
@@ -222,6 +227,8 @@ class SaslClient:
             AuthenticationFailed: The server rejected the client, cannot authenticate itself, or sent an invalid
                 response.
         """
+        if self.computation is not None:
+            raise AuthenticationFailed(f"{self._server} sent a frame while an answer to its challenge was computed")
         try:
             return self._go_on(payload)
         except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -231,6 +232,19 @@ def challenged(iterations: str) -> SaslClient:
 def test_a_number_of_iterations_beyond_the_limits_is_refused_before_anything_is_computed(iterations):
     with pytest.raises(AuthenticationFailed, match=r"teration|must not be < 4096|server first message"):
         challenged(iterations)
+
+
+def test_a_server_that_does_not_wait_for_the_computation_is_refused():
+    client = challenged("4096")
+    with pytest.raises(AuthenticationFailed, match="while an answer to its challenge was computed"):
+        client.receive(b"a token of the server's choice")
+    assert client.computation is not None
+
+
+def test_a_package_that_is_missing_is_told_before_anything_is_sent(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scramp", None)
+    with pytest.raises(ConfigurationError, match="SCRAM needs the package scramp"):
+        a_client("SCRAM-SHA-256")
 
 
 @pytest.mark.parametrize("iterations", ["4096", "16384"])
