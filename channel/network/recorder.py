@@ -90,7 +90,6 @@ _EXAMINED_APIS: Final = _HIDDEN_APIS | {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHE
 _HIGHEST_API: Final = 127
 _HIGHEST_VERSION: Final = 30
 
-_head = struct.Struct(">iHH")
 _request_head = struct.Struct(">iHHI")
 _length = struct.Struct(">i")
 
@@ -178,21 +177,12 @@ class SecretMask:
         stream = self._sent if is_request else self._received
         if stream.held or stream.rest or not buffers:
             return False
-        head = buffers[0]
-        if not is_request:
-            hides = self._answers or self._answers_tokens
-            return not hides and len(head) >= 4 and _length.unpack_from(head)[0] == size - 4
-        if len(head) < _REQUEST_HEAD:
-            if len(buffers) == 1:
-                return False
-            head = bytes(head) + buffers[1][:_REQUEST_HEAD]
-            if len(head) < _REQUEST_HEAD:
-                return False
-        length, api_key, version, correlation_id = _request_head.unpack_from(head)
-        if length != size - 4 or api_key > _HIGHEST_API or version > _HIGHEST_VERSION or api_key in _EXAMINED_APIS:
+        head, wanted = buffers[0], _REQUEST_HEAD if is_request else _length.size
+        if len(head) < wanted and len(buffers) > 1:
+            head = bytes(head) + buffers[1][:wanted]
+        if len(head) < wanted or _length.unpack_from(head)[0] != size - 4:
             return False
-        self._latest.append(correlation_id)
-        return True
+        return (self._request_passes(head, 0) if is_request else self._response_passes(head, 0)) is not None
 
     def _apply(self, data: memoryview, *, is_request: bool) -> list[bytes | memoryview]:
         stream, passes = (self._sent, self._request_passes) if is_request else (self._received, self._response_passes)
@@ -251,7 +241,12 @@ class SecretMask:
             stream.wanted = head
             return
         frame = bytes(stream.held)
-        api = self._api_of_request(frame) if is_request else self._api_of_response(frame)
+        api: tuple[int, int] | None = None
+        if not is_request:
+            api = self._answers.get(_correlation_id(frame))
+        elif _is_request(frame):
+            _, api_key, version, _ = _request_head.unpack_from(frame)
+            api = (api_key, version) if api_key in _EXAMINED_APIS else None
         if api is not None and api[0] not in _HIDDEN_APIS and len(frame) < whole <= _MOST_HELD:
             stream.wanted = whole
             return
@@ -277,17 +272,6 @@ class SecretMask:
         stream.wanted = 4
         stream.rest = whole - len(frame)
         stream.is_hidden = is_hidden
-
-    def _api_of_request(self, frame: bytes) -> tuple[int, int] | None:
-        """API and version of a request that may have a secret."""
-        if not _is_request(frame):
-            return None
-        _, api_key, version = _head.unpack_from(frame)
-        return (api_key, version) if api_key in _EXAMINED_APIS else None
-
-    def _api_of_response(self, frame: bytes) -> tuple[int, int] | None:
-        """API and version of a response that has a secret."""
-        return self._answers.get(_correlation_id(frame))
 
     def _note_request(self, frame: bytes, *, has_secret: bool) -> None:
         _, api_key, version, correlation_id = _request_head.unpack_from(frame)
@@ -373,10 +357,6 @@ class _Conversation:
         self.first = 0
         self.is_one_of_two = False
 
-    def start(self, first: int) -> None:
-        """Give both directions their first sequence number."""
-        self.first = self.sent.sequence = self.received.sequence = first
-
 
 class PcapngRecorder(Closeable):
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
@@ -421,10 +401,11 @@ class PcapngRecorder(Closeable):
             other = self._conversations.get((remote, local))
             if other is not None and not other.is_one_of_two:
                 begun.is_one_of_two = other.is_one_of_two = True
-                begun.start(other.first)  # readers take the frames of the other end for copies
+                begun.first = other.first  # readers take the frames of the other end for copies
             else:
                 # As in TCP a clock of 4 us gives it: a connection that uses the ports again has another number.
-                begun.start(time_ns // 4_000 & 0xFFFFFFFF)
+                begun.first = time_ns // 4_000 & 0xFFFFFFFF
+            begun.sent.sequence = begun.received.sequence = begun.first
             self._blocks += _packet(asks, 0, time_ns, _SYN)
             asks.advance(1)
             self._blocks += _packet(answers, asks.sequence, time_ns, _SYN | _ACK)
@@ -460,17 +441,11 @@ class PcapngRecorder(Closeable):
             way, other = conversation.sent, conversation.received
             if direction != "sent":
                 way, other = other, way
-            if size <= _SEGMENT:
-                blocks = _packet(way, other.sequence, time_ns, _PUSH | _ACK, buffers, size)
-                way.advance(size)
-            else:
-                blocks = []
-                for pieces, length in _segments(buffers):
-                    blocks += _packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
-                    way.advance(length)
+            for pieces, length in ((buffers, size),) if size <= _SEGMENT else _segments(buffers):
+                self._blocks += _packet(way, other.sequence, time_ns, _PUSH | _ACK, pieces, length)
+                way.advance(length)
             self.frames += 1
             self._frames_in_blocks += 1
-            self._blocks += blocks
             if not more or size > _JOINED or len(self._blocks) >= _MOST_BLOCKS:
                 self._write()
 
@@ -539,7 +514,7 @@ class PcapngRecorder(Closeable):
                 os.fchmod(self._fd, 0o600)
         self.written = 0
         self.error = None
-        self._blocks += [_section_header(), _interface()]
+        self._blocks.append(_beginning())
         self._write()
 
     def _write(self) -> None:
@@ -626,15 +601,12 @@ def _wrapped(kind: int, body: bytes) -> bytes:
     return struct.pack("<I", kind) + size + body + size
 
 
-def _section_header() -> bytes:
-    options = _option(4, f"kproto {__version__}".encode()) + _option(0, b"")
-    return _wrapped(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options)
-
-
-def _interface() -> bytes:
-    """Ethernet, whole packets, times in ns."""
-    options = _option(2, b"kproto") + _option(9, b"\x09") + _option(0, b"")
-    return _wrapped(1, struct.pack("<HHI", 1, 0, 0) + options)
+def _beginning() -> bytes:
+    """Build the section's header and its interface: Ethernet, whole packets, times in ns."""
+    program = _option(4, f"kproto {__version__}".encode()) + _option(0, b"")
+    section = _wrapped(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + program)
+    interface = _option(2, b"kproto") + _option(9, b"\x09") + _option(0, b"")
+    return section + _wrapped(1, struct.pack("<HHI", 1, 0, 0) + interface)
 
 
 def _correlation_id(response: bytes) -> int:
@@ -646,7 +618,7 @@ def _is_request(frame: bytes) -> bool:
     """Whether the head of a frame is that of a Kafka request."""
     if len(frame) < _REQUEST_HEAD:
         return False
-    _, api_key, version = _head.unpack_from(frame)
+    _, api_key, version, _ = _request_head.unpack_from(frame)
     return api_key == ApiKey.SASL_HANDSHAKE or bool(api_key <= _HIGHEST_API and version <= _HIGHEST_VERSION)
 
 
@@ -655,12 +627,11 @@ def _masked(frame: bytes, whole: int, api_key: int, version: int, *, is_request:
     head = _REQUEST_HEAD if is_request else _RESPONSE_HEAD
     if len(frame) == whole and api_key not in _HIDDEN_APIS:
         shown: bytes | None = None
-        try:
-            shown = _masked_request(frame, ApiKey(api_key), version) if is_request else None
-            if not is_request and api_key == ApiKey.SASL_AUTHENTICATE:
+        with contextlib.suppress(KprotoError):  # it may still hold a secret
+            if is_request:
+                shown = _masked_request(frame, ApiKey(api_key), version)
+            elif api_key == ApiKey.SASL_AUTHENTICATE:
                 shown = _masked_authentication(frame, version)
-        except KprotoError:  # it may still hold a secret
-            pass
         # Other lengths come of fields that are not known here, and may be anything.
         if shown is not None and len(shown) == len(frame):
             return shown

@@ -36,7 +36,7 @@ def client_channels(protocol: SecurityProtocol, security: SecurityConfig, client
     Raises:
         ConfigurationError: A setting that the protocol needs is missing.
     """
-    transport_of = _client_transport(protocol, security)
+    transport_of = _transports(protocol, security, server_side=False)
     mechanism, credentials = security.sasl_mechanism, None
     if protocol.uses_sasl:
         credentials = security.credentials
@@ -68,7 +68,7 @@ def server_channels(
     Raises:
         ConfigurationError: A setting that the protocol needs is missing.
     """
-    transport_of = _server_transport(protocol, security)
+    transport_of = _transports(protocol, security, server_side=True)
     if protocol.uses_sasl and not (security.sasl_enabled_mechanisms and security.users):
         raise ConfigurationError(
             f"a {protocol.name} listener needs sasl.enabled.mechanisms and users "
@@ -76,7 +76,7 @@ def server_channels(
         )
 
     def build(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
-        transport = transport_of(sock)
+        transport = transport_of(sock, peer)
         if not protocol.uses_sasl:
             return transport, None
         side = SaslServer(
@@ -87,27 +87,18 @@ def server_channels(
     return build
 
 
-def _client_transport(
-    protocol: SecurityProtocol, security: SecurityConfig
+def _transports(
+    protocol: SecurityProtocol, security: SecurityConfig, *, server_side: bool
 ) -> Callable[[socket.socket, Peer], Transport]:
-    """Return the function that makes the transport of a connection to a node."""
+    """Return the function that makes the transport of a connection to a node, or of an accepted one."""
     if not protocol.uses_tls:
-        return lambda sock, peer: PlaintextTransport(sock, connected=False)
-    from channel.tls_contexts import CurrentContext, client_context
+        return lambda sock, _: PlaintextTransport(sock, connected=server_side)
+    from channel.tls_contexts import CurrentContext, client_context, server_context
 
     from .tls import TlsTransport
 
-    context = CurrentContext(client_context, security)
-    return lambda sock, peer: TlsTransport(sock, context(), server_side=False, server_hostname=peer.host)
-
-
-def _server_transport(protocol: SecurityProtocol, security: SecurityConfig) -> Callable[[socket.socket], Transport]:
-    """Return the function that makes the transport of an accepted connection."""
-    if not protocol.uses_tls:
-        return lambda sock: PlaintextTransport(sock, connected=True)
-    from channel.tls_contexts import CurrentContext, server_context
-
-    from .tls import TlsTransport
-
-    context = CurrentContext(server_context, security)
-    return lambda sock: TlsTransport(sock, context(), server_side=True, connected=True)
+    context = CurrentContext(server_context if server_side else client_context, security)
+    return lambda sock, peer: TlsTransport(
+        sock, context(), server_side=server_side, server_hostname=None if server_side else peer.host,
+        connected=server_side,
+    )  # fmt: skip

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.locks import new_lock
 from channel.logs import get_logger
-from channel.network.recorder import Direction, PcapngRecorder
+from channel.network.recorder import PcapngRecorder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
-
-    from channel.network.transport import Address, Bytes
 
 _log = get_logger(__name__)
 
@@ -65,17 +62,9 @@ class RotatingRecorder(PcapngRecorder):
     def _part(self) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{self._number:05d}.pcapng.part")
 
-    def record(
-        self,
-        direction: Direction,
-        local: Address,
-        remote: Address,
-        time_ns: int,
-        buffers: Sequence[Bytes],
-        more: bool = False,
-    ) -> None:
-        """Record bytes; begin the next file if this one is full or old."""
-        super().record(direction, local, remote, time_ns, buffers, more)
+    def record(self, *frame: Any, **options: Any) -> None:
+        """Record bytes, see ``Recorder.record``; begin the next file if this one is full or old."""
+        super().record(*frame, **options)
         self.rotate_if_due()
 
     def _is_due(self) -> bool:
