@@ -9,10 +9,10 @@ from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
 from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.cluster_events import TopicChange
 from channel.controller.context import ControllerContext
 from channel.controller.controlled_cluster import ControlledCluster
 from channel.controller.decisions import ControllerDecisions
+from channel.controller.events import TopicChange
 from channel.metrics import Metrics
 from channel.types import Broker, EndPoint, LeaderAndIsr
 from kproto.api import ApiKey

@@ -23,7 +23,7 @@ from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .cluster_events import PartitionModifications, TopicChange, TopicDeletion
+from .events import PartitionModifications, TopicChange, TopicDeletion
 from .leader_election import Election
 from .topic_settings import check_topic_settings
 from .zookeeper_store import raise_error
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from channel.zookeeper.session import Operation, ZooKeeperSession
     from kproto.types import Uuid
 
-    from .cluster_events import ApiRequest
     from .decisions import ControllerDecisions
+    from .events import ApiRequest
 
 _log = get_logger(__name__)
 

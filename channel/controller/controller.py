@@ -31,8 +31,7 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.errors import KprotoError
 
-from .cluster_events import ApiRequest
-from .events import ControllerEvent, ControllerEventManager, ControllerState, controller_stats
+from .events import ApiRequest, ControllerEvent, ControllerEventManager, ControllerState, controller_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,16 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.controller import cluster_events as events
 from channel.zookeeper.znodes import ISR_CHANGES, LOG_DIR_EVENTS
 from kproto.error_codes import ErrorCode, error_name
 
+from . import events
 from .broker_changes import BrokerChanges
-from .events import (
-    LeaderAndIsrResponseReceived,
-    TopicDeletionStopReplicaResponseReceived,
-    UpdateMetadataResponseReceived,
-)
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
 from .reassignment import Reassignments
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics
 
     from .controlled_cluster import ControlledCluster
-    from .events import ControllerEvent
     from .manager import ControllerChannelManager
 
 
@@ -67,7 +61,7 @@ class ControllerDecisions:
         self.brokers = BrokerChanges(cluster, channels, self.deletions, self.reassignments)
         self.isr_changes = IsrChanges(cluster, self.reassignments)
         self.balance = LeaderBalance(cluster)
-        self._handlers: Mapping[type[ControllerEvent], Callable[[Any], object]] = {
+        self._handlers: Mapping[type[events.ControllerEvent], Callable[[Any], object]] = {
             events.BrokerChange: lambda _: self.brokers.process_broker_change(),
             events.BrokerModifications: lambda e: self.brokers.process_broker_modification(e.broker_id),
             events.TopicChange: lambda _: self.topics.process_topic_change(),
@@ -80,9 +74,9 @@ class ControllerDecisions:
             events.ConfigChangeNotification: lambda _: self.balance.process_config_changes(),
             events.LogDirEventNotification: lambda _: self.brokers.process_log_dir_failures(),
             events.AutoPreferredReplicaLeaderElection: lambda _: self.balance.process_imbalance(),
-            LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
-            UpdateMetadataResponseReceived: self._log_update_metadata_response,
-            TopicDeletionStopReplicaResponseReceived: self.deletions.process_stop_replica_response,
+            events.LeaderAndIsrResponseReceived: self.brokers.process_leader_and_isr_response,
+            events.UpdateMetadataResponseReceived: self._log_update_metadata_response,
+            events.TopicDeletionStopReplicaResponseReceived: self.deletions.process_stop_replica_response,
         }
 
     def start(self) -> None:
@@ -121,7 +115,7 @@ class ControllerDecisions:
         self.deletions.resume()
         self.balance.process_zookeeper()
 
-    def process(self, event: ControllerEvent) -> None:
+    def process(self, event: events.ControllerEvent) -> None:
         """Do the work of an event, and answer it if it has a callback; after an error it is not answered.
 
         Raises:
@@ -151,7 +145,7 @@ class ControllerDecisions:
         self.reassignments.forget_topic(topic)
         self.cluster.forget_topic(topic)
 
-    def _log_update_metadata_response(self, event: UpdateMetadataResponseReceived) -> None:
+    def _log_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> None:
         code = event.response.error_code
         if code != ErrorCode.NONE:
             self.cluster.state_log.error(

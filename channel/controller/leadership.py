@@ -16,10 +16,10 @@ from kproto.api import ibp_at_least
 
 from .administration import Administration
 from .batch import ControllerBrokerRequestBatch
-from .cluster_events import ApiRequest, AutoPreferredReplicaLeaderElection, SendThreadFailed
 from .context import ControllerContext
 from .controlled_cluster import ControlledCluster
 from .decisions import ControllerDecisions
+from .events import ApiRequest, AutoPreferredReplicaLeaderElection, SendThreadFailed
 from .manager import ControllerChannelManager
 from .zookeeper_store import ZooKeeperStore, raise_error
 

@@ -14,7 +14,7 @@ from channel.zookeeper.cluster_state import fenced, fenced_together
 from channel.zookeeper.session import Create, Delete, SetData
 from channel.zookeeper.znodes import decoded_or_none
 
-from .cluster_events import (
+from .events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,

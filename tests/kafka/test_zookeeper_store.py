@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 
 from channel.controller import zookeeper_store
-from channel.controller.cluster_events import (
+from channel.controller.events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,

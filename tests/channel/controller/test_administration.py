@@ -8,7 +8,7 @@ import pytest
 from decided_cluster import DecidedCluster
 
 from channel.controller.administration import Administration
-from channel.controller.cluster_events import ApiRequest
+from channel.controller.events import ApiRequest
 from kproto import messages
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from decided_cluster import DecidedCluster, broker
 
-from channel.controller.cluster_events import (
+from channel.controller.events import (
     BrokerChange,
     PartitionReassignmentIsrChange,
     TopicChange,

@@ -11,8 +11,8 @@ from network_peers import until
 
 from channel.config import ChannelConfig
 from channel.controller import controller as module
-from channel.controller.cluster_events import BrokerChange
 from channel.controller.controller import NO_CONTROLLER, Controller, ControllerChange
+from channel.controller.events import BrokerChange
 from channel.controller.leadership import ZooKeeperLeadership
 from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists, NoNode, SessionExpired
 from channel.metrics import Metrics

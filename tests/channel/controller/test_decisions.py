@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
-from channel.controller.cluster_events import (
+from channel.controller.controller import Controller
+from channel.controller.events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,
+    LeaderAndIsrResponseReceived,
     LogDirEventNotification,
     PartitionModifications,
     PreferredReplicaLeaderElection,
     TopicChange,
 )
-from channel.controller.controller import Controller
-from channel.controller.events import LeaderAndIsrResponseReceived
 from channel.errors import BrokerNotAvailable, ControllerMoved, StaleBrokerEpoch
 from channel.types import LeaderRecoveryState
 from kproto.api import ApiKey

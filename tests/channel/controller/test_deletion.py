@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
-from channel.controller.cluster_events import BrokerChange, PartitionModifications, TopicDeletion
+from channel.controller.events import BrokerChange, PartitionModifications, TopicDeletion
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 

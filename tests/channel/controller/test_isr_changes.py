@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from decided_cluster import T0, DecidedCluster
 
-from channel.controller.cluster_events import IsrChangeNotification
+from channel.controller.events import IsrChangeNotification
 from channel.errors import StaleBrokerEpoch
 from channel.types import LeaderAndIsr, LeaderRecoveryState
 from kproto.api import ApiKey

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
-from channel.controller.cluster_events import (
+from channel.controller.events import (
     AutoPreferredReplicaLeaderElection,
     BrokerChange,
     IsrChangeNotification,

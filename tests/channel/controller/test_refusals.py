@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from channel.clock import SYSTEM_CLOCK
-from channel.controller.cluster_events import ApiRequest, TopicChange
 from channel.controller.controller import refuse
-from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
+from channel.controller.events import ApiRequest, ControllerEvent, ControllerEventManager, ControllerState, TopicChange
 from channel.metrics import Metrics
 from kproto import messages
 from kproto.api import ApiKey

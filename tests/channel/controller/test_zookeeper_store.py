@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import pytest
 
 from channel.controller import zookeeper_store
-from channel.controller.cluster_events import (
+from channel.controller.events import (
     BrokerChange,
     BrokerModifications,
     PartitionReassignmentIsrChange,
