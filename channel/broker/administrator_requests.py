@@ -66,14 +66,12 @@ class AdministratorRequests:
         request: Any,
         answer: Callable[[Any], None],
     ) -> None:
-        def answered(response: ClientResponse) -> None:
-            answer(_response(channel.broker_id, context, request, response))
-
-        def timed_out() -> None:
-            answer(error_response(context.api_key, request, ErrorCode.REQUEST_TIMED_OUT))
-
         try:
-            channel.send_request(MessageRequest(_envelope(context, request)), answered, timed_out)
+            channel.send_request(
+                MessageRequest(_envelope(context, request)),
+                lambda response: answer(_response(channel.broker_id, context, request, response)),
+                lambda: answer(error_response(context.api_key, request, ErrorCode.REQUEST_TIMED_OUT)),
+            )
         except IllegalState:  # the broker is going down
             answer(None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from channel.api_errors import error_response
 from channel.logs import get_logger
 from kproto import codec, headers
 from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
@@ -145,10 +146,8 @@ class BrokerService:
             self._lose(received, context, request, None)
         elif plan.disconnect == "after":
             self._handle(received, context, request, partial(self._lose, received, context, request))
-        elif plan.error is not None and (records := self._records_for(context)) is not None:
-            self._answer(received, context, request, records.error_response(context, request, plan.error))
         elif plan.error is not None:
-            self._answer(received, context, request, request.error_response(plan.error))
+            self._answer(received, context, request, self._error(context, request, plan.error))
         elif plan.answer is not None:
             self._answer(received, context, request, plan.answer)
         else:
@@ -180,6 +179,15 @@ class BrokerService:
                 self._refuse(received, e)
                 return
             answer(response)
+
+    def _error(self, context: RequestContext, request: Any, code: int) -> Any:
+        """Make the answer of a request that ends with an error."""
+        if context.api_key in CONTROL_APIS:
+            return request.error_response(code)
+        records = self._records_for(context)
+        if records is not None:
+            return records.error_response(context, request, code)
+        return error_response(context.api_key, request, ErrorCode(code))
 
     def _records_for(self, context: RequestContext) -> RecordApis | None:
         """Return what serves a record request, None for other requests."""

@@ -248,18 +248,12 @@ def _topic_of(key_type: int) -> str | None:
 
 def _coordinators(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
     """Name the leaders of the internal topics' partitions."""
+    keys = request.coordinator_keys if context.version >= 4 else [request.key]
+    found = [_coordinator(broker, context, request.key_type, key) for key in keys]
     if context.version >= 4:
-        return messages.FindCoordinatorResponse(
-            coordinators=[_coordinator(broker, context, request.key_type, key) for key in request.coordinator_keys]
-        )
-    found = _coordinator(broker, context, request.key_type, request.key)
-    return messages.FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+        return messages.FindCoordinatorResponse(coordinators=found)
+    names = "error_code", "error_message", "node_id", "host", "port"
+    return messages.FindCoordinatorResponse(**{name: getattr(found[0], name) for name in names})
 
 
 def _coordinator(broker: EmbeddedBroker, context: RequestContext, key_type: int, key: str) -> Any:

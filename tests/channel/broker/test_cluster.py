@@ -29,6 +29,7 @@ from channel.broker.hooks import BrokerHooks, Interception
 from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
+from kproto.error_codes import ErrorCode
 from kproto.framing import FrameSplitter, frame
 from kproto.messages import LeaderAndIsrTopicError, MetadataRequestTopic, MetadataResponseTopic
 from kproto.types import ZERO_UUID, TopicPartition
@@ -441,6 +442,21 @@ def test_an_answer_that_cannot_be_written_is_an_error_answer_or_the_end_of_the_c
         peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
         assert peer.receive() is None
     assert caplog.text.count("broker 0 cannot write its answer") == 2
+
+
+def test_a_request_to_the_controller_is_answered_with_the_error_that_was_ordered(cluster):
+    class Controller:
+        keys = frozenset({ApiKey.CREATE_TOPICS})
+
+        def __call__(self, context, request, answer):
+            raise AssertionError("it is not to be handled")
+
+    cluster[0].broker.hooks = BrokerHooks(
+        intercept=lambda context, request: Interception(error=ErrorCode.POLICY_VIOLATION), controller=Controller()
+    )
+    with Peer(cluster[0]) as peer:
+        answer = peer.ask(messages.CreateTopicsRequest(topics=[messages.CreatableTopic(name="t")]), 5)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", ErrorCode.POLICY_VIOLATION)]
 
 
 def test_a_request_to_the_controller_is_served_before_its_answer_is_lost(cluster):
