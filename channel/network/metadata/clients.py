@@ -142,9 +142,7 @@ class DefaultMetadataUpdater(MetadataUpdater):
             self.metadata.failed_update(now)
             return
         self.source = next((node for node in self.nodes() if node.key == request.destination), None)
-        self.metadata.update(
-            question.request_version, response, now, is_partial=question.is_partial, api_version=request.version
-        )
+        self.metadata.update(question, response, now, api_version=request.version)
 
     def view(self) -> ClusterView | None:
         """Return the metadata of the cluster, and the node that answered last; None before."""

@@ -323,7 +323,7 @@ class MetadataQuestion(NamedTuple):
 
     Attributes:
         topics: Names of topics; None for all of them.
-        request_version: The argument of ``Metadata.update`` that goes with the response.
+        request_version: The number of requests for new topics so far.
         is_partial: Whether the request names only topics that are not known yet.
     """
 
@@ -458,16 +458,13 @@ class Metadata:
 
     # ---- responses ---------------------------------------------------------------------------------------------------
 
-    def update(
-        self, request_version: int, response: Any, now: int, *, is_partial: bool = False, api_version: int = 12
-    ) -> None:
+    def update(self, question: MetadataQuestion, response: Any, now: int, *, api_version: int = 12) -> None:
         """Take a response.
 
         Args:
-            request_version: ``MetadataQuestion.request_version`` of the request.
+            question: The content of the request.
             response: A ``MetadataResponse``.
             now: The time of its arrival.
-            is_partial: Whether it answers a partial request.
             api_version: The version that the response was written in: leader epochs count from 9 on.
 
         Raises:
@@ -476,13 +473,15 @@ class Metadata:
         with self._changed:
             if self._is_closed:
                 raise IllegalState("metadata was updated after it had been closed")
-            self._needs_partial_update = request_version < self._request_version
+            self._needs_partial_update = question.request_version < self._request_version
             self.update_version += 1
-            if not is_partial:
+            if not question.is_partial:
                 self._needs_full_update = False
-            self._refresh.succeeded(now, is_partial=is_partial)
+            self._refresh.succeeded(now, is_partial=question.is_partial)
             told = ClusterSnapshot.of_response(response)
-            topics = self._accepted(told, is_partial=is_partial, has_epochs=api_version >= EPOCHS_FROM, now=now)
+            topics = self._accepted(
+                told, is_partial=question.is_partial, has_epochs=api_version >= EPOCHS_FROM, now=now
+            )
             self.snapshot = replace(told, topics=topics)
             self._forget_epochs(now)
             self._errors_to_raise = {

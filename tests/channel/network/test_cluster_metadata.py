@@ -9,7 +9,7 @@ import pytest
 from network_peers import until
 
 from channel.errors import AuthenticationFailed, IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
-from channel.network.metadata.cluster_metadata import LeaderUpdate, Metadata
+from channel.network.metadata.cluster_metadata import LeaderUpdate, Metadata, MetadataQuestion
 from channel.types import Node
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 P0, P1 = TopicPartition("topic-1", 0), TopicPartition("topic-1", 1)
+WHOLE, PARTIAL = MetadataQuestion(None, 0, False), MetadataQuestion((), 0, True)
 ID_X, ID_Y = bytes(15) + b"x", bytes(15) + b"y"
 
 
@@ -58,7 +59,7 @@ def metadata() -> Metadata:
 
 
 def updated(metadata: Metadata, *topics: MetadataResponseTopic, now: int = 10_000, **more: Any) -> None:
-    metadata.update(metadata.question(now).request_version, response(*topics, **more), now)
+    metadata.update(metadata.question(now), response(*topics, **more), now)
 
 
 # ---- when ------------------------------------------------------------------------------------------------------------
@@ -156,12 +157,12 @@ def test_a_response_from_before_a_new_topic_does_not_satisfy_it() -> None:
     metadata = Metadata(60_000)
     updated(metadata)
     metadata.add("first", 10_000)
-    first = metadata.question(10_000).request_version
+    first = metadata.question(10_000)
     metadata.add("second", 10_000)
-    second = metadata.question(10_000).request_version
-    metadata.update(first, response(), 10_000, is_partial=True)
+    second = metadata.question(10_000)
+    metadata.update(first, response(), 10_000)
     assert metadata.is_update_requested
-    metadata.update(second, response(), 10_000, is_partial=True)
+    metadata.update(second, response(), 10_000)
     assert not metadata.is_update_requested
 
 
@@ -235,7 +236,7 @@ def test_an_old_response_neither_changes_nor_revives_a_partition(metadata: Metad
 @pytest.mark.conformance("MDT-15")
 @pytest.mark.parametrize(("version", "epoch"), [(12, -1), (8, 5)], ids=["no epoch", "an epoch before version 9"])
 def test_without_epochs_a_response_is_taken_as_it_is(metadata: Metadata, version: int, epoch: int) -> None:
-    metadata.update(0, response(topic(partition(epoch=epoch))), 10_000, api_version=version)
+    metadata.update(WHOLE, response(topic(partition(epoch=epoch))), 10_000, api_version=version)
     assert metadata.last_seen_epoch(P0) is None
     info = metadata.partition_if_current(P0)
     assert info is not None
@@ -284,7 +285,7 @@ def test_internal_topics_are_named(metadata: Metadata) -> None:
     offsets.is_internal = True
     updated(metadata, topic(partition()), offsets)
     assert internal_topics(metadata) == ["__consumer_offsets"]
-    metadata.update(0, response(topic(partition())), 10_000, is_partial=True)
+    metadata.update(PARTIAL, response(topic(partition())), 10_000)
     assert internal_topics(metadata) == ["__consumer_offsets"]
     updated(metadata, topic(partition()))
     assert internal_topics(metadata) == []
@@ -301,7 +302,7 @@ def test_a_node_is_online_for_its_replicas_that_are(metadata: Metadata) -> None:
 def test_a_partial_update_without_an_id_takes_the_id_away(metadata: Metadata) -> None:
     one, two = topic(partition(), name="one", topic_id=ID_X), topic(partition(), name="two", topic_id=ID_Y)
     updated(metadata, one, two)
-    metadata.update(0, response(topic(partition(), name="one")), 10_000, is_partial=True)
+    metadata.update(PARTIAL, response(topic(partition(), name="one")), 10_000)
     assert sorted(metadata.snapshot.topics) == ["one", "two"]
     assert {name: each.topic_id for name, each in metadata.snapshot.topics.items()} == {"one": None, "two": ID_Y}
 

@@ -189,7 +189,7 @@ def idle() -> Iterator[Any]:
 def told(sender: MetadataSender, now: int, *names: str) -> None:
     topics = [MetadataResponseTopic(name=n, partitions=[MetadataResponsePartition(leader_id=0)]) for n in names]
     question = sender.metadata.question(now)
-    sender.metadata.update(question.request_version, MetadataResponse(topics=topics), now)
+    sender.metadata.update(question, MetadataResponse(topics=topics), now)
 
 
 def test_max_block_ms_limits_a_wait() -> None:

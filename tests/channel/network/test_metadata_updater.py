@@ -16,7 +16,7 @@ from channel.clock import FOREVER
 from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.network.client import NetworkClient
 from channel.network.metadata.clients import DefaultMetadataUpdater
-from channel.network.metadata.cluster_metadata import Metadata
+from channel.network.metadata.cluster_metadata import Metadata, MetadataQuestion
 from channel.network.request import BodyRequest
 from channel.network.selector import Selector
 from channel.rehearsal.scripted_controller import ScriptedController
@@ -235,7 +235,7 @@ def test_a_lost_connection_does_not_shorten_the_back_off_of_equal_responses_as_i
     followed.metadata.bootstrap(ADDRESSES)
     known(followed, 0)
     for _ in range(4):
-        followed.metadata.update(0, cluster_of(0), clock.milliseconds())
+        followed.metadata.update(MetadataQuestion(None, 0, False), cluster_of(0), clock.milliseconds())
     followed.updater.handle_server_disconnect(clock.milliseconds(), "0", None)
     assert followed.metadata.time_to_next_update(clock.milliseconds()) >= 640
     followed.client.close()

@@ -32,7 +32,7 @@ def metadata() -> Metadata:
 
 def updated(metadata: Metadata, *names: str, now: int = 10_000, **more: Any) -> None:
     question = metadata.question(now)
-    metadata.update(question.request_version, response(*names, **more), now, is_partial=question.is_partial)
+    metadata.update(question, response(*names, **more), now)
 
 
 @pytest.mark.conformance("PMD-02")
@@ -198,12 +198,12 @@ def test_the_epochs_of_a_forgotten_topic_are_forgotten() -> None:
 
     partition = TopicPartition("topic", 0)
     metadata.add("topic", 0)
-    metadata.update(metadata.question(0).request_version, told(9), 0)
+    metadata.update(metadata.question(0), told(9), 0)
     assert metadata.last_seen_epoch(partition) == 9
-    metadata.update(metadata.question(60_000).request_version, response(), 60_000)
+    metadata.update(metadata.question(60_000), response(), 60_000)
     assert metadata.last_seen_epoch(partition) is None
     metadata.add("topic", 70_000)
-    metadata.update(metadata.question(70_000).request_version, told(2), 70_000)
+    metadata.update(metadata.question(70_000), told(2), 70_000)
     assert metadata.snapshot.partition(partition).leader_epoch == 2
 
 
@@ -216,8 +216,8 @@ def test_an_answer_replaces_what_was_known_unless_it_is_said_to_be_partial(metad
     for topic in ("one", "two", "three"):
         metadata.add(topic, 0)
     updated(metadata, "one", "two")
-    version = metadata.question(0).request_version
-    metadata.update(version, response("three"), 0, is_partial=True)
+    question = metadata.question(0)
+    metadata.update(question._replace(is_partial=True), response("three"), 0)
     assert sorted(metadata.snapshot.topics) == ["one", "three", "two"]
-    metadata.update(version, response("two"), 0)
+    metadata.update(question._replace(is_partial=False), response("two"), 0)
     assert list(metadata.snapshot.topics) == ["two"]
