@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TypeAlias
-
-Randomness: TypeAlias = random.Random
-"""The source of jitter; tests bring their own."""
 
 
 class ExponentialBackoff:
@@ -19,7 +15,7 @@ class ExponentialBackoff:
     __slots__ = ("_base", "_initial", "_jitter", "_maximum", "_most", "_random")
 
     def __init__(
-        self, initial: int, base: int, maximum: int, jitter: float, randomness: Randomness | None = None
+        self, initial: int, base: int, maximum: int, jitter: float, randomness: random.Random | None = None
     ) -> None:
         self._initial = min(initial, maximum)
         self._maximum = maximum

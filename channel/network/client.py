@@ -22,7 +22,7 @@ from kproto.error_codes import ErrorCode, error_name
 from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 from kproto.node_versions import NodeApiVersions
 
-from .backoff import ExponentialBackoff, Randomness
+from .backoff import ExponentialBackoff
 from .channel import ChannelState, Disconnection, Phase
 from .request import (
     Callback,
@@ -126,7 +126,7 @@ class ClusterConnectionStates:
         reconnect_backoff_max_ms: int,
         setup_timeout_ms: int,
         setup_timeout_max_ms: int,
-        randomness: Randomness | None = None,
+        randomness: random.Random | None = None,
     ) -> None:
         self._reconnect = ExponentialBackoff(reconnect_backoff_ms, 2, reconnect_backoff_max_ms, 0.2, randomness)
         self._setup = ExponentialBackoff(setup_timeout_ms, 2, setup_timeout_max_ms, 0.2, randomness)
@@ -483,7 +483,7 @@ class NetworkClient:
         on_invalid_answer: Callable[[str, Exception], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         resolution: NameResolution | None = None,
-        randomness: Randomness | None = None,
+        randomness: random.Random | None = None,
     ) -> None:
         self.client_id = client_id
         self.clock = clock

@@ -5,6 +5,7 @@ The updater sends one Metadata request at a time, to the least loaded node.
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -272,20 +273,17 @@ class MetadataSender(StoppableThread, Startable):
         Args:
             timeout_s: The longest time to wait for the thread's end; None for no limit.
         """
-        self.initiate_shutdown()
+        if self.initiate_shutdown() and not self._was_started:
+            self.ended()
         self.metadata.close()
         self.await_shutdown(timeout_s)
-        if not self._was_started:
-            self.client.close()
 
     # ---- on this thread
 
     def do_work(self) -> None:
         """Send the request that is due, if any, and wait for answers or callers."""
-        try:
+        with contextlib.suppress(ClientClosed):
             self.client.poll(FOREVER)
-        except ClientClosed:
-            return
 
     def _invalid_answer(self, node_id: str, error: Exception) -> None:
         self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
