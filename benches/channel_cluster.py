@@ -85,7 +85,7 @@ class Cluster:
         self.channel = ControllerChannelManager(CONTROLLER, lambda: EPOCH, metrics=metrics, **manager)
         self.events = ControllerEventManager(CONTROLLER, self, SYSTEM_CLOCK, metrics)
         self.batch = ControllerBrokerRequestBatch(
-            CONTROLLER, ChannelConfig(), sender or self.channel, self.events.put, lambda: self.context
+            CONTROLLER, ChannelConfig(), sender or self.channel, self.events.put, self.context
         )
 
     def process(self, event: ControllerEvent) -> None:

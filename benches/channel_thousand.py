@@ -83,7 +83,7 @@ def once(brokers: int, partitions: int) -> dict[str, float]:
         manager = ControllerChannelManager(1, lambda: context.epoch)
         manager.start(live)
         sender = Counted(manager)
-        batch = ControllerBrokerRequestBatch(1, ChannelConfig(), sender, sender.put, lambda: context)
+        batch = ControllerBrokerRequestBatch(1, ChannelConfig(), sender, sender.put, context)
         began, cpu = time.perf_counter(), time.process_time()
         batch.new_batch()
         batch.add_update_metadata_request_for_brokers(range(brokers), list(context.partitions_with_leaders))

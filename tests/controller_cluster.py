@@ -74,7 +74,7 @@ class Cluster:
     ) -> ControllerBrokerRequestBatch:
         config = ChannelConfig(inter_broker_protocol_version=ibp, **settings)
         return (kind or ControllerBrokerRequestBatch)(
-            self.controller_id, config, self.collector, self.collector.put, lambda: self.context
+            self.controller_id, config, self.collector, self.collector.put, self.context
         )
 
     def lead(

@@ -96,7 +96,7 @@ class DecidedCluster:
         self.channels = Channels()
         epoch = self.store.elect()
         config, context = ChannelConfig(**self.settings), ControllerContext(epoch)
-        batch = ControllerBrokerRequestBatch(77, config, self.channels, self.channels.put, lambda: context)
+        batch = ControllerBrokerRequestBatch(77, config, self.channels, self.channels.put, context)
         cluster = ControlledCluster(77, config, context, self.store, batch, self.without_storage)
         self.decisions = ControllerDecisions(cluster, self.channels, self.metrics)
         self.decisions.start()

@@ -65,8 +65,7 @@ class ControllerBrokerRequestBatch:
         config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
         sender: Takes the requests.
         put: Takes the brokers' answers, as events.
-        context: Returns the controller's context; called at each ``new_batch``.
-        log: Kafka's state-change log.
+        context: The controller's context.
     """
 
     is_kraft_controller: bool = False
@@ -77,8 +76,7 @@ class ControllerBrokerRequestBatch:
         config: ChannelConfig,
         sender: ControlRequestSender,
         put: Callable[[ControllerEvent], object],
-        context: Callable[[], ControllerContext],
-        log: StateChangeLog | None = None,
+        context: ControllerContext,
     ) -> None:
         self.controller_id = controller_id
         self.versions = control_versions(config.inter_broker_protocol_version)
@@ -86,9 +84,9 @@ class ControllerBrokerRequestBatch:
         self._addresses = messages.BrokerAddresses(self._listener, self.versions.update_metadata)
         self._sender = sender
         self._put = put
-        self._context_now = context
-        self._context: ControllerContext | None = None
-        self._state_log = log or StateChangeLog(controller_id)
+        self._context = context
+        self._is_open = False
+        self._state_log = StateChangeLog(controller_id)
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
         # A broker's callbacks are the same in every batch.
         self._leader_and_isr_callback = cache(lambda b: partial(self.handle_leader_and_isr_response, broker_id=b))
@@ -102,8 +100,8 @@ class ControllerBrokerRequestBatch:
 
     # ---- collecting
 
-    def new_batch(self) -> None:
-        """Open the batch with the present context.
+    def new_batch(self, update_type: UpdateType = UpdateType.UNKNOWN) -> None:
+        """Open the batch; ``update_type`` is the type of a KRaft controller's requests in it.
 
         Raises:
             IllegalState: The last batch was not sent whole.
@@ -114,7 +112,8 @@ class ControllerBrokerRequestBatch:
                 f"the batch still holds {api} requests for brokers {bounded(brokers)}; a new one would lose "
                 "these changes: send them, or clear() the batch"
             )
-        self._context = self._context_now()
+        self._is_open = True
+        self._update_type = update_type
 
     def clear(self) -> None:
         """Drop all added changes; ``new_batch`` must follow."""
@@ -123,12 +122,7 @@ class ControllerBrokerRequestBatch:
         self._update_metadata_brokers.clear()
         self._all_added_at = -1
         self._update_metadata = MetadataColumns()
-        self._context = None
-        self._update_type = UpdateType.UNKNOWN
-
-    def set_update_type(self, update_type: UpdateType) -> None:
-        """Set the type of a KRaft controller's requests in this batch; after ``new_batch``."""
-        self._update_type = update_type
+        self._is_open = False
 
     def add_leader_and_isr_request_for_brokers(
         self,
@@ -229,7 +223,7 @@ class ControllerBrokerRequestBatch:
         return [(api, brokers) for api, left in parts if (brokers := sorted(left))]
 
     def _opened(self) -> ControllerContext:
-        if self._context is None:
+        if not self._is_open:
             raise IllegalState("no batch is open; call new_batch() before adding to it")
         return self._context
 
@@ -255,7 +249,6 @@ class ControllerBrokerRequestBatch:
                 f"the batch of controller epoch {controller_epoch} was not sent whole: {e}; still in it, and in it "
                 f"alone, are {' and '.join(left)}: remove the cause and send again, or clear() the batch"
             ) from e
-        self._update_type = UpdateType.UNKNOWN
 
     def _send_leader_and_isr(self, context: ControllerContext, epoch: int) -> None:
         version, live = self.versions.leader_and_isr, context.live_broker_id_and_epochs

@@ -103,7 +103,7 @@ class ZooKeeperLeadership:
         )
         without_storage = frozenset[int]() if stores_records else frozenset({controller_id})
         context = ControllerContext(election.epoch)
-        batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, lambda: context)
+        batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, context)
         cluster = ControlledCluster(controller_id, config, context, self._store, batch, without_storage)
         self._decisions = ControllerDecisions(cluster, channels, metrics)
         self._administration = Administration(self._decisions, session)

@@ -13,10 +13,8 @@ from .batch import ControllerBrokerRequestBatch
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from channel.types import LeaderIsrAndControllerEpoch
     from kproto.types import TopicPartition
 
-    from .context import ControllerContext
 
 _log = get_logger(__name__)
 
@@ -94,43 +92,40 @@ class MigrationRequestBatch(ControllerBrokerRequestBatch):
         else:
             _log.debug("broker %d answered %s", broker_id, api)
 
-    def send_image(self, context: ControllerContext, controller_epoch: int) -> None:
+    def send_image(self, controller_epoch: int) -> None:
         """Send the whole image: UpdateMetadata to all brokers, then to each a full LeaderAndIsr of its replicas.
 
         An image does not show the replicas to stop; a broker finds them by comparison.
         """
-        brokers = sorted(context.live_or_shutting_down_broker_ids)
+        brokers = sorted(self._context.live_or_shutting_down_broker_ids)
         self.new_batch()
-        self.add_update_metadata_request_for_brokers(brokers, context.partitions_with_leaders)
+        self.add_update_metadata_request_for_brokers(brokers, self._context.partitions_with_leaders)
         self.send_requests_to_brokers(controller_epoch)
 
-        self.new_batch()
-        self.set_update_type(UpdateType.FULL)
-        for tp in context.partitions_with_leaders:
-            self._add_leader_and_isr(context, tp, is_new=True)
+        self.new_batch(UpdateType.FULL)
+        for tp in self._context.partitions_with_leaders:
+            self._add_leader_and_isr(tp, is_new=True)
         self.send_requests_to_brokers(controller_epoch)
 
-    def send_change(self, context: ControllerContext, change: ImageChange, controller_epoch: int) -> None:
+    def send_change(self, change: ImageChange, controller_epoch: int) -> None:
         """Send a change: all metadata to new brokers, the live brokers to the others, the partitions to all.
 
         Args:
-            context: The image after the change.
-            change: The difference.
+            change: The difference from the image that was sent before.
             controller_epoch: The epoch to send under.
         """
-        brokers = sorted(context.live_or_shutting_down_broker_ids)
+        brokers = sorted(self._context.live_or_shutting_down_broker_ids)
         if change.new_brokers:
             self.new_batch()
-            self.add_update_metadata_request_for_brokers(change.new_brokers, context.partitions_with_leaders)
+            self.add_update_metadata_request_for_brokers(change.new_brokers, self._context.partitions_with_leaders)
             self.send_requests_to_brokers(controller_epoch)
             self.new_batch()
             self.add_update_metadata_request_for_brokers([b for b in brokers if b not in change.new_brokers])
             self.send_requests_to_brokers(controller_epoch)
 
-        self.new_batch()
-        self.set_update_type(UpdateType.INCREMENTAL)
+        self.new_batch(UpdateType.INCREMENTAL)
         for tp, is_new in change.partitions.items():
-            self._add_leader_and_isr(context, tp, is_new)
+            self._add_leader_and_isr(tp, is_new)
         for broker_id, tp in change.removed_replicas:
             self.add_stop_replica_request_for_brokers((broker_id,), tp, delete_partition=True)
         for tp, last in change.deleted.items():
@@ -141,9 +136,9 @@ class MigrationRequestBatch(ControllerBrokerRequestBatch):
             self.add_update_metadata(brokers, gone.items())
         self.send_requests_to_brokers(controller_epoch)
 
-    def _add_leader_and_isr(self, context: ControllerContext, tp: TopicPartition, is_new: bool) -> None:
-        leadership: LeaderIsrAndControllerEpoch | None = context.partition_leadership_info(tp)
+    def _add_leader_and_isr(self, tp: TopicPartition, is_new: bool) -> None:
+        leadership = self._context.partition_leadership_info(tp)
         if leadership is None:
             return
-        assignment = context.partition_full_replica_assignment(tp)
+        assignment = self._context.partition_full_replica_assignment(tp)
         self.add_leader_and_isr_request_for_brokers(assignment.replicas, tp, leadership, assignment, is_new)

@@ -114,7 +114,7 @@ class ScriptedController(Startable):
             self.journal, controller_id, lambda: self.context.epoch, config, metrics=self.metrics, recorder=recorder
         )
         self._events = ControllerEventManager(controller_id, _Processor(), SYSTEM_CLOCK, self.metrics)
-        batch_of = (controller_id, config, self.manager, self._events.put, lambda: self.context)
+        batch_of = (controller_id, config, self.manager, self._events.put, self.context)
         self._batch = ControllerBrokerRequestBatch(*batch_of)
         self._kraft_batch = MigrationRequestBatch(*batch_of)
         self._migration: MigrationRequestBatch | None = None  # sends a KRaft controller's images
@@ -158,7 +158,7 @@ class ScriptedController(Startable):
 
         def begin() -> None:
             context.epoch += 1
-            migration.send_image(context, context.epoch)
+            migration.send_image(context.epoch)
 
         self._carry_out(begin)
 
@@ -202,7 +202,7 @@ class ScriptedController(Startable):
             self._run(inform)
         else:
             change = ImageChange(new_brokers=new)
-            self._carry_out(lambda: migration.send_change(context, change, context.epoch))
+            self._carry_out(lambda: migration.send_change(change, context.epoch))
         self._run(lead)
 
     def fail_over(self, broker_id: int) -> None:
@@ -373,7 +373,7 @@ class ScriptedController(Startable):
 
         def tell() -> None:
             context.remove_topic(name)
-            migration.send_change(context, ImageChange(deleted=deleted), context.epoch)
+            migration.send_change(ImageChange(deleted=deleted), context.epoch)
 
         self._carry_out(tell)
 
@@ -389,9 +389,7 @@ class ScriptedController(Startable):
         """
 
         def as_one_batch() -> None:
-            self._batch.new_batch()
-            if self._migration is not None:
-                self._batch.set_update_type(UpdateType.INCREMENTAL)
+            self._batch.new_batch(UpdateType.UNKNOWN if self._migration is None else UpdateType.INCREMENTAL)
             try:
                 decide()
                 self._batch.send_requests_to_brokers(self.context.epoch)

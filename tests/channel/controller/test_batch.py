@@ -768,8 +768,7 @@ class TestBatch:
     ) -> None:
         cluster.lead(FOO0, 1)
         batch = cluster.batch(ibp, MigrationRequestBatch if kraft else None)
-        batch.new_batch()
-        batch.set_update_type(UpdateType.INCREMENTAL)
+        batch.new_batch(UpdateType.INCREMENTAL)
         add_leader_and_isr(batch, cluster, [2], FOO0)
         batch.add_stop_replica_request_for_brokers([2], BAR0, True)
         batch.send_requests_to_brokers(1)
@@ -785,9 +784,7 @@ class TestBatch:
         batch = cluster.batch()
         for expected in (UpdateType.FULL, UpdateType.UNKNOWN):
             cluster.collector.sent.clear()
-            batch.new_batch()
-            if expected is UpdateType.FULL:
-                batch.set_update_type(expected)
+            batch.new_batch(expected) if expected is UpdateType.FULL else batch.new_batch()
             cluster.lead(FOO0, 1)
             add_leader_and_isr(batch, cluster, [2], FOO0)
             batch.send_requests_to_brokers(1)

@@ -72,7 +72,7 @@ def test_a_broker_that_goes_back_to_zookeeper_gets_a_channel() -> None:
 
 @pytest.mark.conformance("MPR-05")
 def test_an_image_is_metadata_first_and_then_full_leadership(cluster: Cluster, batch: MigrationRequestBatch) -> None:
-    batch.send_image(cluster.context, 5)
+    batch.send_image(5)
     for broker in (1, 2, 3):
         assert [r.api_key for r, _ in cluster.collector.sent[broker]] == [UMR, LISR, UMR]
         first, second = read(cluster, broker, UMR)
@@ -85,7 +85,7 @@ def test_an_image_is_metadata_first_and_then_full_leadership(cluster: Cluster, b
 
 def test_a_change_tells_the_partitions_that_changed(cluster: Cluster, batch: MigrationRequestBatch) -> None:
     cluster.lead(FOO1, 3)
-    batch.send_change(cluster.context, ImageChange(partitions={FOO0: False, FOO1: True}), 6)
+    batch.send_change(ImageChange(partitions={FOO0: False, FOO1: True}), 6)
     for broker in (1, 2, 3):
         (leadership,) = read(cluster, broker, LISR)
         (metadata,) = read(cluster, broker, UMR)
@@ -97,7 +97,7 @@ def test_a_change_tells_the_partitions_that_changed(cluster: Cluster, batch: Mig
 def test_new_brokers_get_all_metadata_and_the_others_the_live_brokers(
     cluster: Cluster, batch: MigrationRequestBatch
 ) -> None:
-    batch.send_change(cluster.context, ImageChange(new_brokers=[2]), 6)
+    batch.send_change(ImageChange(new_brokers=[2]), 6)
     assert {b: [tps(m) for m in read(cluster, b, UMR)] for b in (1, 2, 3)} == {
         1: [set()],
         2: [{FOO0, BAR0}],
@@ -111,7 +111,7 @@ def test_a_deleted_topic_is_stopped_deleted_and_told_as_gone(cluster: Cluster, b
     assert leadership is not None
     cluster.context.remove_topic("foo")
     change = ImageChange(deleted={FOO0: PartitionMetadata(leadership, (1, 2))}, removed_replicas=[(3, BAR0)])
-    batch.send_change(cluster.context, change, 6)
+    batch.send_change(change, 6)
     assert {b: [tps(m) for m in read(cluster, b, SR)] for b in (1, 2, 3)} == {1: [{FOO0}], 2: [{FOO0}], 3: [{BAR0}]}
     stops = [m for b in (1, 2, 3) for m in read(cluster, b, SR)]
     assert all(s.delete_partition for m in stops for s in m.partition_states)
@@ -122,7 +122,7 @@ def test_a_deleted_topic_is_stopped_deleted_and_told_as_gone(cluster: Cluster, b
 
 
 def test_answers_are_only_logged(cluster: Cluster, batch: MigrationRequestBatch, caplog) -> None:
-    batch.send_image(cluster.context, 5)
+    batch.send_image(5)
     with caplog.at_level(logging.ERROR):
         cluster.collector.answer(UMR, lambda r: UpdateMetadataResponse(error_code=11))
         cluster.collector.answer(LISR, lambda r: LeaderAndIsrResponse(error_code=0))
@@ -137,7 +137,7 @@ def test_answers_are_only_logged(cluster: Cluster, batch: MigrationRequestBatch,
 )
 def test_leadership_is_typed_since_version_5(cluster: Cluster, ibp: str, version: int, read_back: UpdateType) -> None:
     cluster.lead(FOO0, 1)
-    kraft_batch(cluster, ibp).send_image(cluster.context, 5)
+    kraft_batch(cluster, ibp).send_image(5)
     (request,) = cluster.collector.requests(1, LISR)
     (leadership,) = read(cluster, 1, LISR)
     assert (request.latest_version, leadership.type) == (version, read_back)
@@ -146,5 +146,5 @@ def test_leadership_is_typed_since_version_5(cluster: Cluster, ibp: str, version
 @pytest.mark.parametrize("ibp", ["3.3-IV3", "2.8-IV0"])
 def test_old_versions_cannot_say_that_it_is_kraft(cluster: Cluster, ibp: str) -> None:
     cluster.lead(FOO0, 1)
-    kraft_batch(cluster, ibp).send_image(cluster.context, 5)
+    kraft_batch(cluster, ibp).send_image(5)
     assert not any(m.is_kraft_controller for m in read(cluster, 1, UMR) + read(cluster, 1, LISR))

@@ -49,7 +49,7 @@ class Machine:
         self.store = store or MemoryStore()
         self.channels = Channels()
         config = ChannelConfig(**settings)
-        batch = ControllerBrokerRequestBatch(9, config, self.channels, self.channels.put, lambda: self.context)
+        batch = ControllerBrokerRequestBatch(9, config, self.channels, self.channels.put, self.context)
         cluster = ControlledCluster(9, config, self.context, self.store, batch)
         self.partitions = PartitionStateMachine(cluster)
 

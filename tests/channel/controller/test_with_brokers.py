@@ -178,7 +178,7 @@ class Controller:
         self.context.set_live_brokers(registered(self.brokers, self.protocol))
         self.manager = ControllerChannelManager(1, lambda: self.context.epoch, config, metrics=metrics)
         self.event_manager = ControllerEventManager(1, self, SYSTEM_CLOCK, metrics)
-        self.batch = ControllerBrokerRequestBatch(1, config, self.manager, self.event_manager.put, lambda: self.context)
+        self.batch = ControllerBrokerRequestBatch(1, config, self.manager, self.event_manager.put, self.context)
         self.context.epoch = 1
 
     def process(self, event: ControllerEvent) -> None:
