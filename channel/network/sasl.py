@@ -406,18 +406,20 @@ class SaslServer:
             return self._respond(bytes(payload))
         header, at = decode_request_header_from(payload)
         api_key, version = header.request_api_key, header.request_api_version
+        body = memoryview(payload)[at:]
         if api_key == ApiKey.API_VERSIONS and self._tokens is None:
+            answer = self._api_versions(version)
             if version > ApiKey.API_VERSIONS.info.max_version:
                 version = 0  # an answer that any client can read
-            return self._response(header.correlation_id, self._api_versions(header.request_api_version), version)
-        body = memoryview(payload)[at:]
-        if api_key == ApiKey.SASL_HANDSHAKE and self._tokens is None:
-            return self._handshake(header.correlation_id, version, decode_request(api_key, version, body))
-        if api_key == ApiKey.SASL_AUTHENTICATE and self._tokens is not None:
-            return self._authenticate(header.correlation_id, version, decode_request(api_key, version, body))
-        raise AuthenticationFailed(f"{api_name(api_key)} before the authentication is over")
+        elif api_key == ApiKey.SASL_HANDSHAKE and self._tokens is None:
+            answer = self._handshake(version, decode_request(api_key, version, body))
+        elif api_key == ApiKey.SASL_AUTHENTICATE and self._tokens is not None:
+            answer = self._authenticate(version, decode_request(api_key, version, body))
+        else:
+            raise AuthenticationFailed(f"{api_name(api_key)} before the authentication is over")
+        return self._response(header.correlation_id, answer, version)
 
-    def _handshake(self, correlation_id: int, version: int, request: Any) -> bytes:
+    def _handshake(self, version: int, request: Any) -> Any:
         answer = message_class(ApiKey.SASL_HANDSHAKE, "response")(error_code=0, mechanisms=list(self._offered))
         if request.mechanism not in self._offered:
             self.failure = AuthenticationFailed(f"the client asked for {request.mechanism!r}, which is not offered")
@@ -429,24 +431,19 @@ class SaslServer:
             self._bare = version == 0
             self._mechanism = request.mechanism
             self._tokens = server_tokens(request.mechanism, self._users)
-        return self._response(correlation_id, answer, version)
+        return answer
 
-    def _authenticate(self, correlation_id: int, version: int, request: Any) -> bytes:
+    def _authenticate(self, version: int, request: Any) -> Any:
         response = message_class(ApiKey.SASL_AUTHENTICATE, "response")
         try:
             token = self._respond(bytes(request.auth_bytes))
         except AuthenticationFailed as e:
             self.failure = e
-            answer = response(
-                error_code=int(ErrorCode.SASL_AUTHENTICATION_FAILED),
-                error_message=f"Authentication failed: {e}",
-                auth_bytes=b"",
-            )
-        else:
-            self.renewable = version >= 1
-            lifetime = self.session_lifetime_ms if self.complete and self.renewable else 0
-            answer = response(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=lifetime)
-        return self._response(correlation_id, answer, version)
+            code, text = int(ErrorCode.SASL_AUTHENTICATION_FAILED), f"Authentication failed: {e}"
+            return response(error_code=code, error_message=text, auth_bytes=b"")
+        self.renewable = version >= 1
+        lifetime = self.session_lifetime_ms if self.complete and self.renewable else 0
+        return response(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=lifetime)
 
     def _respond(self, token: bytes) -> bytes:
         assert self._tokens is not None

@@ -12,6 +12,7 @@ import logging
 import socket
 import threading
 from collections import Counter, deque
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -76,23 +77,18 @@ def serialized_principal(principal: str) -> bytes:
     >>> serialized_principal("User:ANONYMOUS")
     b'\\x00\\x00\\x05User\\nANONYMOUS\\x00\\x00'
     """
+    from kproto.reference.primitives import COMPACT_LENGTH  # with construct, which few brokers need
+
     kind, _, name = principal.partition(":")
-    return b"\0\0" + _compact(kind) + _compact(name) + b"\0\0"
-
-
-def _compact(text: str) -> bytes:
-    data = text.encode()
-    left, size = len(data) + 1, b""
-    while left > 0x7F:
-        size += bytes([left & 0x7F | 0x80])
-        left >>= 7
-    return size + bytes([left]) + data
+    texts = (kind.encode(), name.encode())
+    return b"\0\0" + b"".join(COMPACT_LENGTH.build(len(text)) + text for text in texts) + b"\0\0"
 
 
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPT_PAUSE_MS: Final = 100
 
 
+@dataclass(eq=False, slots=True)
 class AcceptedConnection:
     """An accepted connection.
 
@@ -104,14 +100,11 @@ class AcceptedConnection:
         receive: The unanswered request, None without one.
     """
 
-    __slots__ = ("id", "listener", "principal", "receive", "remote")
-
-    def __init__(self, connection_id: str, listener: ListeningSocket, remote: Address) -> None:
-        self.id = connection_id
-        self.listener = listener
-        self.remote = remote
-        self.principal = ""
-        self.receive: Receive | None = None
+    id: str
+    listener: ListeningSocket
+    remote: Address
+    principal: str = ""
+    receive: Receive | None = None
 
     def __str__(self) -> str:
         return self.id
