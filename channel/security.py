@@ -60,22 +60,10 @@ def read_security(path: str | os.PathLike[str] | None) -> tuple[SecurityProtocol
     if path is None:
         return SecurityProtocol.PLAINTEXT, SecurityConfig()
     settings = read_properties(path)
-    protocol = security_protocol(settings.pop("security.protocol", "PLAINTEXT"))
+    name = settings.pop("security.protocol", "PLAINTEXT").upper()
+    one_of("security.protocol", name, tuple(SecurityProtocol.__members__))
     ours = {key: value for key, value in settings.items() if SecurityConfig.has(key)}
-    return protocol, SecurityConfig.of(ours)
-
-
-def security_protocol(name: str) -> SecurityProtocol:
-    """Return the security protocol of this name, in upper or lower case.
-
-    Raises:
-        ConfigurationError: No security protocol has this name.
-    """
-    try:
-        return SecurityProtocol[name.strip().upper()]
-    except KeyError:
-        names = ", ".join(each.name for each in SecurityProtocol)
-        raise ConfigurationError(f"no security protocol {name!r}; there are: {names}") from None
+    return SecurityProtocol[name], SecurityConfig.of(ours)
 
 
 class Password(str):

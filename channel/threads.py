@@ -43,24 +43,18 @@ def ends_with_process(thing: _Ending) -> None:
     _ending.add(thing)
 
 
-@atexit.register
-def _end_all() -> None:
+def _each(call: Callable[[_Ending], object], failure: str) -> None:
     for thing in list(_ending):
         try:
-            thing.close(_EXIT_S)
+            call(thing)
         except Exception:  # noqa: BLE001  (the others must end too)
-            _log.exception("%r could not be ended", thing)
+            _log.exception(failure, thing)
 
 
-def _forget_all() -> None:
-    for thing in list(_ending):
-        try:
-            thing.forget_in_child()
-        except Exception:  # noqa: BLE001
-            _log.exception("a forked child could not forget %r", thing)
-
-
-os.register_at_fork(after_in_child=_forget_all)
+atexit.register(lambda: _each(lambda thing: thing.close(_EXIT_S), "%r could not be ended"))
+os.register_at_fork(
+    after_in_child=lambda: _each(lambda thing: thing.forget_in_child(), "a forked child could not forget %r")
+)
 
 
 class Closeable:

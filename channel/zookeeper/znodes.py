@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
+from channel.addresses import show_address
 from channel.logs import bounded, get_logger
 from channel.types import (
     Broker,
@@ -211,7 +212,7 @@ def encode_broker(
         "port": -1 if plain is None else plain.port,
         "jmx_port": -1,
         "timestamp": str(timestamp_ms),
-        "endpoints": [f"{e.listener_name}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints],
+        "endpoints": [f"{e.listener_name}://{show_address((e.host, e.port))}" for e in broker.endpoints],
     }
     if version >= 3 and broker.rack is not None:
         value["rack"] = broker.rack
@@ -243,10 +244,6 @@ def decode_broker(broker_id: int, data: bytes) -> Broker:
         endpoints = tuple([_endpoint(string(text), protocols) for text in value["endpoints"]])
         rack = value.get("rack")
         return Broker(broker_id, endpoints, None if rack is None else string(rack))
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _endpoint(text: str, protocols: Mapping[str, str] | None) -> EndPoint:

@@ -9,7 +9,7 @@ import pytest
 from tls_certificates import certificates
 
 from channel.config import ChannelConfig
-from channel.security import Credentials, Password, SecurityConfig, security_protocol
+from channel.security import Credentials, Password, SecurityConfig, read_security
 from channel.tls_contexts import client_context, server_context
 from kproto.errors import ConfigurationError
 
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     ("name", "tls", "sasl"),
     [("PLAINTEXT", False, False), ("ssl", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
 )
-def test_a_protocol_is_known_by_its_name(name: str, tls: bool, sasl: bool) -> None:
-    protocol = security_protocol(name)
+def test_a_protocol_is_known_by_its_name(name: str, tls: bool, sasl: bool, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text(f"security.protocol={name}\n")
+    protocol, _ = read_security(tmp_path / "client.properties")
     assert (protocol.uses_tls, protocol.uses_sasl) == (tls, sasl)
 
 
-def test_an_unknown_protocol_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigurationError, match="PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"):
-        security_protocol("TLS")
+def test_an_unknown_protocol_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=TLS\n")
+    with pytest.raises(
+        ConfigurationError, match=r"security\.protocol is 'TLS'.*PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
+    ):
+        read_security(tmp_path / "client.properties")
 
 
 @pytest.mark.parametrize(
