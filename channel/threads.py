@@ -317,8 +317,8 @@ class LoopThread(StoppableThread):
     Args:
         name: The thread's name.
         work: Does one round of work; an error ends the thread.
-        interrupt: Makes ``work`` return early, None if it does so by itself.
-        ended: Cleans up, on the thread itself, as its last act; None for nothing.
+        interrupt: Makes ``work`` return early.
+        ended: Cleans up, on the thread itself, as its last act.
     """
 
     _life_level = logging.DEBUG
@@ -328,8 +328,8 @@ class LoopThread(StoppableThread):
         name: str,
         work: Callable[[], None],
         *,
-        interrupt: Callable[[], object] | None = None,
-        ended: Callable[[], object] | None = None,
+        interrupt: Callable[[], object] = lambda: None,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(name)
         self._work = work
@@ -342,10 +342,8 @@ class LoopThread(StoppableThread):
 
     def interrupt(self) -> None:
         """Have the owner's function return early."""
-        if self._interrupt is not None:
-            self._interrupt()
+        self._interrupt()
 
     def ended(self) -> None:
         """Have the owner clean up."""
-        if self._ended is not None:
-            self._ended()
+        self._ended()
