@@ -164,9 +164,37 @@ class SecretMask:
 
     def masked(self, buffers: Sequence[Bytes], *, is_request: bool) -> Sequence[Bytes]:
         """Return the bytes to record instead of these, in one direction; some may be held back."""
+        stream, passes = (self._sent, self._request_passes) if is_request else (self._received, self._response_passes)
+        head = _REQUEST_HEAD if is_request else _RESPONSE_HEAD
         recorded: list[Bytes] = []
         for buffer in buffers:
-            recorded += self._apply(memoryview(buffer), is_request=is_request)
+            data = memoryview(buffer)
+            begin = at = 0  # data[begin:at] passes
+            end = len(data)
+            while at < end:
+                if stream.rest:
+                    count = min(stream.rest, end - at)
+                    if stream.is_hidden:
+                        if begin < at:
+                            recorded.append(data[begin:at])
+                        recorded.append(bytes(count))
+                        begin = at + count
+                    stream.rest -= count
+                    at += count
+                    continue
+                if not stream.held and end - at >= head and (size := passes(data, at)) is not None:
+                    stream.rest = 4 + size
+                    stream.is_hidden = False
+                    continue
+                if begin < at:
+                    recorded.append(data[begin:at])
+                begin = min(end, at + stream.wanted - len(stream.held))
+                stream.held += data[at:begin]
+                at = begin
+                if len(stream.held) == stream.wanted:
+                    self._examine(stream, recorded)
+            if begin < at:
+                recorded.append(data[begin:at])
         return recorded
 
     def passes(self, buffers: Sequence[Bytes], size: int, is_request: bool) -> bool:
@@ -184,38 +212,6 @@ class SecretMask:
             return False
         return (self._request_passes(head, 0) if is_request else self._response_passes(head, 0)) is not None
 
-    def _apply(self, data: memoryview, *, is_request: bool) -> list[bytes | memoryview]:
-        stream, passes = (self._sent, self._request_passes) if is_request else (self._received, self._response_passes)
-        head = _REQUEST_HEAD if is_request else _RESPONSE_HEAD
-        recorded: list[bytes | memoryview] = []
-        begin = at = 0  # data[begin:at] passes
-        end = len(data)
-        while at < end:
-            if stream.rest:
-                count = min(stream.rest, end - at)
-                if stream.is_hidden:
-                    if begin < at:
-                        recorded.append(data[begin:at])
-                    recorded.append(bytes(count))
-                    begin = at + count
-                stream.rest -= count
-                at += count
-                continue
-            if not stream.held and end - at >= head and (size := passes(data, at)) is not None:
-                stream.rest = 4 + size
-                stream.is_hidden = False
-                continue
-            if begin < at:
-                recorded.append(data[begin:at])
-            begin = min(end, at + stream.wanted - len(stream.held))
-            stream.held += data[at:begin]
-            at = begin
-            if len(stream.held) == stream.wanted:
-                self._examine(stream, recorded)
-        if begin < at:
-            recorded.append(data[begin:at])
-        return recorded
-
     def _request_passes(self, data: Bytes, at: int) -> int | None:
         """Return the size of a request that has no secret, None if the frame must be examined."""
         size, api_key, version, correlation_id = _request_head.unpack_from(data, at)
@@ -231,7 +227,7 @@ class SecretMask:
         size: int = _length.unpack_from(data, at)[0]
         return size if size >= 0 else None
 
-    def _examine(self, stream: _Stream, recorded: list[bytes | memoryview]) -> None:
+    def _examine(self, stream: _Stream, recorded: list[Bytes]) -> None:
         """Ask for more bytes of the frame, or record the held bytes and decide whether to zero the rest."""
         is_request = stream is self._sent
         size = int.from_bytes(stream.held[:4], "big", signed=True)
@@ -257,7 +253,9 @@ class SecretMask:
         elif is_request and self._has_handshake and not _is_request(frame):
             is_hidden = True
             shown = frame[:4] + bytes(len(frame) - 4)
-            self._note_token()
+            self._before_token = frozenset(self._latest) | (self._before_token if not self._latest else frozenset())
+            self._latest.clear()
+            self._answers_tokens = True
             if size < 0:  # no frames any more
                 whole = sys.maxsize
         elif not is_request and self._answers_tokens:
@@ -282,11 +280,6 @@ class SecretMask:
                 del self._answers[next(iter(self._answers))]
             self._answers[correlation_id] = (api_key, version)
         self._latest.append(correlation_id)
-
-    def _note_token(self) -> None:
-        self._before_token = frozenset(self._latest) | (self._before_token if not self._latest else frozenset())
-        self._latest.clear()
-        self._answers_tokens = True
 
     def _is_response(self, frame: bytes) -> bool:
         """Whether a frame of the broker answers a request, and no bare token."""

@@ -326,17 +326,18 @@ Transport: TypeAlias = PlaintextTransport | TlsTransport
 
 def _joined(buffers: Sequence[Bytes]) -> Bytes:
     """Return the first ``_PLAINTEXT`` bytes of the buffers as one; those of a single buffer are not copied."""
+    if len(buffers) == 1:
+        return memoryview(buffers[0])[:_PLAINTEXT]
     if sum(map(len, buffers)) <= _PLAINTEXT:
-        return b"".join(buffers) if len(buffers) != 1 else buffers[0]
-    pieces: list[Bytes] = []
+        return b"".join(buffers)
+    pieces: list[memoryview] = []
     room = _PLAINTEXT
     for buffer in buffers:
-        if buffer:
-            pieces.append(memoryview(buffer)[:room])
-            room -= len(pieces[-1])
-            if not room:
-                break
-    return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+        pieces.append(memoryview(buffer)[:room])
+        room -= len(pieces[-1])
+        if not room:
+            break
+    return b"".join(pieces)
 
 
 def _reason(error: ssl.SSLError) -> str:

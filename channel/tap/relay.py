@@ -209,15 +209,12 @@ class Tap(Startable):
     def _refuse_loops(self) -> None:
         """Raise if connections to a listening address would come back to it."""
         listeners = list(self._listeners.values())
-        leads_to = {
-            at: next((i for i, (other, _, _) in enumerate(listeners) if _serves(other, upstream)), None)
-            for at, (_, _, (_, upstream)) in enumerate(listeners)
-        }
-        for start, (_, mapping, _) in enumerate(listeners):
-            at: int | None = start
+        for _, mapping, (_, upstream) in listeners:
             for _ in listeners:
-                at = leads_to[at] if at is not None else None
-            if at is not None:
+                upstream = next((further for sock, _, (_, further) in listeners if _serves(sock, upstream)), None)
+                if upstream is None:
+                    break
+            else:
                 raise ConfigurationError(
                     f"{mapping} leads back to the tap's own listening address, so that each connection would make "
                     "another without end; name the node's own address behind the equals sign"
