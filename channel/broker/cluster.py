@@ -16,7 +16,7 @@ from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
 from channel.threads import Startable, close_all, time_left
-from channel.types import SecurityProtocol
+from channel.types import NO_BROKER_EPOCH, SecurityProtocol
 from kproto.errors import ConfigurationError
 
 from .embedded import EmbeddedBroker, Features
@@ -144,13 +144,13 @@ class EmbeddedCluster(Startable):
         self._ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
         self._base_port = base_port
         self._host = host
-        self._epochs = itertools.count(first_epoch)
+        epochs = itertools.count(first_epoch)
         self._hooks = hooks
         self._listener_name = listener_name or protocol.name
         self._kraft = kraft
         self._features = features
         self._cluster_id = cluster_id
-        self._register = register
+        self._register = register or (lambda _: next(epochs))
         self._updates = SharedUpdates()
         self._worker = Worker("embedded-cluster-worker-thread")
         config = config or ChannelConfig()
@@ -182,7 +182,7 @@ class EmbeddedCluster(Startable):
                 port = self._base_port + broker_id if self._base_port else 0
                 listener = self._listen(broker, port)
                 self.members[broker_id] = ClusterMember(broker, listener, self._host, listener.port)
-            for member in self.members.values() if self._register is not None else ():
+            for member in self.members.values():
                 self._enter(member)
             self._server.start()
         except BaseException:
@@ -239,13 +239,12 @@ class EmbeddedCluster(Startable):
         member.broker.replicas.logs.update(logs)
         self._records.restart(broker_id)
         self._server.call(lambda: self._reopen(member))
-        if self._register is not None:
-            try:
-                self._enter(member)
-            except BaseException:
-                self.kill(broker_id)
-                raise
-            self.resume(broker_id)
+        try:
+            self._enter(member)
+        except BaseException:
+            self.kill(broker_id)
+            raise
+        self.resume(broker_id)
         return member.epoch
 
     def pause(self, broker_id: int) -> None:
@@ -270,11 +269,9 @@ class EmbeddedCluster(Startable):
     def _reopen(self, member: ClusterMember) -> None:
         """Open a broker's port; on the network thread, so that no request is read before the registration."""
         member.listener = self._listen(member.broker, member.port)
-        if self._register is not None:
-            member.listener.pause()
+        member.listener.pause()
 
     def _enter(self, member: ClusterMember) -> None:
-        assert self._register is not None
         member.broker.broker_epoch = self._register(member)
         if self._kraft:
             member.broker.kraft_epoch = member.broker.broker_epoch
@@ -286,12 +283,10 @@ class EmbeddedCluster(Startable):
         return listener
 
     def _broker(self, broker_id: int) -> EmbeddedBroker:
-        epoch = next(self._epochs)
         broker = EmbeddedBroker(
             broker_id,
-            broker_epoch=epoch,
             cluster_id=self._cluster_id,
-            kraft_epoch=epoch if self._kraft else None,
+            kraft_epoch=NO_BROKER_EPOCH if self._kraft else None,
             hooks=self._hooks(broker_id) if self._hooks else None,
             features=self._features,
             updates=self._updates,

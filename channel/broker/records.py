@@ -318,13 +318,12 @@ class RecordStore:
         self.wake()
 
     def restart(self, broker_id: int) -> None:
-        """Forget what a broker led and followed, and its waiting requests; its logs stay."""
+        """Forget what a broker led and followed; its logs stay, and it fetches again from ``resume`` on."""
         with self.lock:
             for of_partition in self._replicas.values():
                 replica = of_partition.get(broker_id)
                 if replica is not None:
                     of_partition[broker_id] = _Replica(replica.log, replica.topic_id)
-        self.resume(broker_id)
 
     def replicate(self, tp: TopicPartition) -> None:
         """Give the followers in the ISR what their leader has, and raise the high watermark; the caller holds the lock.
