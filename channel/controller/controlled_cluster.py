@@ -13,7 +13,7 @@ from channel.zookeeper.znodes import TopicZnode
 from kproto.api import ibp_at_least
 from kproto.types import TopicPartition
 
-from .leader_election import ELECTIONS, Elected, Election, with_leader
+from .leader_election import ELECTIONS, Election, with_leader
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
@@ -413,7 +413,9 @@ class PartitionStateMachine:
                 return None
             recipients[tp] = winner.recipients
             unclean_leaders[tp] = winner.state.leader not in state.isr
-            return self._recovery(winner, state)
+            if not self._recovers:  # before protocol version 3.2 no state says that its leader has to recover
+                return winner.state._replace(recovery_state=state.recovery_state)
+            return winner.state
 
         done, unchanged = cluster.change_states(partitions, elect)
         lost = [tp for tp, reason in unchanged.items() if not reason]
@@ -429,10 +431,6 @@ class PartitionStateMachine:
         )
         self.unclean_elections += sum(unclean_leaders[tp] for tp in done)
         return {tp: (info, recipients[tp], False) for tp, info in done.items()}
-
-    def _recovery(self, winner: Elected, state: LeaderAndIsr) -> LeaderAndIsr:
-        """Return the elected state; before protocol version 3.2 it never says that the leader has to recover."""
-        return winner.state if self._recovers else winner.state._replace(recovery_state=state.recovery_state)
 
     def _unclean_elections(self, topics: set[str]) -> dict[str, bool]:
         """Return, for each topic, whether it allows unclean elections."""

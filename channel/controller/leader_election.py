@@ -50,11 +50,8 @@ def with_leader(
     return LeaderAndIsr(leader, isr, state.leader_epoch + 1, state.partition_epoch, recovery)
 
 
-def _first(candidates: Collection[int], *allowed: Collection[int]) -> int | None:
-    for broker_id in candidates:
-        if all(broker_id in each for each in allowed):
-            return broker_id
-    return None
+def _first(candidates: Collection[int], isr: Collection[int]) -> int | None:
+    return next((broker_id for broker_id in candidates if broker_id in isr), None)
 
 
 def _online(context: ControllerContext, tp: TopicPartition, replicas: tuple[int, ...]) -> tuple[int, ...]:
