@@ -11,6 +11,8 @@ cdef class SecretMask:
     cdef object _latest, _before_token
 
     cpdef bint passes(self, buffers, Py_ssize_t size, bint is_request) except -1
+    cpdef _request_passes(self, data, Py_ssize_t at)
+    cpdef _response_passes(self, data, Py_ssize_t at)
 
 
 cdef class _Direction:

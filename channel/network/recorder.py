@@ -208,17 +208,19 @@ class SecretMask:
         head, wanted = buffers[0], _REQUEST_HEAD if is_request else _length.size
         if len(head) < wanted and len(buffers) > 1:
             head = bytes(head) + buffers[1][:wanted]
-        if len(head) < wanted or _length.unpack_from(head)[0] != size - 4:
+        if len(head) < wanted:
             return False
-        return (self._request_passes(head, 0) if is_request else self._response_passes(head, 0)) is not None
+        return (self._request_passes(head, 0) if is_request else self._response_passes(head, 0)) == size - 4
 
     def _request_passes(self, data: Bytes, at: int) -> int | None:
         """Return the size of a request that has no secret, None if the frame must be examined."""
+        size: int
         size, api_key, version, correlation_id = _request_head.unpack_from(data, at)
         if size < 8 or api_key > _HIGHEST_API or version > _HIGHEST_VERSION or api_key in _EXAMINED_APIS:
             return None
-        self._latest.append(correlation_id)
-        return int(size)
+        if not self._latest or self._latest[-1] != correlation_id:  # else it has been asked about before, in part
+            self._latest.append(correlation_id)
+        return size
 
     def _response_passes(self, data: Bytes, at: int) -> int | None:
         """Return the size of a response if none with a secret is due, None if the frame must be examined."""
