@@ -51,7 +51,12 @@ def _each(call: Callable[[_Ending], object], failure: str) -> None:
             _log.exception(failure, thing)
 
 
-atexit.register(lambda: _each(lambda thing: thing.close(_EXIT_S), "%r could not be ended"))
+def _close(thing: _Ending) -> None:
+    if not isinstance(thing, threading.Thread) or thing.is_alive():  # one that was never started does not tell its end
+        thing.close(_EXIT_S)
+
+
+atexit.register(lambda: _each(_close, "%r could not be ended"))
 os.register_at_fork(
     after_in_child=lambda: _each(lambda thing: thing.forget_in_child(), "a forked child could not forget %r")
 )
@@ -266,8 +271,8 @@ class StoppableThread(threading.Thread, ABC):
         return has_ended
 
     def close(self, timeout_s: float | None = None) -> object:
-        """End the thread, if it runs, within this time."""
-        return self.is_alive() and self.shutdown(timeout_s)
+        """End the thread within this time; harmless if it has ended."""
+        return self.shutdown(timeout_s)
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child: the thread runs in the parent alone."""

@@ -107,11 +107,6 @@ class Journal:
             self._open.pop(id(request), None)
             self._changed.notify_all()
 
-    @property
-    def waiting(self) -> int:
-        """The number of requests that are neither answered nor dropped."""
-        return len(self._open)
-
     def wait(self, most_waiting: int = 0, timeout_s: float = 30.0) -> None:
         """Wait until no more than ``most_waiting`` requests are neither answered nor dropped.
 

@@ -237,7 +237,7 @@ def test_the_recording_holds_what_the_journal_says(seed, tmp_path):
 
     assert sort(recorded) == sort(journal)
     assert any(error == 11 for _, _, _, error, _ in journal)
-    assert scenario.journal.waiting == 0
+    scenario.journal.wait(timeout_s=0)
 
 
 def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):

@@ -33,7 +33,7 @@ def test_tables_of_the_recording_agree_with_the_journal(seed: int, zookeeper: st
     entries = scenario.journal.entries
     assert {(e.controller_id, e.controller_epoch) for e in entries} == {(1000, 1), (1001, 2)}
     assert [e.error_code for e in entries if e.error_code] == [11]  # the deposed controller's
-    assert scenario.journal.waiting == 0
+    scenario.journal.wait(timeout_s=0)
     told = "\n".join(steps)
     for step in "leader", "killed", "back with epoch", "reassigned", "leads in epoch 2", "fenced", "deleted":
         assert step in told

@@ -289,7 +289,7 @@ class ScriptedSimulation(Simulation):
                 if broker.is_up and known != broker.epoch:
                     self.controller.register(broker)
             live = self.controller.context.live_broker_id_and_epochs
-            if not self.controller.journal.waiting and all(live.get(b.id) == b.epoch for b in self.brokers):
+            if not self.controller.journal._open and all(live.get(b.id) == b.epoch for b in self.brokers):
                 return
         waiting = [e for e in self.controller.journal.entries if not (e.answered or e.dropped)]
         world.problem(
