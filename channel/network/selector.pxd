@@ -94,7 +94,8 @@ cdef class Selector:
     cpdef _write(self, Channel channel)
     cpdef clear(self)
 
-    @cython.locals(reader=ChannelReader, polls=PollTimes, before=cython.longlong, now=cython.longlong, channel=Channel)
+    @cython.locals(reader=ChannelReader, polls=PollTimes, before=cython.longlong, now=cython.longlong)
+    @cython.locals(channel=Channel, channels=dict)
     cpdef poll(self, timeout_ms, bint for_sends=*)
 
     @cython.locals(connection=KafkaConnection)

@@ -1332,9 +1332,9 @@ class Selector:
             reader.progressed = True
         if reader.pool is not None and reader.short_of_memory:
             random.shuffle(events)  # so that no connection is always the one without memory
-        ready, callbacks = self._poller.channels.get, self._poller.callbacks
+        channels, callbacks = self._poller.channels, self._poller.callbacks
         for fd, mask in events:
-            channel = ready(fd)
+            channel = channels.get(fd)
             if channel is not None:
                 self._process(channel, mask, now)
             elif fd in callbacks:
