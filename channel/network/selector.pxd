@@ -77,9 +77,10 @@ cdef class ChannelRegistry:
 
 
 cdef class Selector:
-    cdef object _clock, _metrics, _opener
+    cdef object _clock, _metrics, _metrics_of, _dial, _window
+    cdef public Py_ssize_t _max_receive_size
     cdef Traffic _traffic
-    cdef public object _factory, _poller, _waker, _computed
+    cdef public object _builder, _poller, _waker, _computed
     cdef public PollTimes _polls
     cdef public ChannelExpiry _expiry
     cdef public ChannelRegistry _registry

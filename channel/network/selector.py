@@ -713,55 +713,6 @@ class ChannelWriter:
         return True
 
 
-class ChannelFactory:
-    """Makes the channels of one selector, which share a window for small frames.
-
-    Args:
-        builder: Puts transports on sockets.
-        metrics_of: Returns the metrics of a connection by its id.
-        max_receive_size: Largest payload that is received, ``UNLIMITED`` for none.
-        pool: The pool that gives the buffers of frames, None for the heap.
-    """
-
-    __slots__ = ("_builder", "_metrics_of", "_pool", "_window", "max_receive_size")
-
-    def __init__(
-        self,
-        builder: ChannelBuilder,
-        metrics_of: Callable[[str], SelectorMetrics | None],
-        max_receive_size: int,
-        pool: MemoryPool | None,
-    ) -> None:
-        self._builder = builder
-        self._metrics_of = metrics_of
-        self._pool = pool
-        self._window = Window()
-        self.max_receive_size = max_receive_size
-
-    def channel(self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False) -> Channel:
-        """Make a channel over a socket that is connecting, or connected.
-
-        Raises:
-            OSError: No transport can be put on the socket.
-        """
-        try:
-            transport, authenticator = self._builder(sock, peer)
-        except OSError:
-            raise
-        except Exception as e:
-            raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
-        connection = KafkaConnection(
-            channel_id,
-            max_receive_size=self.max_receive_size,
-            pool=self._pool,
-            window=self._window,
-            checks_versions=checks_versions,
-        )
-        channel = Channel(connection, transport, authenticator)
-        channel.metrics = self._metrics_of(channel_id)
-        return channel
-
-
 class ChannelRegistry:
     """Channels by id: open channels, and closing channels, which have ended but still have received frames.
 
@@ -924,152 +875,6 @@ class ChannelRegistry:
         self.closing.clear()
 
 
-class ChannelOpener:
-    """Opens the channels of one selector, on the selector's thread.
-
-    Args:
-        dial: Begins to connect.
-        factory: Makes channels on sockets.
-        registry: Takes the new channels, and reports the progress of each.
-        poller: Waits for events of the channels.
-        expiry: Answers clients whose authentication failed, after a delay.
-        traffic: Counts connections.
-        writer: Writes a frame that has waited for the end of an authentication.
-        clock: The source of time.
-    """
-
-    __slots__ = ("_clock", "_dial", "_expiry", "_factory", "_poller", "_registry", "_traffic", "_writer")
-
-    def __init__(
-        self,
-        dial: Callable[[Address, int, int], tuple[socket.socket, bool]],
-        factory: ChannelFactory,
-        registry: ChannelRegistry,
-        poller: Poller,
-        expiry: ChannelExpiry,
-        traffic: Traffic,
-        writer: ChannelWriter,
-        clock: Clock,
-    ) -> None:
-        self._dial = dial
-        self._factory = factory
-        self._registry = registry
-        self._poller = poller
-        self._expiry = expiry
-        self._traffic = traffic
-        self._writer = writer
-        self._clock = clock
-
-    def connect(
-        self,
-        channel_id: str,
-        address: Address,
-        send_buffer: int = -1,
-        receive_buffer: int = -1,
-        *,
-        host: str | None = None,
-        listener: str = "PLAINTEXT",
-        checks_versions: bool = False,
-    ) -> None:
-        """Begin to connect. The selector's ``poll`` reports the established connection in ``connected``.
-
-        Args:
-            channel_id: The id of the new connection.
-            address: An IP address as text, and a port.
-            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
-            host: The host's name for the channel builder; the address if None.
-            listener: The name of the peer's listener, for the channel builder.
-            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
-
-        Raises:
-            IllegalState: There is a connection of that name.
-            OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
-        """
-        self._registry.ensure_new(channel_id)
-        sock, at_once = self._dial(address, send_buffer, receive_buffer)
-        channel = None
-        try:
-            peer = Peer(address[0] if host is None else host, address[1], listener, node_id=channel_id)
-            channel = self._factory.channel(channel_id, sock, peer, checks_versions=checks_versions)
-            self._registry.add(channel, self._clock.nanoseconds())
-            if at_once:
-                self._registry.immediate.append(channel)
-        except BaseException:
-            self._undo(channel, sock)
-            raise
-
-    def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
-        """Take an accepted socket; it is closed if it cannot be taken.
-
-        Raises:
-            IllegalState: There is a connection of that name.
-            OSError: The connection has ended already, or no transport can be put on the socket.
-        """
-        self._registry.ensure_new(channel_id)
-        channel = None
-        try:
-            sockets.configure(sock)
-            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
-            channel = self._factory.channel(channel_id, sock, Peer(host, port, listener, accepted=True))
-            channel.finish_connect()
-            self._registry.add(channel, self._clock.nanoseconds())
-        except BaseException:
-            self._undo(channel, sock)
-            raise
-        self._traffic.opened(channel, accepted=True)
-        if not channel.connection.usable:
-            self._expiry.accepted(channel, self._clock.nanoseconds())
-        return channel
-
-    def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
-        """Remove all traces of a channel that could not be added."""
-        if channel is not None:
-            self._registry.take_back(channel)
-        sock.close()
-
-    def establish(self, channel: Channel, now: int) -> bool:
-        """Go on with connecting, handshake and authentication; returns whether requests may pass now.
-
-        Raises:
-            AuthenticationFailed: One side rejected the other.
-            OSError: The connection could not be made, or broke.
-        """
-        if not channel.connected:
-            if not channel.finish_connect():
-                return False
-            self._registry.connected.append(channel.id)
-            self._traffic.opened(channel, accepted=False)
-        if not channel.connection.usable:
-            with channel.lock:
-                if not channel.prepare():
-                    return False
-                began = channel.begin_session(now)
-            if began and channel.metrics is not None:
-                channel.metrics.authentication_succeeded(channel.authenticator)
-        if channel.metrics is not None and channel.cipher_information is None:
-            channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
-        self._expiry.opening.forget(channel)
-        self._registry.prepared.append(channel.id)
-        if channel.connection.outgoing is not None:
-            self._writer.started.append(channel)
-        return True
-
-    def fail_authentication(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
-        """End a connection whose authentication failed; a client is answered after the delay."""
-        authenticator = channel.authenticator
-        answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
-        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
-        if channel.metrics is not None:
-            channel.metrics.authentication_failed(authenticator)
-        channel.authentication_failed(error)
-        if answers_late:
-            self._poller.drop(channel)
-            self._expiry.opening.forget(channel)
-            self._expiry.failed_authentications.add(channel, now)
-        else:
-            self._registry.close(channel, Closing.GRACEFUL, now)
-
-
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _REAUTHENTICATING: Final = Phase.REAUTHENTICATING
 
@@ -1124,7 +929,11 @@ class Selector:
         self._clock = clock
         self._metrics = metrics
         self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
-        self._factory = ChannelFactory(channel_builder, metrics_of or (lambda _: metrics), max_receive_size, pool)
+        self._metrics_of = metrics_of or (lambda _: metrics)
+        self._builder = channel_builder
+        self._dial = dial
+        self._max_receive_size = max_receive_size
+        self._window = Window()
         self._traffic = traffic = Traffic(recorder, clock)
         self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms, clock.nanoseconds())
         self._poller = Poller(system)
@@ -1137,9 +946,6 @@ class Selector:
 
         self._computed: deque[Channel] = deque()
         self._registry = ChannelRegistry(self._poller, self._reader, traffic, self._expiry)
-        self._opener = ChannelOpener(
-            dial, self._factory, self._registry, self._poller, self._expiry, traffic, self.writer, clock
-        )
 
         self.channels = self._registry.open
         self.connected = self._registry.connected
@@ -1162,12 +968,32 @@ class Selector:
         listener: str = "PLAINTEXT",
         checks_versions: bool = False,
     ) -> None:
-        """Begin to connect; see ``ChannelOpener.connect``. ``poll`` reports the connection in ``connected``."""
-        self._opener.connect(
-            channel_id, address, send_buffer, receive_buffer,
-            host=host, listener=listener, checks_versions=checks_versions,
-        )  # fmt: skip
-        channel = self.channels[channel_id]
+        """Begin to connect. ``poll`` reports the established connection in ``connected``.
+
+        Args:
+            channel_id: The id of the new connection.
+            address: An IP address as text, and a port.
+            send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
+            host: The host's name for the channel builder; the address if None.
+            listener: The name of the peer's listener, for the channel builder.
+            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
+        """
+        self._registry.ensure_new(channel_id)
+        sock, at_once = self._dial(address, send_buffer, receive_buffer)
+        channel = None
+        try:
+            peer = Peer(address[0] if host is None else host, address[1], listener, node_id=channel_id)
+            channel = self._new_channel(channel_id, sock, peer, checks_versions=checks_versions)
+            self._registry.add(channel, self._clock.nanoseconds())
+            if at_once:
+                self._registry.immediate.append(channel)
+        except BaseException:
+            self._undo(channel, sock)
+            raise
         if channel.authenticator is not None:
             channel.authenticator.notify = partial(self._resume, channel)
 
@@ -1177,8 +1003,100 @@ class Selector:
         self._waker.wake()
 
     def register(self, channel_id: str, sock: socket.socket, listener: str = "PLAINTEXT") -> Channel:
-        """Take an accepted socket; see ``ChannelOpener.register``."""
-        return self._opener.register(channel_id, sock, listener)
+        """Take an accepted socket; it is closed if it cannot be taken.
+
+        Raises:
+            IllegalState: There is a connection of that name.
+            OSError: The connection has ended already, or no transport can be put on the socket.
+        """
+        self._registry.ensure_new(channel_id)
+        channel = None
+        try:
+            sockets.configure(sock)
+            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
+            channel = self._new_channel(channel_id, sock, Peer(host, port, listener, accepted=True))
+            channel.finish_connect()
+            self._registry.add(channel, self._clock.nanoseconds())
+        except BaseException:
+            self._undo(channel, sock)
+            raise
+        self._traffic.opened(channel, accepted=True)
+        if not channel.connection.usable:
+            self._expiry.accepted(channel, self._clock.nanoseconds())
+        return channel
+
+    def _new_channel(
+        self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False
+    ) -> Channel:
+        """Make a channel over a socket that is connecting, or connected.
+
+        Raises:
+            OSError: No transport can be put on the socket.
+        """
+        try:
+            transport, authenticator = self._builder(sock, peer)
+        except OSError:
+            raise
+        except Exception as e:
+            raise OSError(f"no channel to {peer.host}:{peer.port} ({peer.listener}): {type(e).__name__}: {e}") from e
+        connection = KafkaConnection(
+            channel_id,
+            max_receive_size=self._max_receive_size,
+            pool=self._reader.pool,
+            window=self._window,
+            checks_versions=checks_versions,
+        )
+        channel = Channel(connection, transport, authenticator)
+        channel.metrics = self._metrics_of(channel_id)
+        return channel
+
+    def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
+        """Remove all traces of a channel that could not be added."""
+        if channel is not None:
+            self._registry.take_back(channel)
+        sock.close()
+
+    def _establish(self, channel: Channel, now: int) -> bool:
+        """Go on with connecting, handshake and authentication; returns whether requests may pass now.
+
+        Raises:
+            AuthenticationFailed: One side rejected the other.
+            OSError: The connection could not be made, or broke.
+        """
+        if not channel.connected:
+            if not channel.finish_connect():
+                return False
+            self._registry.connected.append(channel.id)
+            self._traffic.opened(channel, accepted=False)
+        if not channel.connection.usable:
+            with channel.lock:
+                if not channel.prepare():
+                    return False
+                began = channel.begin_session(now)
+            if began and channel.metrics is not None:
+                channel.metrics.authentication_succeeded(channel.authenticator)
+        if channel.metrics is not None and channel.cipher_information is None:
+            channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
+        self._expiry.opening.forget(channel)
+        self._registry.prepared.append(channel.id)
+        if channel.connection.outgoing is not None:
+            self.writer.started.append(channel)
+        return True
+
+    def _fail_authentication(self, channel: Channel, error: AuthenticationFailed, now: int) -> None:
+        """End a connection whose authentication failed; a client is answered after the delay."""
+        authenticator = channel.authenticator
+        answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
+        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
+        if channel.metrics is not None:
+            channel.metrics.authentication_failed(authenticator)
+        channel.authentication_failed(error)
+        if answers_late:
+            self._poller.drop(channel)
+            self._expiry.opening.forget(channel)
+            self._expiry.failed_authentications.add(channel, now)
+        else:
+            self._registry.close(channel, Closing.GRACEFUL, now)
 
     def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
@@ -1369,7 +1287,7 @@ class Selector:
         if self._expiry.idle is not None:
             self._expiry.idle.touch(channel.id, now)
         try:
-            if connection.usable or connection.phase is _REAUTHENTICATING or self._opener.establish(channel, now):
+            if connection.usable or connection.phase is _REAUTHENTICATING or self._establish(channel, now):
                 if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._reader.read(channel, now)
@@ -1378,11 +1296,11 @@ class Selector:
                     ):
                         self._reader.buffered[channel] = None
                 if connection.phase is _REAUTHENTICATING:
-                    self._opener.establish(channel, now)
+                    self._establish(channel, now)
                 if mask & EVENT_WRITE and connection.outgoing is not None:
                     self._write(channel)
         except AuthenticationFailed as e:
-            self._opener.fail_authentication(channel, e, now)
+            self._fail_authentication(channel, e, now)
         except (OSError, EOFError) as e:
             _log.debug("connection %s to %s ended: %s", channel.id, channel.transport.remote, e)
             self._close(channel, Closing.GRACEFUL)

@@ -226,7 +226,7 @@ def test_an_answer_above_the_limit_is_never_allocated(protocol, clients, caplog)
     caplog.set_level("DEBUG")
     with Scripted(protocol, announces(2**31 - 1)) as peer:
         client, node = clients(peer.port)
-        client._selector._factory.max_receive_size = 1000
+        client._selector._max_receive_size = 1000
         with pytest.raises(Disconnected):
             sends(client, node)
     assert "limit is 1000" in caplog.text

@@ -670,7 +670,7 @@ def test_an_accepted_connection_that_cannot_be_taken_is_closed(selector, monkeyp
     def refuses(sock, peer):
         raise ValueError("no certificate")
 
-    monkeypatch.setattr(selector._factory, "_builder", refuses)
+    monkeypatch.setattr(selector, "_builder", refuses)
     with client, pytest.raises(OSError, match="no certificate"):
         selector.register("0", accepted)
     assert accepted.fileno() == -1
