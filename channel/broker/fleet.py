@@ -297,6 +297,9 @@ class Fleet(EmbeddedCluster):
 
         return replace(hooks, intercept=slow_or, answered=report)
 
+    def _enter(self, member: ClusterMember) -> None:
+        member.broker.broker_epoch = self._register(member)  # the KRaft epoch is the quorum's, which may have answered
+
     def _register_in_zookeeper(self, member: ClusterMember) -> int:
         broker, config = member.broker, self._configs.of_broker(member.id)
         ibp = config.inter_broker_protocol_version

@@ -7,8 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from channel.broker.cluster import EmbeddedCluster
 from channel.broker.fleet import Fleet
+from channel.broker.links import BrokerLinks
 from channel.errors import IllegalState
+from channel.types import Node
+from kproto.messages import BrokerRegistrationResponse
 
 
 class _Links:
@@ -70,3 +74,22 @@ def test_no_broker_is_restarted_once_the_fleet_is_closed() -> None:
     fleet.close()
     with pytest.raises(IllegalState, match="broker 1 cannot be restarted: its fleet is closed"):
         fleet.restart(1)
+
+
+def test_the_kraft_epoch_of_a_broker_is_that_of_the_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [None, BrokerRegistrationResponse(broker_epoch=17)]
+
+    def register(links: BrokerLinks) -> int:
+        assert links.kraft is not None
+        answer = answers.pop()
+        if answer is not None:
+            links.kraft._registered(answer)
+        return 500
+
+    monkeypatch.setattr(BrokerLinks, "register", register)
+    fleet = Fleet("127.0.0.1:1", [1, 2], quorum=[Node(9, "127.0.0.1", 1)])
+    try:
+        EmbeddedCluster.start(fleet)
+        assert [(member.epoch, member.broker.kraft_epoch) for member in fleet] == [(500, 17), (500, -1)]
+    finally:
+        fleet.close()
