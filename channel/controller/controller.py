@@ -210,6 +210,7 @@ class Controller(Startable):
         self._is_closed = True
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         left_s = time_left(timeout_s)
+        had_ended = self.events.is_shutdown_complete  # the event thread, which ends with the process too
 
         def end_events() -> None:
             self.events.clear_and_put(last)
@@ -217,7 +218,7 @@ class Controller(Startable):
             self.events.close(left_s() if is_over else 0)
 
         def end_leadership() -> None:
-            if self.events.has_died and type(last) is Resign:
+            if (self.events.has_died or had_ended) and type(last) is Resign:
                 self._give_up()
             self._end_leadership(left_s())  # the session may have expired, and its event replaced the queued one
 
@@ -240,7 +241,7 @@ class Controller(Startable):
         """
         seconds_away = 0
         while not last.done.wait(max(0.0, min(1.0, deadline - time.monotonic()))):
-            if self.events.has_died:
+            if self.events.has_died or self.events.is_shutdown_complete:
                 return True  # it will process nothing more
             if time.monotonic() >= deadline:
                 return False

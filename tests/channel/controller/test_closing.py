@@ -100,6 +100,36 @@ def test_a_controller_whose_event_thread_dies_gives_up_at_once(monkeypatch: pyte
     controller.close()
 
 
+class RefusingSession(LostSession):
+    """A broker's session whose requests fail at once."""
+
+    is_connected = True
+
+    def get(self, path: str) -> Any:
+        """Refuse."""
+        self.asked.set()
+        raise IllegalState("not now")
+
+    get_many = exists = get
+
+
+def test_a_controller_whose_event_thread_has_ended_with_the_process_resigns_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gave_up: list[str] = []
+    monkeypatch.setattr(Controller, "_give_up", lambda self: gave_up.append(threading.current_thread().name))
+    session = RefusingSession()
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    assert controller.events.close(60)  # as the interpreter's end may do before it closes the controller
+    gave_up.clear()
+    began = time.monotonic()
+    controller.close(30)
+    assert time.monotonic() - began < 20
+    assert gave_up == [threading.current_thread().name]
+
+
 def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
