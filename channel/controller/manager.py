@@ -76,6 +76,7 @@ class ControllerChannelManager(Closeable):
         config: Timeouts and listeners.
         clock: Time.
         metrics: Takes queue sizes and times, and the selectors' metrics.
+        thread_name_prefix: Stands before every send thread's name, with a colon.
         send_threads: The number of threads that serve the brokers; that of ``config`` if None.
         client_factory: Makes a send thread's client; a plaintext one by default.
         on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
@@ -99,6 +100,7 @@ class ControllerChannelManager(Closeable):
         clock: Clock = SYSTEM_CLOCK,
         metrics: Metrics | None = None,
         *,
+        thread_name_prefix: str = "",
         send_threads: SendThreads | None = None,
         client_factory: ClientFactory | None = None,
         on_dropped: DroppedHook | None = None,
@@ -119,7 +121,8 @@ class ControllerChannelManager(Closeable):
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
-        self._threads = SendThreadPool(send_threads, controller_id, clock, self._new_thread)
+        named = f"{thread_name_prefix}:" * bool(thread_name_prefix) + f"Controller-{controller_id}"
+        self._threads = SendThreadPool(send_threads, named, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = new_lock("brokers by id")
         self._changing = new_reentrant_lock(
@@ -493,7 +496,7 @@ class SendThreadPool:
 
     Args:
         count: The largest number of threads.
-        controller_id: The controller's broker id, for the threads' names.
+        controller: The controller's name, with which the threads' names begin.
         clock: Time.
         new_thread: Makes a send thread from its name and the counters of its selector's polls.
 
@@ -504,14 +507,14 @@ class SendThreadPool:
     def __init__(
         self,
         count: SendThreads,
-        controller_id: int,
+        controller: str,
         clock: Clock,
         new_thread: Callable[[str, PollTimes], RequestSendThread],
     ) -> None:
         if count != "per_broker" and count < 1:
             raise ConfigurationError(f"send_threads is {count}; it must be a number from 1, or 'per_broker'")
         self._count = count
-        self._controller_id = controller_id
+        self._controller = controller
         self._clock = clock
         self._new_thread = new_thread
         self._serving: list[ServingThread] = []
@@ -533,7 +536,7 @@ class SendThreadPool:
         used = {serving.thread.name for serving in self._serving}
         by_number = [f"brokers-{number}" for number in range(len(used) + 1)]
         served = [f"broker-{broker_id}"] if self._count == "per_broker" else by_number
-        names = (f"Controller-{self._controller_id}-to-{each}-send-thread" for each in served)
+        names = (f"{self._controller}-to-{each}-send-thread" for each in served)
         return next((name for name in names if name not in used), "send-thread")
 
     def end(self, serving: ServingThread, timeout_s: float | None = None) -> None:
