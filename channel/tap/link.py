@@ -135,12 +135,13 @@ class Link:
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Finish the connection to the node, then both TLS handshakes.
+        """Finish both connections, then both TLS handshakes.
 
         Raises:
             AuthenticationFailed: One side does not accept the other.
             OSError: A connection could not be made or broke.
         """
+        self._client.finish_connect()  # raises if the client has reset its connection before it was accepted
         if not self._node.finish_connect():
             self._wait_for(0, WRITE)
             return

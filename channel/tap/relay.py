@@ -228,11 +228,12 @@ class Tap(Startable):
                 _log.warning("cannot accept a connection at %s: %s", show_address(mapping.listen), e)
                 time.sleep(_ACCEPT_PAUSE_S)
             return
-        node = socket.socket(family, socket.SOCK_STREAM)
-        for each in (client, node):
-            each.setblocking(False)
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        node = None
         try:
+            node = socket.socket(family, socket.SOCK_STREAM)
+            for each in (client, node):
+                each.setblocking(False)
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with contextlib.suppress(BlockingIOError):
                 node.connect(upstream)
             near = _transport(client, self._listener_tls, server_side=True, host="")
@@ -241,11 +242,11 @@ class Tap(Startable):
             _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, e)
             reset_on_close(client)
             client.close()
-            node.close()
+            if node is not None:
+                node.close()
             return
         addresses = socket_address(client_address), socket_address(upstream)
         link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
-        near.finish_connect()
         self._opening[link] = None
         self._links |= dict.fromkeys(link.events, link)
         self._advance(link)

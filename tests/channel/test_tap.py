@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -185,6 +186,35 @@ def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer
         with connect(tap, 1) as sock:
             sock.sendall(b"fine")
             assert received(sock, 4) == b"fine"
+
+
+def test_a_client_that_resets_before_it_is_accepted_ends_nobody_else(echo: EchoServer, recording: Path) -> None:
+    with PcapngRecorder(recording) as recorder:
+        tap = Tap([Mapping(LOOPBACK, echo.address)], recorder)
+        early = connect(tap)  # the system has taken the connection, and the tap accepts it once it is started
+        early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        early.close()
+        with tap, connect(tap) as client:
+            client.sendall(b"ping")
+            assert received(client, 4) == b"ping"
+            assert tap.error is None
+
+
+def test_a_tap_without_a_descriptor_for_the_node_resets_the_client_and_goes_on(tap: Tap, monkeypatch: Any) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(socket, name)
+
+        def socket(self, *_: Any) -> socket.socket:
+            raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("channel.tap.relay.socket", Full())
+        with contextlib.suppress(ConnectionResetError), connect(tap) as client:  # the reset may come at once
+            assert is_reset(client)
+    with connect(tap) as client:
+        client.sendall(b"ping")
+        assert received(client, 4) == b"ping"
 
 
 def test_a_killed_node_ends_its_connection(echo: EchoServer, tap: Tap) -> None:
