@@ -29,6 +29,9 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+_LONGEST_NAME: Final = 0x7FFF
+"""The bytes of the longest text of a request."""
+
 EPOCHS_FROM: Final = 9
 """The first version of Metadata whose leader epochs are reliable."""
 INVALID_METADATA: Final = frozenset({
@@ -330,6 +333,13 @@ class MetadataQuestion(NamedTuple):
     topics: tuple[str, ...] | None
     request_version: int
     is_partial: bool
+
+
+def _fits_into_a_request(topic: str) -> bool:
+    try:
+        return len(topic.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 class LeaderUpdate(NamedTuple):
@@ -666,11 +676,14 @@ class Metadata:
             The topic's number of partitions, and the metadata of the partition.
 
         Raises:
-            InvalidTopic, TopicAuthorizationFailed: The cluster answered with an error of the topic.
+            InvalidTopic, TopicAuthorizationFailed: The cluster answered with an error of the topic, or no request can
+                hold its name.
             TopicNotKnown: The topic or partition did not become known in time.
             IllegalState: The metadata was closed.
         """
         deadline = self._clock.milliseconds() + max_wait_ms
+        if not _fits_into_a_request(topic):  # which would end the thread that asks
+            raise InvalidTopic(f"no topic can have this name of {len(topic)} characters")
         known = self.snapshot.topics.get(topic)
         if known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once

@@ -12,7 +12,7 @@ from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.errors import IllegalState, TopicNotKnown
+from channel.errors import IllegalState, InvalidTopic, TopicNotKnown
 from channel.network import sockets
 from channel.network.metadata.clients import MetadataSender, metadata_request
 from channel.network.metadata.cluster_metadata import LeaderUpdate
@@ -100,6 +100,17 @@ def test_many_callers_share_one_sender(cluster: EmbeddedCluster, controller: Scr
         for caller in callers:
             caller.join(60)
     assert known == {"a": 1, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("name", ["x" * 32_768, "\ud800"])
+def test_a_name_that_no_request_can_hold_costs_other_callers_nothing(
+    name: str, cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("orders", assignment=[[0]])
+    with sender_to(cluster) as sender:
+        with pytest.raises(InvalidTopic, match=f"{len(name)} characters"):
+            sender.wait_for_topic(name)
+        assert sender.wait_for_topic("orders") == (1, None)
 
 
 def test_a_sender_outlives_its_node(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
