@@ -360,7 +360,7 @@ class SaslServer:
 
     def start(self) -> list[bytes]:
         """Let the client authenticate, or do so again in a session. Returns no payload: the client begins."""
-        self.complete = False
+        self.complete = self._bare = False
         self._tokens = None
         return []
 

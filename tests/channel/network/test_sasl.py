@@ -106,6 +106,22 @@ def test_the_old_handshake_is_followed_by_bare_tokens() -> None:
     assert sent[2] == b"\0admin\0admin-secret"
 
 
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_session_that_the_old_handshake_began_is_renewed_by_the_new_alone(handshake: int) -> None:
+    server = a_server(handshake=0)
+    converse(a_client("PLAIN"), server)
+    server.start()
+    client = a_client("PLAIN")
+    (asked,) = client.start()
+    (request,) = sasl_answers(client, a_server(handshake=handshake).receive(asked)[0])
+    (answer,) = server.receive(request)
+    assert (server.failure is None) == (handshake == 1)
+    if handshake == 1:
+        (token,) = sasl_answers(client, answer)
+        server.receive(token)
+        assert server.complete
+
+
 def test_the_highest_version_that_both_sides_know_carries_the_tokens() -> None:
     sent = converse(a_client("PLAIN"), a_server(authenticate=1))
     header, _ = decode_request_header_from(sent[2])
