@@ -72,8 +72,7 @@ class RequestSendThread(StoppableThread):
         client: The thread's client.
         brokers: The brokers that are assigned to the thread, by node key.
         has_died: Whether an error has ended the thread, so that it takes no more brokers; ``on_failed`` sets it.
-        callbacks: The number of callbacks called so far.
-        callback_ns, callback_max_ns: The time that all callbacks took, and the longest.
+        callbacks: The number of callbacks called so far, and the times that they took.
     """
 
     def __init__(

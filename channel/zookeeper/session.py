@@ -74,6 +74,8 @@ _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError)
 
 _NOTICE_S: Final = 1.0
 """The time after which a start that waits for ZooKeeper says so."""
+_EXPLAINING_S: Final = 2.0
+"""The longest time to find out why no server answers, in seconds."""
 
 
 # ---- operations on znodes, and their outcomes ------------------------------------------------------------------------
@@ -359,7 +361,9 @@ class ZooKeeperSession(Startable):
         except self._client.handler.timeout_exception:
             self.close()
             servers = collect_hosts(self.hosts)[0]
-            reasons = [f"{show_address(each)}: {why}" for each in servers if (why := why_unreachable(*each))]
+            each_s = _EXPLAINING_S / max(1, len(servers))
+            tried = ((host, port, why_unreachable(host, port, each_s)) for host, port in servers)
+            reasons = [f"{show_address((host, port))}: {why}" for host, port, why in tried if why]
             hint = "; ".join(reasons) or "is it running, and is the port right?"
             raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
         finally:
