@@ -32,7 +32,7 @@ class _ByteFlow:
     Attributes:
         source, target: The transports to read from and to write to.
         recorded_as: The direction as the recorder names it, seen from the client.
-        pending: Bytes that were read, but not yet taken by the target.
+        pending: Bytes that were read and recorded, but not yet taken by the target.
         ended: Whether the source has ended its stream.
         finished: Whether the end of the stream has been passed on to the target.
     """
@@ -81,9 +81,7 @@ class _ByteFlow:
 class Link:
     """A client's connection to the tap, and the tap's connection to the node for it. Never blocks.
 
-    The client's bytes are relayed first and recorded next, before anything else is read, so that the recording delays
-    no request. The node's bytes are recorded first: a tap that is killed has recorded every answer that its client has
-    received, and every request that was answered.
+    Bytes are recorded first and relayed next: a tap that is killed has recorded all that either end has received.
 
     Args:
         client, node: The two connections, not yet open.
@@ -228,17 +226,9 @@ class Link:
                 return True
             self.relayed += count
             chunk = buffer[:count]
-            passed = (
-                flow.recorded_as, self.client_address, self.node_address, self._clock.wall_nanoseconds(), [chunk]
-            )  # fmt: skip
-            if flow.recorded_as == "received":
-                self._recorder.record(*passed)
-                has_gone_out = flow.write(chunk)
-            else:
-                try:
-                    has_gone_out = flow.write(chunk)
-                finally:
-                    self._recorder.record(*passed)
+            now = self._clock.wall_nanoseconds()
+            self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, [chunk])
+            has_gone_out = flow.write(chunk)
             if not has_gone_out:
                 return False
             if count < len(buffer) and not flow.source.has_bytes_buffered:

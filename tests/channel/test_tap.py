@@ -327,7 +327,7 @@ class WaitingRecorder:
     closed = flush = opened
 
 
-def test_a_request_is_relayed_before_it_is_recorded_and_an_answer_afterwards() -> None:
+def test_bytes_are_recorded_before_they_are_relayed_in_both_directions() -> None:
     recorder = WaitingRecorder()
     with (
         socket.create_server(LOOPBACK) as node,
@@ -335,19 +335,16 @@ def test_a_request_is_relayed_before_it_is_recorded_and_an_answer_afterwards() -
         connect(tap) as sock,
         node.accept()[0] as far,
     ):
-        sock.sendall(b"request")
-        assert received(far, 7) == b"request"
-        recorder.arrived.set()
-        until(lambda: recorder.recorded == [(True, b"request")])
-        recorder.arrived.clear()
-        far.sendall(b"answer")
-        sock.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            sock.recv(1)
-        recorder.arrived.set()
-        sock.settimeout(30)
-        assert received(sock, 6) == b"answer"
-        assert recorder.recorded[1:] == [(True, b"answer")]
+        for source, target, data in ((sock, far, b"request"), (far, sock, b"answer")):
+            recorder.arrived.clear()
+            source.sendall(data)
+            target.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                target.recv(1)
+            recorder.arrived.set()
+            target.settimeout(30)
+            assert received(target, len(data)) == data
+            assert recorder.recorded[-1] == (True, data)
 
 
 def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_on(

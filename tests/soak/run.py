@@ -63,7 +63,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"have a leader that is not among the live brokers and stay without a fetcher",  # which comes up later
         r"no reassignment of \S+ to .*: UNKNOWN_TOPIC_OR_PARTITION$",  # its topic is being deleted
         r"while processing .*: the ZooKeeper session has expired",
-        r"is ended: the TLS handshake was cut off",
+        r"is ended: (the TLS handshake was cut off|the peer closed the connection during the TLS handshake)",
         r"broker \d+ is removed: \d+ requests? will not be answered",
         r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
         r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
