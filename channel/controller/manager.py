@@ -121,8 +121,10 @@ class ControllerChannelManager(Closeable):
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
-        named = f"{thread_name_prefix}:" * bool(thread_name_prefix) + f"Controller-{controller_id}"
-        self._threads = SendThreadPool(send_threads, named, clock, self._new_thread)
+        name = f"Controller-{controller_id}"
+        if thread_name_prefix:
+            name = f"{thread_name_prefix}:{name}"
+        self._threads = SendThreadPool(send_threads, name, clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = new_lock("brokers by id")
         self._changing = new_reentrant_lock(

@@ -288,7 +288,7 @@ class FrameReader:
             data = memoryview(bytes(self._head[: self.bytes_read]) + bytes(data))
         at, end = 0, len(data)
         while end - at >= 4:
-            size = _unpack_length(data, at)[0]
+            size = int32_at(data, at)
             if not 0 <= size <= self.limit:
                 self.waiting.append(self._invalid(size))
                 return
@@ -311,7 +311,7 @@ class FrameReader:
             if self.bytes_read < 4:
                 self.into = memoryview(self._head)[self.bytes_read :]
                 return None
-            size = _unpack_length(self._head)[0]
+            size = int32_at(self._head, 0)
             if not 0 <= size <= self.limit:
                 raise self._invalid(size)
             self.requested = size

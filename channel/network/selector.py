@@ -639,7 +639,7 @@ class ChannelWriter:
             IllegalState: As ``start``.
         """
         connection = channel.connection
-        channel.lock.acquire()  # compiled, ``with`` would take three times as long
+        channel.lock.acquire()  # compiled, ``with`` takes longer
         try:
             if channel.authenticator is not None:
                 self._renew_if_due(channel)

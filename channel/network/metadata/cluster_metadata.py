@@ -400,10 +400,16 @@ class Metadata:
     # ---- which topics ------------------------------------------------------------------------------------------------
 
     def add(self, topic: str, now: int) -> None:
-        """Note that a topic is being used; a new topic requests an update at once."""
+        """Note that a topic is being used; a new topic requests an update at once.
+
+        Raises:
+            InvalidTopic: No request can hold this name, which would end the thread that asks.
+        """
         assert self._max_idle_ms is not None, "this is the metadata of all topics"
         with self._changed:
             is_new = topic not in self._expires
+            if is_new and not _fits_into_a_request(topic):
+                raise InvalidTopic(f"no topic can have this name of {len(topic)} characters")
             self._expires[topic] = now + self._max_idle_ms
             if is_new:
                 self.new_topics.add(topic)
@@ -682,8 +688,6 @@ class Metadata:
             IllegalState: The metadata was closed.
         """
         deadline = self._clock.milliseconds() + max_wait_ms
-        if not _fits_into_a_request(topic):  # which would end the thread that asks
-            raise InvalidTopic(f"no topic can have this name of {len(topic)} characters")
         known = self.snapshot.topics.get(topic)
         if known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise InvalidTopic(f"invalid topics: {topic}")  # each time, as the error itself is raised but once
