@@ -12,7 +12,7 @@ from typing import Any, Final
 ORDER: Final = (
     "fleet commands",
     "fleet steps",
-    "command server",
+    "HTTP door",
     "replicas",
     "metadata cache",
     "shared updates",

@@ -5,7 +5,6 @@ The handler gets a connection's requests one at a time, in order: the next is re
 
 from __future__ import annotations
 
-import errno
 import heapq
 import itertools
 import logging
@@ -84,7 +83,6 @@ def serialized_principal(principal: str) -> bytes:
     return b"\0\0" + b"".join(COMPACT_LENGTH.build(len(text)) + text for text in texts) + b"\0\0"
 
 
-_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPT_PAUSE_MS: Final = 100
 
 
@@ -175,6 +173,7 @@ class ListeningSocket:
     def __init__(self, server: SocketServer, sock: socket.socket, handler: Handler, name: str) -> None:
         self._server = server
         self._sock = sock
+        self._acceptor = sockets.Acceptor(sock, server.make_room)
         self._listening = False
         self.handler = handler
         self.name = name
@@ -232,17 +231,16 @@ class ListeningSocket:
         """Accept all waiting connections. Without free descriptors, pause: the event would repeat at once."""
         while not self.paused and not self.closed:
             try:
-                sock, remote = self._sock.accept()
+                sock, remote = self._acceptor.accept()
             except BlockingIOError:
                 return
-            except OSError as e:
-                if e.errno in _NO_DESCRIPTORS:
-                    _log.error("%s cannot accept: %s; raise the limit of open files", self, e)
-                    self._watch(False)
-                    self._server.call_later(_ACCEPT_PAUSE_MS, self._watch)
-                    return
-                continue  # the client has disconnected
-            self._server.accepted(self, sock, (str(remote[0]), int(remote[1])))
+            except sockets.OutOfDescriptors:
+                self._watch(False)
+                self._server.call_later(_ACCEPT_PAUSE_MS, self._watch)
+                return
+            except OSError:
+                continue  # the client has disconnected, or was refused
+            self._server.accepted(self, sock, remote)
 
 
 _STOP_MS: Final = 10_000
@@ -445,6 +443,15 @@ class SocketServer(StoppableThread, Startable):
             _log.exception("a call on %s failed", self.name)
 
     # ---- connections -------------------------------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """End the connection that has not been used for the longest time; false if there is none."""
+        channel = self.selector.lowest_priority_channel()
+        connection = None if channel is None else self._connections.get(channel.id)
+        if connection is None:
+            return False
+        self.close_connection(connection)
+        return True
 
     def accepted(self, listener: ListeningSocket, sock: socket.socket, remote: Address) -> None:
         """Take an accepted socket, or close it if there are too many connections."""

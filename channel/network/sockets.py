@@ -6,10 +6,13 @@ import contextlib
 import errno
 import ipaddress
 import os
+import resource
 import socket
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from channel.locks import new_lock
+from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
 from .brief_threads import BriefThreads
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from .authenticator import SaslAuthenticator
     from .tls import Transport
     from .transport import Address
+
+_log = get_logger(__name__)
+
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_MOST_RESERVED: Final = 128
+_TOLD_EVERY_S: Final = 10.0
 
 
 def resolve(host: str) -> list[str]:
@@ -186,3 +195,74 @@ def listening_socket(host: str, port: int, backlog: int = 128) -> socket.socket:
         raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
     sock.setblocking(False)
     return sock
+
+
+class Acceptor:
+    """Accepts the connections of a listening socket, but none that would take one of the process's last descriptors.
+
+    An eighth of the descriptors that the process may have, and at most 128, is kept for the connections that it makes
+    itself, for files and for ZooKeeper: however many clients connect, a controller reaches its brokers. The log says
+    that connections are refused, in a line every ten seconds at most.
+
+    Args:
+        sock: The listening socket.
+        make_room: Ends another connection at once, in place of which a new one is accepted; returns whether it has.
+    """
+
+    def __init__(self, sock: socket.socket, make_room: Callable[[], bool] = lambda: False) -> None:
+        self._sock = sock
+        self._make_room = make_room
+        self._refused = 0
+        self._told_at = -_TOLD_EVERY_S
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        """Accept the next connection.
+
+        Raises:
+            BlockingIOError: There is none.
+            OutOfDescriptors: The system has no descriptor. The connection still waits, so the caller should pause.
+            OSError: The connection has ended, or was refused.
+        """
+        try:
+            sock, address = self._sock.accept()
+        except OSError as e:
+            if e.errno not in _NO_DESCRIPTORS:
+                raise
+            self._tell(str(e.strerror).lower())
+            raise OutOfDescriptors(e.errno, e.strerror) from e
+        if _is_reserved(sock):
+            sock = self._in_place_of_another(sock)
+        return sock, (str(address[0]), int(address[1]))
+
+    def _in_place_of_another(self, sock: socket.socket) -> socket.socket:
+        """Return a socket of this connection whose descriptor is not reserved."""
+        self._tell("only the descriptors for the process's own connections are left")
+        with sock:
+            if self._make_room():
+                moved = sock.dup()
+                if not _is_reserved(moved):
+                    return moved
+                moved.close()
+        raise ConnectionRefusedError("there are too many connections")
+
+    def _tell(self, why: str) -> None:
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._told_at >= _TOLD_EVERY_S:
+            self._told_at = now
+            limit, where = resource.getrlimit(resource.RLIMIT_NOFILE)[0], self._sock.getsockname()
+            _log.error(
+                "connections to %s:%s are refused or take the place of others (%d so far): %s; the limit is %d open "
+                "files, ulimit -n raises it",
+                *where[:2], self._refused, why, limit,
+            )  # fmt: skip
+
+
+class OutOfDescriptors(OSError):
+    """The system has no descriptor for a waiting connection."""
+
+
+def _is_reserved(sock: socket.socket) -> bool:
+    """Whether a socket has one of the last descriptors: the system always gives the lowest that is free."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit != resource.RLIM_INFINITY and sock.fileno() >= limit - min(_MOST_RESERVED, limit // 8)

@@ -8,7 +8,6 @@ addresses, so that it reads like a capture of a direct connection between client
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import select
 import socket
@@ -22,7 +21,7 @@ from channel.addresses import parse_address, show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import get_logger
-from channel.network.sockets import Waker, listening_socket
+from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
 from channel.threads import LoopThread, Startable
@@ -122,6 +121,7 @@ class Tap(Startable):
         self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, Mapping, Any]] = {}
+        self._acceptors: dict[int, Acceptor] = {}
         self._waker = Waker()
         self._thread = LoopThread("kproto-tap", self._relay_once, interrupt=self._waker.wake, ended=self._release)
         self._relayed = 0  # over links that have ended
@@ -203,6 +203,7 @@ class Tap(Startable):
             raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {why}") from e
         sock = listening_socket(*mapping.listen, backlog=1024)
         self._listeners[sock.fileno()] = (sock, mapping, (family, upstream))
+        self._acceptors[sock.fileno()] = Acceptor(sock)
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))
 
@@ -220,14 +221,14 @@ class Tap(Startable):
                     "another without end; name the node's own address behind the equals sign"
                 )
 
-    def _accept(self, sock: socket.socket, mapping: Mapping, family: int, upstream: Any) -> None:
+    def _accept(self, acceptor: Acceptor, mapping: Mapping, family: int, upstream: Any) -> None:
         try:
-            client, client_address = sock.accept()
-        except OSError as e:
-            if e.errno not in (errno.EAGAIN, errno.ECONNABORTED):
-                _log.warning("cannot accept a connection at %s: %s", show_address(mapping.listen), e)
-                time.sleep(_ACCEPT_PAUSE_S)
+            client, client_address = acceptor.accept()
+        except OutOfDescriptors:
+            time.sleep(_ACCEPT_PAUSE_S)
             return
+        except OSError:
+            return  # there is none, it has ended, or it was refused
         node = None
         try:
             node = socket.socket(family, socket.SOCK_STREAM)
@@ -245,7 +246,7 @@ class Tap(Startable):
             if node is not None:
                 node.close()
             return
-        addresses = socket_address(client_address), socket_address(upstream)
+        addresses = client_address, socket_address(upstream)
         link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
         self._opening[link] = None
         self._links |= dict.fromkeys(link.events, link)
@@ -277,8 +278,8 @@ class Tap(Startable):
         if link is not None:
             self._advance(link, descriptor if events == READ else None)
         elif descriptor in self._listeners:
-            sock, mapping, upstream = self._listeners[descriptor]
-            self._accept(sock, mapping, *upstream)
+            _, mapping, upstream = self._listeners[descriptor]
+            self._accept(self._acceptors[descriptor], mapping, *upstream)
         elif descriptor == self._waker.fileno():  # else a link that was closed while this batch of events was handled
             self._waker.drain()
 

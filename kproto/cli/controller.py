@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +19,9 @@ from kproto.cli.ending import check_recording, ended_by_sigterm
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
+    from channel.network.http_door import HttpDoor
 
 _M_ARENA_MAX: Final = -8
 """A setting of glibc's mallopt."""
@@ -175,7 +175,7 @@ def command(
             on_change=changed,
         )
         if metrics is not None:
-            stack.enter_context(_served(node.metrics, metrics))
+            stack.enter_context(_door_of(node.metrics, metrics))
         with node:
             assert node.endpoint is not None
             announced = {"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port}
@@ -213,27 +213,24 @@ def _log_to_stderr(*, as_json: bool, verbose: bool) -> None:
     STATE_CHANGE.setLevel(logging.INFO if verbose else logging.ERROR)
 
 
-@contextlib.contextmanager
-def _served(metrics: Metrics, address: str) -> Iterator[None]:
-    """Serve metrics to Prometheus while the block runs."""
+def _door_of(metrics: Metrics, address: str) -> HttpDoor:
+    """Make the server of the metrics for Prometheus."""
     import prometheus_client
+    from prometheus_client.exposition import choose_encoder
 
     from channel.addresses import parse_address
     from channel.metrics import prometheus_collector
+    from channel.network.http_door import DoorHandler, HttpDoor
 
-    host, port = parse_address(address)
     registry = prometheus_client.CollectorRegistry()
     registry.register(prometheus_collector(metrics))
-    try:
-        server, thread = prometheus_client.start_http_server(port, host, registry)
-    except OSError as e:
-        raise ConfigurationError(f"cannot serve metrics at {address}: {e.strerror}; choose another port") from e
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+    class Handler(DoorHandler):
+        def do_GET(self) -> None:
+            write, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self.answer(HTTPStatus.OK, content_type, write(registry))
+
+    return HttpDoor("metrics-thread", "serve metrics", *parse_address(address), Handler)
 
 
 def _line(value: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import queue
 import random
+import resource
 import select
 import socket
 import sys
@@ -114,6 +115,7 @@ def _views(world: World, network: Network, more: dict[int, Any]) -> dict[int, An
             close=close,
             urandom=world.random.randbytes,
         ),
+        id(resource): _View(resource, getrlimit=lambda _: (resource.RLIM_INFINITY,) * 2),
         id(random): _View(
             random,
             Random=lambda *_: world.random,

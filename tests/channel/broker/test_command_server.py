@@ -11,8 +11,8 @@ import threading
 import pytest
 from scripted_fleet import ScriptedFleet
 
-from channel.broker import command_server
 from channel.broker.command_server import CommandServer, FleetCommands
+from channel.network import http_door
 from kproto.errors import ConfigurationError
 
 JSON = {"Content-Type": "application/json"}
@@ -207,7 +207,7 @@ def test_a_client_in_a_step_keeps_its_connection(server, monkeypatch):
 
 @pytest.mark.parametrize("sends", [b"", b"x"])
 def test_a_request_must_be_whole_in_time(server, monkeypatch, sends):
-    monkeypatch.setattr(command_server, "_REQUEST_S", 0.2)
+    monkeypatch.setattr(http_door, "REQUEST_S", 0.2)
     with socket.create_connection(server.address, 30) as slow:
         slow.settimeout(0.05)
         while True:  # one byte at a time, so that the connection is never silent for long
