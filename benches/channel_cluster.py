@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.context import ControllerContext
-from channel.controller.events import ControllerEvent, ControllerEventManager
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import ControlRequest, SingleRequest
+from channel.lead.events import ControllerBrokerRequestBatch, ControllerEvent, ControllerEventManager
 from channel.metrics import Metrics
+from channel.send.context import ControllerContext
+from channel.send.encoded_requests import ControlRequest, SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.messages import (
     LeaderAndIsrLiveLeader,

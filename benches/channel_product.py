@@ -30,7 +30,7 @@ from channel.network.recorder import PcapngRecorder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.controller.requests import ControlRequest
+    from channel.send.encoded_requests import ControlRequest
 
 
 BURST = 2000

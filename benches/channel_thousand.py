@@ -24,17 +24,17 @@ from measure import machine
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.config import ChannelConfig
-from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.context import ControllerContext
-from channel.controller.manager import ControllerChannelManager
+from channel.lead.events import ControllerBrokerRequestBatch
+from channel.send.context import ControllerContext
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.controller.events import ControllerEvent
-    from channel.controller.requests import ControlRequest
+    from channel.lead.events import ControllerEvent
+    from channel.send.encoded_requests import ControlRequest
 
 IDLE_S = 5.0
 

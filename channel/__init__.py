@@ -1,6 +1,7 @@
 """The control plane's two ends over real sockets: a controller's sending half, brokers that answer, and their network.
 
-``channel.network`` moves frames, ``channel.controller`` decides and sends, ``channel.broker`` receives and answers.
+``channel.network`` moves frames, ``channel.send`` sends control requests, ``channel.lead`` decides them, and
+``channel.broker`` receives and answers.
 Every component takes its clock and its settings as arguments. Bytes and messages are ``kproto``'s.
 
 The names below are the front door; each is loaded on first use:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from channel.broker.hooks import RequestContext as RequestContext
     from channel.broker.records import RecordConfig as RecordConfig
     from channel.config import ChannelConfig as ChannelConfig
-    from channel.controller.controller import Controller as Controller
-    from channel.controller.leadership import leadership_of as leadership_of
-    from channel.controller.manager import ControllerChannelManager as ControllerChannelManager
-    from channel.controller.requests import SingleRequest as SingleRequest
     from channel.errors import AuthenticationFailed as AuthenticationFailed
     from channel.errors import BrokerNotAvailable as BrokerNotAvailable
     from channel.errors import ChannelError as ChannelError
@@ -38,11 +35,13 @@ if TYPE_CHECKING:
     from channel.errors import RequestTimeout as RequestTimeout
     from channel.errors import StaleBrokerEpoch as StaleBrokerEpoch
     from channel.errors import TopicNotKnown as TopicNotKnown
+    from channel.lead.election import Controller as Controller
+    from channel.lead.leadership import leadership_of as leadership_of
+    from channel.metadata.clients import ClusterClient as ClusterClient
+    from channel.metadata.clients import ClusterWatch as ClusterWatch
+    from channel.metadata.clients import MetadataSender as MetadataSender
+    from channel.metadata.cluster_metadata import ClusterView as ClusterView
     from channel.metrics import Metrics as Metrics
-    from channel.network.metadata.clients import ClusterClient as ClusterClient
-    from channel.network.metadata.clients import ClusterWatch as ClusterWatch
-    from channel.network.metadata.clients import MetadataSender as MetadataSender
-    from channel.network.metadata.cluster_metadata import ClusterView as ClusterView
     from channel.network.recorder import PcapngRecorder as PcapngRecorder
     from channel.node.controller_node import ControllerNode as ControllerNode
     from channel.node.controller_node import candidates as candidates
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
     from channel.rehearsal.scripted_controller import ScriptedController as ScriptedController
     from channel.security import Password as Password
     from channel.security import SecurityConfig as SecurityConfig
+    from channel.send.encoded_requests import SingleRequest as SingleRequest
+    from channel.send.manager import ControllerChannelManager as ControllerChannelManager
     from channel.tap import Mapping as Mapping
     from channel.tap import Tap as Tap
     from channel.types import Broker as Broker
@@ -64,17 +65,17 @@ _MODULES: Final = {
     "channel.broker.hooks": "BrokerHooks Interception RequestContext",
     "channel.broker.records": "RecordConfig",
     "channel.config": "ChannelConfig",
-    "channel.controller.controller": "Controller",
-    "channel.controller.leadership": "leadership_of",
-    "channel.controller.manager": "ControllerChannelManager",
-    "channel.controller.requests": "SingleRequest",
+    "channel.lead.election": "Controller",
+    "channel.lead.leadership": "leadership_of",
+    "channel.send.manager": "ControllerChannelManager",
+    "channel.send.encoded_requests": "SingleRequest",
     "channel.errors": (
         "AuthenticationFailed BrokerNotAvailable ChannelError ControllerMoved Disconnected IllegalState "
         "RequestTimeout StaleBrokerEpoch TopicNotKnown"
     ),
     "channel.metrics": "Metrics",
-    "channel.network.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
-    "channel.network.metadata.cluster_metadata": "ClusterView",
+    "channel.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
+    "channel.metadata.cluster_metadata": "ClusterView",
     "channel.network.recorder": "PcapngRecorder",
     "channel.node.controller_node": "ControllerNode candidates",
     "channel.rehearsal.journal": "Journal",

@@ -4,7 +4,7 @@ import threading
 import time
 
 from channel import EmbeddedCluster, MetadataSender, ScriptedController
-from channel.network.metadata.cluster_metadata import LeaderUpdate
+from channel.metadata.cluster_metadata import LeaderUpdate
 from kproto.types import TopicPartition
 
 with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:

@@ -3,7 +3,7 @@
 import sys
 
 from channel import Fleet
-from channel.broker.fleet_steps import Step, rehearse, report_table
+from channel.rehearsal.fleet_steps import Step, rehearse, report_table
 
 STEPS = ["kill random:10", "restart 100-149", "bounce random:10"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from channel.config import ChannelConfig
-from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.context import ControllerContext
+from channel.lead.events import ControllerBrokerRequestBatch
+from channel.send.context import ControllerContext
 from channel.types import (
     Broker,
     EndPoint,
@@ -21,7 +21,9 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from channel.controller.events import ControllerEvent
+    from channel.lead.events import ControllerEvent
+    from channel.lead.migration import MigrationRequestBatch
+    from channel.send.batch import RequestBatch
 
 
 class Collector:
@@ -69,13 +71,12 @@ class Cluster:
         for tp in (FOO0, FOO1, BAR0, BAR1):
             self.context.update_partition_full_replica_assignment(tp, ASSIGNMENT)
 
-    def batch(
-        self, ibp: str = "3.9", kind: type[ControllerBrokerRequestBatch] | None = None, **settings: Any
-    ) -> ControllerBrokerRequestBatch:
+    def batch(self, ibp: str = "3.9", kind: type[MigrationRequestBatch] | None = None, **settings: Any) -> RequestBatch:
         config = ChannelConfig(inter_broker_protocol_version=ibp, **settings)
-        return (kind or ControllerBrokerRequestBatch)(
-            self.controller_id, config, self.collector, self.collector.put, self.context
-        )
+        if kind is not None:
+            return kind(self.controller_id, config, self.collector, self.context)
+        put = self.collector.put
+        return ControllerBrokerRequestBatch(self.controller_id, config, self.collector, put, self.context)
 
     def lead(
         self,

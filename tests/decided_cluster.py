@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
-from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.context import ControllerContext
-from channel.controller.controlled_cluster import ControlledCluster
-from channel.controller.decisions import ControllerDecisions
-from channel.controller.events import TopicChange
+from channel.lead.decisions import ControllerDecisions
+from channel.lead.events import ControllerBrokerRequestBatch, TopicChange
+from channel.lead.state_machines import ControlledCluster
 from channel.metrics import Metrics
+from channel.send.context import ControllerContext
 from channel.types import Broker, EndPoint, LeaderAndIsr
 from kproto.api import ApiKey
 from kproto.messages import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse, UpdateMetadataResponse
@@ -22,7 +21,7 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from channel.controller.events import ControllerEvent
+    from channel.lead.events import ControllerEvent
 
 T0 = TopicPartition("t", 0)
 

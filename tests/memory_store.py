@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from channel.controller.zookeeper_store import ConfigChanges
 from channel.errors import ControllerMoved
+from channel.lead.zookeeper_store import ConfigChanges
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, TopicZnode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from channel.controller.zookeeper_store import StateWrite
+    from channel.lead.zookeeper_store import StateWrite
     from channel.types import Broker
     from kproto.types import TopicPartition, Uuid
 

@@ -75,7 +75,7 @@ def test_the_extension_never_loads_the_reference() -> None:
 def test_a_controller_loads_the_reference_only_once_somebody_asks_it_something() -> None:
     """Construct costs start-up time and memory, and the three control requests never need it."""
     loaded = loaded_by("import kproto.cli.controller, channel.node.controller_node")
-    assert "channel.controller.leadership" in loaded
+    assert "channel.lead.leadership" in loaded
     assert not {name.partition(".")[0] for name in loaded} & (OPTIONAL - {"click"} | {"construct"})
     assert "kproto.reference" not in loaded
 

@@ -8,8 +8,8 @@ import pytest
 from decided_cluster import T0, broker
 from memory_store import MemoryStore
 
-from channel.controller.zookeeper_store import ZooKeeperStore
 from channel.errors import ControllerMoved
+from channel.lead.zookeeper_store import ZooKeeperStore
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, TopicZnode
 from kproto.types import TopicPartition

@@ -26,15 +26,15 @@ from channel.broker.kraft_registration import Quorum
 from channel.broker.service import BrokerService
 from channel.broker.worker import Worker
 from channel.config import BrokerConfigs, ChannelConfig
-from channel.controller.controller import Controller
-from channel.controller.leadership import leadership_of
-from channel.controller.manager import ControllerChannelManager
 from channel.errors import IllegalState, ZooKeeperError
+from channel.lead.election import Controller
+from channel.lead.leadership import leadership_of
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
+from channel.send.manager import ControllerChannelManager
 from channel.threads import Startable, close_all, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
 from channel.zookeeper.cluster_state import cluster_id, read_settings, register_broker
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from channel.broker.kraft_registration import KRaftRegistration
     from channel.broker.links import Stand
-    from channel.controller.leadership import MakeChannels
+    from channel.lead.leadership import MakeChannels
     from channel.network.recorder import Recorder
     from channel.network.request import ClientResponse
     from channel.zookeeper.session import ZooKeeperSession

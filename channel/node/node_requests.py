@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
 from channel.broker.metadata_cache import INTERNAL_TOPICS
-from channel.controller.events import CONFIG_APIS, CONTROLLER_APIS, ApiRequest
+from channel.lead.events import CONFIG_APIS, CONTROLLER_APIS, ApiRequest
 from channel.logs import get_logger
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from channel.broker.embedded import EmbeddedBroker
     from channel.broker.hooks import RequestContext
     from channel.config import ChannelConfig
-    from channel.controller.controller import Controller
+    from channel.lead.election import Controller
 
     from .frame_relay import FrameRelay
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.errors import RequestTimeout
 from channel.locks import new_reentrant_lock
 from channel.logs import bounded
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from kproto.api import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.controller.broker_requests import DroppedRequest
-    from channel.controller.requests import ControlRequest
+    from channel.send.encoded_requests import ControlRequest
+    from channel.send.send_thread import DroppedRequest
 
 
 class SentRequest:

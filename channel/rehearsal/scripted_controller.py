@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.controller.batch import ControllerBrokerRequestBatch
-from channel.controller.context import ControllerContext
-from channel.controller.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.controller.migration import ImageChange, MigrationRequestBatch
 from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
+from channel.lead.events import ControllerEvent, ControllerEventManager, ControllerState
+from channel.lead.migration import ImageChange, MigrationRequestBatch
 from channel.logs import bounded
 from channel.metrics import Metrics
+from channel.send.batch import RequestBatch
+from channel.send.context import ControllerContext
 from channel.threads import Startable, close_all, time_left
 from channel.types import (
     NO_LEADER,
@@ -114,8 +114,8 @@ class ScriptedController(Startable):
             self.journal, controller_id, lambda: self.context.epoch, config, metrics=self.metrics, recorder=recorder
         )
         self._events = ControllerEventManager(controller_id, _Processor(), SYSTEM_CLOCK, self.metrics)
-        batch_of = (controller_id, config, self.manager, self._events.put, self.context)
-        self._batch = ControllerBrokerRequestBatch(*batch_of)
+        batch_of = (controller_id, config, self.manager, self.context)
+        self._batch = RequestBatch(*batch_of)
         self._kraft_batch = MigrationRequestBatch(*batch_of)
         self._migration: MigrationRequestBatch | None = None  # sends a KRaft controller's images
         self._is_closed = False

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from channel.broker.cluster import ClusterMember
-    from channel.broker.command_server import FleetCommands
     from channel.broker.fleet import Fleet
-    from channel.broker.fleet_steps import StepReport
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
     from channel.config import BrokerConfigs
+    from channel.rehearsal.command_server import FleetCommands
+    from channel.rehearsal.fleet_steps import StepReport
 
 
 @click.command(
@@ -269,7 +269,7 @@ def _commanded(
 ) -> Iterator[Callable[[], None]]:
     """Take steps by HTTP; yields the function that announces the brokers and takes steps from standard input."""
     from channel.addresses import show_address
-    from channel.broker.command_server import CommandServer, FleetCommands
+    from channel.rehearsal.command_server import CommandServer, FleetCommands
 
     def report(event: dict[str, Any]) -> None:
         try:
@@ -293,7 +293,7 @@ def _commanded(
 
 def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
     """Take the steps on standard input, and sum them up in a table at its end."""
-    from channel.broker.fleet_steps import report_table
+    from channel.rehearsal.fleet_steps import report_table
 
     events: list[StepReport] = []
     ends = False

@@ -20,8 +20,8 @@ from kproto.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from channel.network.metadata.clients import ClusterWatch
-    from channel.network.metadata.cluster_metadata import ClusterView, Difference
+    from channel.metadata.clients import ClusterWatch
+    from channel.metadata.cluster_metadata import ClusterView, Difference
     from channel.security import SecurityConfig
     from channel.types import SecurityProtocol
 
@@ -80,8 +80,8 @@ def command(
             "--wait ends with the first answer that has the topics; leave out --watch and --all-brokers"
         )
     from channel.addresses import parse_address
-    from channel.network.metadata.clients import ClusterClient, ClusterWatch
-    from channel.network.metadata.cluster_metadata import differences
+    from channel.metadata.clients import ClusterClient, ClusterWatch
+    from channel.metadata.cluster_metadata import differences
     from channel.security import read_security
 
     logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
@@ -132,7 +132,7 @@ def _awaited(
     from channel.addresses import show_address, why_unreachable
     from channel.config import ChannelConfig
     from channel.errors import Disconnected, TopicNotKnown
-    from channel.network.metadata.clients import MetadataSender
+    from channel.metadata.clients import MetadataSender
 
     config = ChannelConfig(security=security, max_block_ms=timeout_ms, request_timeout_ms=timeout_ms)
     with MetadataSender(addresses, config, protocol=protocol) as sender:
@@ -155,7 +155,7 @@ def _show(view: ClusterView, form: str) -> None:
 
 def _watch(watched: ClusterWatch, form: str) -> None:
     from channel.errors import Disconnected
-    from channel.network.metadata.cluster_metadata import differences
+    from channel.metadata.cluster_metadata import differences
 
     former: ClusterView | None = None
     try:

@@ -1,4 +1,4 @@
-"""What every test of the channel shares: a clock that moves by hand, and the check that nothing is left behind."""
+"""What all tests of the channel share: a clock that moves by hand, brokers, the check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -8,15 +8,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from controller_cluster import Cluster
 from network_peers import FakeClock
+from scripted_broker import ScriptedBroker
+
+from channel.types import SecurityProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from scripted_broker import Step
 
 
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def protocol(request: pytest.FixtureRequest) -> SecurityProtocol:
+    """How the brokers' listeners are secured: not at all, unless a test says so."""
+    protocol: SecurityProtocol = getattr(request, "param", SecurityProtocol.PLAINTEXT)
+    return protocol
+
+
+@pytest.fixture
+def scripted(protocol: SecurityProtocol) -> Iterator[Callable[..., ScriptedBroker]]:
+    """Builds scripted brokers and closes them."""
+    made: list[ScriptedBroker] = []
+
+    def build(*steps: Step) -> ScriptedBroker:
+        made.append(ScriptedBroker(*steps, protocol=protocol))
+        return made[-1]
+
+    yield build
+    for broker in made:
+        broker.close()
 
 
 def _open_sockets() -> set[str]:

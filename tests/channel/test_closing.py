@@ -21,11 +21,10 @@ from network_peers import until
 
 import channel
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.command_server import CommandServer
 from channel.broker.fleet import Fleet
 from channel.broker.worker import Worker
 from channel.clock import SYSTEM_CLOCK
-from channel.controller.events import (
+from channel.lead.events import (
     ControllerEvent,
     ControllerEventManager,
     LeaderAndIsrResponseReceived,
@@ -35,6 +34,7 @@ from channel.network.server import ANONYMOUS, SocketServer
 from channel.network.sockets import plaintext_channel
 from channel.node.controller_node import ControllerNode
 from channel.node.frame_relay import FrameRelay
+from channel.rehearsal.command_server import CommandServer
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.tap import Mapping, Tap
 from channel.types import Node
@@ -50,9 +50,9 @@ ENDS_BY_ITSELF = {
     ("channel/network/brief_threads.py", "Thread"),  # ends when no name or token waits
     ("channel/zookeeper/session.py", "Thread"),  # renews one session; its close waits for it
     ("channel/zookeeper/session.py", "Timer"),
-    ("channel/controller/controller.py", "Timer"),
-    ("channel/controller/leadership.py", "Timer"),
-    ("channel/controller/zookeeper_store.py", "Timer"),
+    ("channel/lead/election.py", "Timer"),
+    ("channel/lead/leadership.py", "Timer"),
+    ("channel/lead/zookeeper_store.py", "Timer"),
 }
 
 

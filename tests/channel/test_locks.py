@@ -105,7 +105,7 @@ def test_no_lock_of_the_channel_is_without_its_place() -> None:
         for path in (ROOT / "channel").rglob("*.py")
         if re.search(r"threading\.(R?Lock|Condition)\(\)", path.read_text())
     }
-    assert bare == {"channel/locks.py", "channel/controller/events.py", "channel/node/node_requests.py"}
+    assert bare == {"channel/locks.py", "channel/lead/events.py", "channel/node/node_requests.py"}
 
 
 def test_every_thread_of_the_channel_is_on_the_page() -> None:

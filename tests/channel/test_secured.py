@@ -19,13 +19,13 @@ from channel.broker.administrator_requests import AdministratorRequests
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.config import ChannelConfig
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected, RequestTimeout
+from channel.metadata.clients import ClusterClient, MetadataSender
 from channel.network import sasl
-from channel.network.metadata.clients import ClusterClient, MetadataSender
 from channel.network.recorder import PcapngRecorder
 from channel.security import Password, SecurityConfig
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.capture import exchanges

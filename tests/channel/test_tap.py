@@ -29,11 +29,11 @@ from scripted_broker import bound_socket
 from tls_certificates import certificates
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder, SecretMask
 from channel.network.sasl import SaslClient, SaslServer
 from channel.security import Credentials, Password, SecurityConfig
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.tap import Mapping, Tap
 from channel.tap.rotation import RotatingRecorder
 from channel.tls_contexts import client_context, server_context

@@ -14,10 +14,10 @@ from control_messages import update_metadata
 from network_peers import frame
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.logs import get_logger
 from channel.network.recorder import PcapngRecorder
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
 from kproto.cli import main

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.controller.requests import SingleRequest
-from channel.network.metadata.clients import ClusterWatch
+from channel.metadata.clients import ClusterWatch
 from channel.rehearsal.scripted_controller import ScriptedController
+from channel.send.encoded_requests import SingleRequest
 from kproto.api import ApiKey
 from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
@@ -22,7 +22,7 @@ from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.network.metadata.cluster_metadata import ClusterView
+    from channel.metadata.cluster_metadata import ClusterView
 
 ID = bytes(range(16))
 

@@ -15,8 +15,8 @@ from free_ports import free_ports
 from real_brokers import jars, real_kafka, zookeeper_alone
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
 from channel.zookeeper.session import ZooKeeperSession
 

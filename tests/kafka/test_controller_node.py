@@ -19,7 +19,7 @@ from zookeeper_faults import expire
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import Interception
 from channel.config import ChannelConfig
-from channel.controller.events import ApiRequest
+from channel.lead.events import ApiRequest
 from channel.node.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster_state as zk

@@ -20,8 +20,8 @@ from tls_certificates import certificates
 from zookeeper_faults import expire
 
 from channel.broker.fleet import Fleet
-from channel.broker.fleet_steps import Step, rehearse
 from channel.node.controller_node import candidates
+from channel.rehearsal.fleet_steps import Step, rehearse
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession

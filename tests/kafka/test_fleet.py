@@ -22,9 +22,9 @@ from kazoo.client import KazooClient
 from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, real_kafka
 
 from channel.broker.fleet import Fleet
-from channel.broker.fleet_steps import Step, rehearse
 from channel.config import ChannelConfig
 from channel.errors import NodeExists, NoNode
+from channel.rehearsal.fleet_steps import Step, rehearse
 from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import (

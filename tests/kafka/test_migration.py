@@ -16,10 +16,10 @@ from led_cluster import CONTROLLER, LedCluster
 from real_brokers import IS_LONG, client_settings, elected, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
-from channel.broker.fleet_steps import Step, rehearse
 from channel.broker.hooks import BrokerHooks
 from channel.config import ChannelConfig
 from channel.node.controller_node import candidates
+from channel.rehearsal.fleet_steps import Step, rehearse
 from channel.security import read_security
 from channel.types import Node, ReplicaAssignment
 from channel.zookeeper import znodes

@@ -14,17 +14,17 @@ from free_ports import free_ports
 from real_brokers import real_kafka
 
 from channel.config import ChannelConfig
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.errors import AuthenticationFailed, Disconnected
+from channel.metadata.clients import ClusterClient
 from channel.metrics import Metrics
 from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
-from channel.network.metadata.clients import ClusterClient
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.security import Password, SecurityConfig
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from kproto import messages as c
 

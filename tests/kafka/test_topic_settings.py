@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from free_ports import free_ports
 from real_brokers import real_kafka
 
-from channel.controller.topic_settings import _SETTINGS, check_topic_settings
+from channel.lead.topic_settings import _SETTINGS, check_topic_settings
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from network_peers import until
 
-from channel.controller import zookeeper_store
-from channel.controller.events import (
+from channel.errors import ControllerMoved
+from channel.lead import zookeeper_store
+from channel.lead.events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,
@@ -22,8 +23,7 @@ from channel.controller.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from channel.controller.zookeeper_store import ConfigChanges, ZooKeeperStore
-from channel.errors import ControllerMoved
+from channel.lead.zookeeper_store import ConfigChanges, ZooKeeperStore
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster_state as cluster
 from channel.zookeeper import znodes
@@ -33,7 +33,7 @@ from kproto.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from channel.controller.events import ControllerEvent
+    from channel.lead.events import ControllerEvent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder
 from channel.rehearsal.journal import Journal
 from channel.rehearsal.scenario import EmbeddedScenario
+from channel.send.encoded_requests import SingleRequest
 from kproto.cli import main
 from kproto.cli.comparison import differences
 from kproto.codec import get_codec

@@ -23,12 +23,11 @@ __all__ = ["Breakage", "breakages", "drawn", "install"]
 PROTOCOL = tuple(
     f"channel/{name}.py"
     for name in (
-        "controller/batch",
-        "controller/broker_requests",
-        "controller/manager",
-        "controller/messages",
-        "controller/requests",
-        "controller/send_thread",
+        "send/batch",
+        "send/manager",
+        "send/messages",
+        "send/encoded_requests",
+        "send/send_thread",
         "network/client",
         "network/channel",
         "network/frames",

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channel.config import ChannelConfig
-from channel.controller.manager import ControllerChannelManager
 from channel.errors import BrokerNotAvailable, IllegalState
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker as Registered
 from channel.types import EndPoint
 from kproto import messages

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.config import ChannelConfig
 from channel.errors import IllegalState, TopicNotKnown
-from channel.network.metadata.clients import MetadataSender
+from channel.metadata.clients import MetadataSender
 from channel.network.request import MessageRequest
 from channel.types import Node
 from kproto import messages

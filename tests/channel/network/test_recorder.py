@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from network_peers import frame
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.controller.manager import ControllerChannelManager
-from channel.controller.requests import SingleRequest
 from channel.network.recorder import PcapngRecorder
+from channel.send.encoded_requests import SingleRequest
+from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
 from kproto.capture import GAP, WHOLE, CaptureSummary, frames
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG

@@ -1,0 +1,147 @@
+"""A controller ends although a ZooKeeper that stays away holds up its event thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from channel.errors import IllegalState
+from channel.lead import election as module
+from channel.lead.election import Controller
+from channel.metrics import Metrics
+
+
+class LostSession:
+    """A broker's session whose ZooKeeper is away: requests wait until its owner closes it."""
+
+    is_connected = False
+    is_closed = False
+    id = 1
+
+    def __init__(self) -> None:
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+    def watch_node(self, path: str, handler: object) -> None:
+        """Nothing changes."""
+
+    def ensure(self, path: str) -> None:
+        """All permanent znodes are there."""
+
+    def get(self, path: str) -> Any:
+        """Wait for the end."""
+        self.asked.set()
+        assert self.ended.wait(60)
+        raise IllegalState("the ZooKeeper session is closed")
+
+    get_many = exists = get
+
+    def close(self) -> None:
+        """End all requests."""
+        self.is_closed = True
+        self.ended.set()
+
+
+@pytest.mark.parametrize("end", [Controller.close, Controller.abandon])
+def test_a_brokers_session_is_left_to_the_broker(end: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_SECONDS_AWAY", 1)
+    session = LostSession()
+    before = set(threading.enumerate())
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    (thread,) = set(threading.enumerate()) - before
+    end(controller)
+    assert not session.is_closed
+    session.close()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+class DyingSession(LostSession):
+    """A broker's session whose first request ends the thread that asks."""
+
+    is_connected = True
+
+    def get(self, path: str) -> Any:
+        """End the event thread."""
+        self.asked.set()
+        raise SystemExit("the thread ends")
+
+    get_many = exists = get
+
+
+@pytest.mark.parametrize("end", [Controller.close, Controller.abandon])
+def test_a_controller_whose_event_thread_has_died_is_closed_and_refuses_requests(end: Any) -> None:
+    session = DyingSession()
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    (thread,) = [t for t in threading.enumerate() if t.name == "controller-event-thread"] or [None]
+    if thread is not None:
+        thread.join(60)
+    assert controller.events.has_died
+    controller.session_expired()  # does not wait for a thread that is dead
+    end(controller)
+    end(controller)
+
+
+def test_a_controller_whose_event_thread_dies_gives_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_up: list[str] = []
+    monkeypatch.setattr(Controller, "_give_up", lambda self: gave_up.append(threading.current_thread().name))
+    controller = Controller(7, DyingSession(), None, Metrics())
+    controller.start()
+    deadline = time.monotonic() + 20
+    while not gave_up and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert gave_up == ["controller-event-thread"]
+    controller.close()
+
+
+class RefusingSession(LostSession):
+    """A broker's session whose requests fail at once."""
+
+    is_connected = True
+
+    def get(self, path: str) -> Any:
+        """Refuse."""
+        self.asked.set()
+        raise IllegalState("not now")
+
+    get_many = exists = get
+
+
+def test_a_controller_whose_event_thread_has_ended_with_the_process_resigns_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gave_up: list[str] = []
+    monkeypatch.setattr(Controller, "_give_up", lambda self: gave_up.append(threading.current_thread().name))
+    session = RefusingSession()
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    assert controller.events.close(60)  # as the interpreter's end may do before it closes the controller
+    gave_up.clear()
+    began = time.monotonic()
+    controller.close(30)
+    assert time.monotonic() - began < 20
+    assert gave_up == [threading.current_thread().name]
+
+
+def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = LostSession()
+    session.is_connected = True  # it answers nothing all the same
+    controller = Controller(7, session, None, Metrics())
+    controller.start()
+    assert session.asked.wait(60)
+    began = time.monotonic()
+    try:
+        controller.close(0.1)
+        assert time.monotonic() - began < 10
+        assert "has not ended" in caplog.text
+    finally:
+        session.close()

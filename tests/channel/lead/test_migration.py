@@ -1,0 +1,150 @@
+"""What a KRaft controller tells ZooKeeper brokers: images and changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from controller_cluster import BAR0, FOO0, FOO1, Cluster
+
+from channel.lead.migration import (
+    ImageChange,
+    MigrationRequestBatch,
+    Registration,
+    channel_changes,
+)
+from channel.types import PartitionMetadata, UpdateType
+from kproto.api import ApiKey
+from kproto.codec import decode_request
+from kproto.messages import LeaderAndIsrResponse, UpdateMetadataResponse
+from kproto.types import TopicPartition
+
+LISR, SR, UMR = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA
+
+
+def read(cluster: Cluster, broker_id: int, api_key: int) -> list[Any]:
+    return [
+        decode_request(api_key, r.latest_version, b"".join(r.build(r.latest_version)), strict=True)
+        for r in cluster.collector.requests(broker_id, api_key)
+    ]
+
+
+def tps(message: Any) -> set[TopicPartition]:
+    return {TopicPartition(s.topic_name, s.partition_index) for s in message.partition_states}
+
+
+def kraft_batch(cluster: Cluster, ibp: str = "3.9") -> MigrationRequestBatch:
+    batch = cluster.batch(ibp, MigrationRequestBatch)
+    assert isinstance(batch, MigrationRequestBatch)
+    return batch
+
+
+@pytest.fixture
+def batch(cluster: Cluster) -> MigrationRequestBatch:
+    for tp, leader in ((FOO0, 1), (BAR0, 2)):
+        cluster.lead(tp, leader)
+    return kraft_batch(cluster)
+
+
+ZK, ZK_FENCED, KRAFT = Registration(True, False), Registration(True, True), Registration(False, False)
+
+
+@pytest.mark.conformance("MPR-01")
+def test_only_an_unfenced_zookeeper_broker_gets_a_channel() -> None:
+    assert channel_changes({}, {0: ZK_FENCED, 1: ZK}) == ({1}, set())
+
+
+@pytest.mark.conformance("MPR-02")
+def test_a_broker_that_is_not_fenced_any_more_gets_a_channel() -> None:
+    assert channel_changes({0: ZK_FENCED, 1: ZK}, {0: ZK, 1: ZK}) == ({0}, set())
+
+
+@pytest.mark.conformance("MPR-03")
+def test_brokers_that_have_become_kraft_brokers_lose_their_channels() -> None:
+    assert channel_changes({0: ZK, 1: ZK}, {0: KRAFT, 1: KRAFT}) == (set(), {0, 1})
+
+
+@pytest.mark.conformance("MPR-04")
+def test_a_broker_that_goes_back_to_zookeeper_gets_a_channel() -> None:
+    assert channel_changes({0: KRAFT, 1: KRAFT}, {0: ZK, 1: KRAFT}) == ({0}, set())
+
+
+@pytest.mark.conformance("MPR-05")
+def test_an_image_is_metadata_first_and_then_full_leadership(cluster: Cluster, batch: MigrationRequestBatch) -> None:
+    batch.send_image(5)
+    for broker in (1, 2, 3):
+        assert [r.api_key for r, _ in cluster.collector.sent[broker]] == [UMR, LISR, UMR]
+        first, second = read(cluster, broker, UMR)
+        (leadership,) = read(cluster, broker, LISR)
+        assert [m.type for m in (first, second, leadership)] == [UpdateType.UNKNOWN, UpdateType.FULL, UpdateType.FULL]
+        assert all(m.is_kraft_controller and m.controller_epoch == 5 for m in (first, second, leadership))
+        assert tps(first) == tps(second) == tps(leadership) == {FOO0, BAR0}
+        assert all(s.is_new for s in leadership.partition_states)
+
+
+def test_a_change_tells_the_partitions_that_changed(cluster: Cluster, batch: MigrationRequestBatch) -> None:
+    cluster.lead(FOO1, 3)
+    batch.send_change(ImageChange(partitions={FOO0: False, FOO1: True}), 6)
+    for broker in (1, 2, 3):
+        (leadership,) = read(cluster, broker, LISR)
+        (metadata,) = read(cluster, broker, UMR)
+        assert leadership.type == metadata.type == UpdateType.INCREMENTAL
+        assert {s.partition_index: s.is_new for s in leadership.partition_states} == {0: False, 1: True}
+        assert tps(metadata) == {FOO0, FOO1}
+
+
+def test_new_brokers_get_all_metadata_and_the_others_the_live_brokers(
+    cluster: Cluster, batch: MigrationRequestBatch
+) -> None:
+    batch.send_change(ImageChange(new_brokers=[2]), 6)
+    assert {b: [tps(m) for m in read(cluster, b, UMR)] for b in (1, 2, 3)} == {
+        1: [set()],
+        2: [{FOO0, BAR0}],
+        3: [set()],
+    }
+    assert {b.id for b in read(cluster, 1, UMR)[0].live_brokers} == {1, 2, 3}
+
+
+def test_a_deleted_topic_is_stopped_deleted_and_told_as_gone(cluster: Cluster, batch: MigrationRequestBatch) -> None:
+    leadership = cluster.context.partition_leadership_info(FOO0)
+    assert leadership is not None
+    cluster.context.remove_topic("foo")
+    change = ImageChange(deleted={FOO0: PartitionMetadata(leadership, (1, 2))}, removed_replicas=[(3, BAR0)])
+    batch.send_change(change, 6)
+    assert {b: [tps(m) for m in read(cluster, b, SR)] for b in (1, 2, 3)} == {1: [{FOO0}], 2: [{FOO0}], 3: [{BAR0}]}
+    stops = [m for b in (1, 2, 3) for m in read(cluster, b, SR)]
+    assert all(s.delete_partition for m in stops for s in m.partition_states)
+    assert all(m.is_kraft_controller and m.controller_epoch == 6 for m in stops)
+    for broker in (1, 2, 3):
+        (metadata,) = read(cluster, broker, UMR)
+        assert [(s.leader, s.leader_epoch) for s in metadata.partition_states] == [(-2, 0)]
+
+
+def test_answers_are_only_logged(cluster: Cluster, batch: MigrationRequestBatch, caplog) -> None:
+    batch.send_image(5)
+    with caplog.at_level(logging.ERROR):
+        cluster.collector.answer(UMR, lambda r: UpdateMetadataResponse(error_code=11))
+        cluster.collector.answer(LISR, lambda r: LeaderAndIsrResponse(error_code=0))
+    assert cluster.collector.events == []
+    assert len(caplog.records) == 6
+    assert "STALE_CONTROLLER_EPOCH" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize(
+    ("ibp", "version", "read_back"),
+    [("2.8-IV0", 4, UpdateType.UNKNOWN), ("2.8-IV1", 5, UpdateType.FULL), ("3.2-IV0", 6, UpdateType.FULL)],
+)
+def test_leadership_is_typed_since_version_5(cluster: Cluster, ibp: str, version: int, read_back: UpdateType) -> None:
+    cluster.lead(FOO0, 1)
+    kraft_batch(cluster, ibp).send_image(5)
+    (request,) = cluster.collector.requests(1, LISR)
+    (leadership,) = read(cluster, 1, LISR)
+    assert (request.latest_version, leadership.type) == (version, read_back)
+
+
+@pytest.mark.parametrize("ibp", ["3.3-IV3", "2.8-IV0"])
+def test_old_versions_cannot_say_that_it_is_kraft(cluster: Cluster, ibp: str) -> None:
+    cluster.lead(FOO0, 1)
+    kraft_batch(cluster, ibp).send_image(5)
+    assert not any(m.is_kraft_controller for m in read(cluster, 1, UMR) + read(cluster, 1, LISR))
