@@ -64,6 +64,8 @@ Examples:
       all files of a directory, rotated ones as one stream
   tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -
       follow it live
+  kproto inspect /copies/__cluster_metadata-0 --records --format json
+      every record of KRaft's metadata log, as Kafka's own dump prints it
 
 \b
 JSON, one object a line:
@@ -84,6 +86,8 @@ kproto summary answers for a whole capture in one page. """,
 @click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
 @click.option("--slow", metavar="DURATION", help="Only requests whose answer took this long or longer, e.g. 500ms.")
 @click.option("--unanswered", is_flag=True, help="Only requests without answer.")
+@click.option("--records", is_flag=True, help="Each record of KRaft's metadata log, from its files.")
+@click.option("--show-secrets", is_flag=True, help="With --records: credentials and secret configurations, too.")
 @click.option("--all-apis", is_flag=True, help="Other requests too: AlterPartition, Metadata, ControlledShutdown ...")
 @click.option("-v", "--details", is_flag=True, help="Each partition state and live broker on a line of its own.")
 @format_option("json")
@@ -104,6 +108,8 @@ def command(
     deletes: bool,
     slow: str | None,
     unanswered: bool,
+    records: bool,
+    show_secrets: bool,
     all_apis: bool,
     form: str,
     fail_on_loss: bool,
@@ -131,7 +137,20 @@ def command(
     error where a body cannot be read; beside them api, broker_id, controller_id, controller_epoch, broker_epoch,
     outcome, error_code, error_name, partition_errors, reason, changes. It is "loss" for what a capture lacks, and
     "bad_input" for each piece of it that could not be used.
+
+    --records shows the records of KRaft's metadata log: CAPTURE is then a copy of __cluster_metadata-0, a directory of
+    several nodes' copies, or .log and .checkpoint files. A record that several nodes have is shown once; those of a
+    snapshot where the log before it is gone, or where its file is named. "record" in JSON is "metadata", with offset,
+    time_ms, epoch, type, version and data as Kafka's DumpLogSegments prints them; credentials and secret configurations
+    are hidden.
     """
+    if records:
+        from kproto.cli.metadata_records import print_records
+
+        is_whole = print_records(captures, filters, form=form, show_secrets=show_secrets)
+        if fail_on_loss and not is_whole:
+            context.exit(_EXIT_LOSS)
+        return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
     follow = _STANDARD_INPUT in captures

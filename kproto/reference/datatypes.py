@@ -6,6 +6,7 @@ versions and a varint in the flexible ones. JSON is checked as strictly as Kafka
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import EncodeError, OutOfRange
@@ -43,6 +44,27 @@ class _Integer(Type):
         if not low <= json <= high:
             raise OutOfRange(f"{json} is not in {low}..{high}", path)
         return json
+
+
+class _Float64(Type):
+    """A double. JSON has NaN and the infinities as text, as Kafka's JSON has."""
+
+    default = 0.0
+
+    def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
+        return primitives.Double()
+
+    def to_json(self, value: Any, version: int, path: str) -> object:
+        if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return value
+
+    def from_json(self, json: Any, version: int, path: str) -> float:
+        if json in ("NaN", "Infinity", "-Infinity"):
+            return float(json)
+        if type(json) not in (int, float):
+            raise _wrong("a number", json, path)
+        return float(json)
 
 
 class _Bool(Type):
@@ -205,6 +227,7 @@ Int16: Final = _Integer("h")
 UInt16: Final = _Integer("H")
 Int32: Final = _Integer("l")
 Int64: Final = _Integer("q")
+Float64: Final = _Float64()
 Uuid: Final = _Uuid()
 String: Final = _String()
 PlainString: Final = _String(always_plain=True)

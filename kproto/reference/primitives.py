@@ -52,6 +52,21 @@ class Integer(FormatField):  # type: ignore[misc]
         return super()._build(obj, stream, context, path)
 
 
+class Double(FormatField):  # type: ignore[misc]
+    """A big-endian IEEE 754 double."""
+
+    def __init__(self) -> None:
+        super().__init__(">", "d")
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if isinstance(obj, bool) or not isinstance(obj, int | float):
+            raise EncodeError(f"expected a number, got {type(obj).__name__}", field_path(path))
+        try:
+            return super()._build(float(obj), stream, context, path)
+        except OverflowError:
+            raise OutOfRange(f"{obj} does not fit a double", field_path(path)) from None
+
+
 class Bool(Construct):  # type: ignore[misc]
     """One byte. Every value but 0 is true, as in Java; ``strict`` allows only 0 and 1."""
 

@@ -1,0 +1,137 @@
+"""``kproto inspect --records``: prints the records of KRaft's metadata log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kproto.cli.text import day_and_clock
+from kproto.errors import CaptureError, ConfigurationError
+from kproto.metadata_log.files import read
+from kproto.metadata_log.finding import SNAPSHOT, find
+from kproto.metadata_log.records import TopicRecord
+from kproto.metadata_log.secrets import without_secrets
+from kproto.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kproto.metadata_log.batches import LogRecord
+    from kproto.metadata_log.files import LogSnapshot, MetadataLog
+    from kproto.tables.filters import Filters
+
+_BROKER_FIELDS = ("broker_id", "id", "leader")
+_BROKER_LISTS = ("replicas", "isr")
+
+
+def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_secrets: bool) -> bool:
+    """Print the records of the metadata log in some paths; return whether all of it could be read.
+
+    Raises:
+        CaptureError: No path has files of a metadata log.
+        ConfigurationError: A filter was given that does not apply to records.
+    """
+    _check(filters)
+    files, others = find(paths)
+    if not files:
+        raise CaptureError(
+            f"{paths[0]}: no file of a metadata log; name a copy of __cluster_metadata-0, or its .log and .checkpoint "
+            "files"
+        )
+    log = read(files)
+    wanted = _Wanted(filters, log)
+    named = {path for path in paths if SNAPSHOT.search(path)}
+    make_line = _json_line if form == "json" else _line
+    for snapshot, record in _records(log, named):
+        if wanted(record):
+            print(make_line(snapshot, record, show_secrets))
+    for fault in log.faults:
+        if form == "json":
+            lost = {"record": "bad_input", "file": fault.path, "offset": fault.at, "bytes_skipped": fault.size}
+            print(json.dumps(lost | {"reason": fault.reason}, separators=(",", ":")))
+        where = f"{fault.path}: " if fault.path else ""
+        at = "" if fault.at is None else f" at byte {fault.at:,}"
+        print(f"warning: {printable(where)}{fault.reason}{at}", file=sys.stderr)
+    if log.fault_count > len(log.faults):
+        print(f"warning: and {log.fault_count - len(log.faults):,} more", file=sys.stderr)
+    for path in others:
+        print(f"warning: {printable(path)}: captures are not shown with --records", file=sys.stderr)
+    return not log.fault_count
+
+
+def _check(filters: Filters) -> None:
+    for option, given in (
+        ("--api", filters.apis),
+        ("--controller", filters.controllers),
+        ("--errors", filters.errors),
+        ("--ports", filters.ports),
+        ("--brokers", filters.broker_ids),
+    ):
+        if given:
+            raise ConfigurationError(
+                f"{option} does not apply to the records of a metadata log; --topic, --partition, --broker, --since "
+                "and --until do"
+            )
+
+
+def _records(log: MetadataLog, named: set[str]) -> Iterator[tuple[LogSnapshot | None, LogRecord]]:
+    base = log.base()
+    for snapshot in log.snapshots:
+        if snapshot is base or snapshot.path in named:
+            for record in snapshot.records():
+                yield snapshot, record
+    for record in log.records():
+        yield None, record
+
+
+class _Wanted:
+    """Tells whether a record passes the filters."""
+
+    def __init__(self, filters: Filters, log: MetadataLog) -> None:
+        self._filters = filters
+        self._names: dict[bytes, str] = {}
+        if filters.by_partition:
+            for _snapshot, each in _records(log, {snapshot.path for snapshot in log.snapshots}):
+                if isinstance(each.record, TopicRecord):
+                    self._names[each.record.topic_id] = each.record.name
+
+    def __call__(self, each: LogRecord) -> bool:
+        filters = self._filters
+        if not filters.wants_time(each.time_ms * 1_000_000):
+            return False
+        if filters.by_partition:
+            topic_id = getattr(each.record, "topic_id", None)
+            name = self._names.get(topic_id) if topic_id is not None else getattr(each.record, "topic_name", None)
+            partition = getattr(each.record, "partition_id", None)
+            if name is None:
+                return False
+            if not (filters.wants_topic(name) if partition is None else filters.wants_partition(name, partition)):
+                return False
+        if filters.brokers:
+            named = {getattr(each.record, field, None) for field in _BROKER_FIELDS}
+            for field in _BROKER_LISTS:
+                named.update(getattr(each.record, field, None) or ())
+            return not named.isdisjoint(filters.brokers)
+        return True
+
+
+def _form(each: LogRecord, show_secrets: bool) -> dict[str, Any]:
+    if each.record is None:
+        return {"type": None, "version": None, "data": None, "error": each.error}
+    record = each.record if show_secrets or each.is_control else without_secrets(each.record)
+    return {"type": record.title(), "version": record.version, "data": record.to_json()}
+
+
+def _json_line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:
+    of = {} if snapshot is None else {"snapshot": f"{snapshot.end_offset:020}-{snapshot.epoch:010}"}
+    head = {"record": "metadata", **of, "offset": each.offset, "time_ms": each.time_ms, "epoch": each.epoch}
+    return json.dumps(head | _form(each, show_secrets), separators=(",", ":"))
+
+
+def _line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:
+    day, clock = day_and_clock(each.time_ms * 1_000_000)
+    form = _form(each, show_secrets)
+    place = f"offset {each.offset}" if snapshot is None else f"snapshot {snapshot.end_offset}, {each.offset}"
+    said = form.get("error") or json.dumps(form["data"], ensure_ascii=False)
+    return printable(f"{day} {clock}  {place}  epoch {each.epoch}  {form['type'] or 'unreadable'}  {said}")

@@ -1,0 +1,305 @@
+"""Record batches (format v2), as a log's files and the answers to Fetch hold them.
+
+A batch has a header of 61 bytes, with a CRC32C over all that follows its place, and then its records. ``batches_in``
+takes bytes from disk or wire: a length is checked against the bytes that are there before anything is made of it, a
+batch whose CRC is wrong is passed over and named, and a compressed one is unpacked up to ``UNPACKED_MOST`` bytes.
+Kafka's controllers do not compress the metadata log.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from struct import Struct as Packed
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kproto.errors import ConfigurationError, DecodeError, Malformed
+from kproto.extras import install_command
+from kproto.metadata_log.records import MetadataRecord, UnknownRecord, decode_control_record, decode_record
+
+HEADER_BYTES: Final = 61
+UNPACKED_MOST: Final = 64 << 20
+"""The most bytes that a compressed batch is unpacked to. Kafka's own limit for a batch of metadata is 8 MiB."""
+
+_HEADER: Final = Packed(">qiibIhiqqqhii")
+_BEGIN: Final = Packed(">qii").unpack_from
+_OVERHEAD: Final = 12
+"""Bytes of the base offset and the length, which the length does not count."""
+_CRC_FROM: Final = 21
+_MAGIC_AT: Final = 16
+_MAGIC: Final = b"\x02"
+_COMPRESSION: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_CONTROL: Final = 0x20
+_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+
+
+class RawRecord(NamedTuple):
+    """One record of a batch.
+
+    Attributes:
+        offset: Its offset in the log.
+        time_ms: When it was written, by the clock of the leader, in ms since 1970.
+        key, value: Its bytes, None for null.
+    """
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class LogRecord(NamedTuple):
+    """A record of the log, or of a snapshot.
+
+    Attributes:
+        offset: Its offset; in a snapshot, its place there.
+        time_ms: When it was written, ms since 1970, by the clock of the leader.
+        epoch: The epoch of the quorum; of a snapshot, that of the last record it holds.
+        is_control: Whether the quorum wrote it for itself.
+        record: The record; None: it cannot be read, and ``error`` says why.
+    """
+
+    offset: int
+    time_ms: int
+    epoch: int
+    is_control: bool
+    record: MetadataRecord | UnknownRecord | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """The header of a batch, and its bytes.
+
+    Attributes:
+        base_offset, last_offset: The offsets of its first and last record.
+        epoch: The epoch of the quorum whose leader wrote it.
+        time_ms: The time of its newest record.
+        is_control: Whether it holds control records.
+        count: The number of its records.
+        data: All its bytes, header included.
+    """
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    time_ms: int
+    is_control: bool
+    count: int
+    data: bytes
+
+    def entries(self) -> Iterator[RawRecord]:
+        """Yield the records.
+
+        Raises:
+            DecodeError: They cannot be read, or unpack to too much.
+            ConfigurationError: They are compressed in a way that needs a package which is not installed.
+        """
+        (base, _length, _epoch, _magic, _crc, attributes, _last, base_time, max_time, *_producer, count) = (
+            _HEADER.unpack_from(self.data)
+        )
+        codec = attributes & _COMPRESSION
+        records = _unpack(codec, self.data[HEADER_BYTES:]) if codec else self.data[HEADER_BYTES:]
+        if not 0 <= count <= len(records):
+            raise Malformed(f"a batch of {count} records in {len(records)} bytes", 57)
+        fixed_time = max_time if attributes & _LOG_APPEND_TIME else None
+        at = 0
+        try:
+            for _ in range(count):
+                length, at = _signed(records, at)
+                end = at + length
+                if length < 0 or end > len(records):
+                    raise Malformed(f"a record of {length} bytes, {len(records) - at} are left", HEADER_BYTES + at)
+                time_delta, at = _signed(records, at + 1)
+                offset_delta, at = _signed(records, at)
+                key, at = _bytes(records, at, end)
+                value, at = _bytes(records, at, end)
+                at = end  # headers: metadata records have none
+                yield RawRecord(
+                    base + offset_delta, base_time + time_delta if fixed_time is None else fixed_time, key, value
+                )
+        except IndexError:
+            raise Malformed("a record that ends early", HEADER_BYTES + at) from None
+
+
+def records_of(batch: RecordBatch) -> Iterator[LogRecord]:
+    """Yield the records of a batch; one that cannot be read comes with the reason, and the others are read."""
+    try:
+        for entry in batch.entries():
+            record: MetadataRecord | UnknownRecord | None = None
+            error = ""
+            try:
+                if batch.is_control:
+                    record = decode_control_record(entry.key or b"", entry.value or b"")
+                else:
+                    record = decode_record(entry.value or b"")
+            except DecodeError as e:
+                error = str(e)
+            yield LogRecord(entry.offset, entry.time_ms, batch.epoch, batch.is_control, record, error)
+    except (DecodeError, ConfigurationError) as e:
+        yield LogRecord(batch.base_offset, batch.time_ms, batch.epoch, batch.is_control, None, str(e))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A piece of a log that holds no batch.
+
+    Attributes:
+        at: Where it begins, in bytes.
+        size: Its bytes.
+        reason: What is wrong, in one line.
+        is_end: Whether it is a batch that the end of the bytes cuts, as in a file copied while it was written.
+    """
+
+    at: int
+    size: int
+    reason: str
+    is_end: bool = False
+
+
+def batches_in(data: bytes, *, partial_end: bool = False) -> Iterator[RecordBatch | Fault]:
+    """Yield the batches of a log's bytes, and what lies between them that is none, in order.
+
+    After damage the next batch is looked for: its CRC must hold. The CRCs computed in that search cover at most four
+    times the bytes given.
+
+    Args:
+        data: A log file's bytes, or the records of an answer to Fetch.
+        partial_end: Whether the last batch may be cut without being a fault, as brokers cut answers to Fetch.
+    """
+    at, size = 0, len(data)
+    budget = 4 * size
+    while at < size:
+        found = _batch_at(data, at)
+        if isinstance(found, RecordBatch):
+            yield found
+            at += len(found.data)
+            continue
+        next_at, budget = _next_batch(data, at + 1, budget)
+        is_end = found.is_end and next_at >= size
+        if data[at] == 0 and data.count(0, at, next_at) == next_at - at:
+            if next_at < size:  # else space that was reserved for the file and never written
+                yield Fault(at, next_at - at, f"{next_at - at:,} bytes of zeros")
+        elif not (is_end and partial_end):
+            yield Fault(at, next_at - at, found.reason, is_end)
+        at = next_at
+
+
+def _next_batch(data: bytes, at: int, budget: int) -> tuple[int, int]:
+    """Find the next whole batch, or the end; also return what is left of the bytes that may be examined for that."""
+    while budget > 0:
+        at = data.find(_MAGIC, at + _MAGIC_AT) - _MAGIC_AT
+        if at < 0 or at + HEADER_BYTES > len(data):
+            break
+        budget -= HEADER_BYTES
+        if _is_plausible(data, at):
+            budget -= int.from_bytes(data[at + 8 : at + 12], "big")
+            if isinstance(_batch_at(data, at), RecordBatch):
+                return at, budget
+        at += 1
+    return len(data), budget
+
+
+def _is_plausible(data: bytes, at: int) -> bool:
+    """Whether a header could begin here: its length fits, and its epoch and offsets are no nonsense."""
+    base: int
+    base, length, epoch = _BEGIN(data, at)
+    return base >= 0 and epoch >= 0 and HEADER_BYTES - _OVERHEAD <= length <= len(data) - at - _OVERHEAD
+
+
+def _batch_at(data: bytes, at: int) -> RecordBatch | Fault:
+    left = len(data) - at
+    if left < HEADER_BYTES:
+        return Fault(at, left, f"a batch that is cut after {left} bytes", is_end=True)
+    base, length, epoch, magic, crc, attributes, last, _base_time, max_time, _id, _pe, _sequence, count = (
+        _HEADER.unpack_from(data, at)
+    )
+    if magic != _MAGIC[0]:
+        return Fault(at, left, f"no batch of format 2 (the format byte is {magic})")
+    if length < HEADER_BYTES - _OVERHEAD or base < 0 or last < 0:
+        return Fault(at, left, f"a batch of {length} bytes at offset {base}")
+    if length > left - _OVERHEAD:
+        return Fault(at, left, f"a batch of {length + _OVERHEAD:,} bytes of which {left:,} are there", is_end=True)
+    whole = data[at : at + _OVERHEAD + length]
+    if crc32c(memoryview(whole)[_CRC_FROM:]) != crc:
+        return Fault(at, len(whole), f"the batch at offset {base} does not match its CRC")
+    return RecordBatch(base, base + last, epoch, max_time, bool(attributes & _CONTROL), count, whole)
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag varint; also return the place after it.
+
+    Raises:
+        DecodeError: It has more than ten bytes.
+        IndexError: The bytes end.
+    """
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise Malformed("a varint of more than ten bytes", HEADER_BYTES + at)
+
+
+def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = _signed(data, at)
+    if length < 0:
+        return None, at
+    if at + length > end:
+        raise Malformed(f"a field of {length} bytes, {end - at} are left", HEADER_BYTES + at)
+    return data[at : at + length], at + length
+
+
+def _unpack(codec: int, packed: bytes) -> bytes:
+    unpack = _UNPACKERS.get(codec)
+    if unpack is None:
+        raise ConfigurationError(
+            f"a batch is compressed with {_CODECS.get(codec, f'method {codec}')}, which kproto does not unpack; "
+            "Kafka's controllers do not compress the metadata log"
+        )
+    return unpack(packed)
+
+
+def _gunzip(packed: bytes) -> bytes:
+    engine = zlib.decompressobj(wbits=31)
+    try:
+        data = engine.decompress(packed, UNPACKED_MOST)
+    except zlib.error as e:
+        raise Malformed(f"a gzip batch that cannot be unpacked ({e})", HEADER_BYTES) from None
+    if engine.unconsumed_tail:
+        raise Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
+    if not engine.eof:
+        raise Malformed("a gzip batch that is cut", HEADER_BYTES)
+    return data
+
+
+def _unzstd(packed: bytes) -> bytes:
+    try:
+        import zstandard
+    except ImportError:
+        raise ConfigurationError(
+            f"a batch is compressed with zstd, for which the zstandard package is missing; {install_command('zstd')}"
+        ) from None
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as reader:
+            data: bytes = reader.read(UNPACKED_MOST + 1)
+    except zstandard.ZstdError as e:
+        raise Malformed(f"a zstd batch that cannot be unpacked ({e})", HEADER_BYTES) from None
+    if len(data) > UNPACKED_MOST:
+        raise Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
+    return data
+
+
+_UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gunzip, 4: _unzstd}

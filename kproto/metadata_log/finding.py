@@ -1,0 +1,140 @@
+"""Finds the files of metadata logs among other files, without importing what reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+TOPIC: Final = "__cluster_metadata"
+DIRECTORY: Final = f"{TOPIC}-0"
+SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
+_QUORUM_STATE: Final = "quorum-state"
+_DEPTH: Final = 3
+_MOST_DIRECTORIES: Final = 10_000
+_HEADER_BYTES: Final = 61
+_FORMAT_AT: Final = 16
+_FORMAT: Final = 2
+_HEAD: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """The files of one or more nodes' metadata logs.
+
+    Attributes:
+        segments, snapshots, states: Their paths.
+    """
+
+    segments: list[str] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)
+    states: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.snapshots)
+
+    def paths(self) -> list[str]:
+        """Segments and snapshots."""
+        return [*self.segments, *self.snapshots]
+
+
+def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
+    """Part some paths into the files of metadata logs and the others.
+
+    A directory counts if it is, or holds within three levels, a copy of ``__cluster_metadata-0``: it has that name, or
+    a ``quorum-state`` or snapshots, or segments that begin with records of metadata. Other partitions' logs beside it
+    are never opened as such. A file counts by its name and its first batch.
+
+    Returns:
+        The files of metadata logs; and the paths that have none, with the directories that hold captures as well.
+    """
+    found, others = LogFiles(), []
+    for each in paths:
+        path = os.fspath(each)
+        of_path = LogFiles()
+        if path == "-" or "://" in path:
+            pass
+        elif Path(path).is_dir():
+            for directory in _directories(Path(path)):
+                _add_directory(directory, of_path)
+            if of_path and _holds_captures(path):
+                others.append(path)
+        elif SNAPSHOT.fullmatch(Path(path).name) and is_log_file(path):
+            of_path.snapshots.append(path)
+        elif Path(path).suffix == ".log" and is_log_file(path):
+            of_path.segments.append(path)
+        if of_path:
+            found.segments += of_path.segments
+            found.snapshots += of_path.snapshots
+            found.states += of_path.states
+        else:
+            others.append(path)
+    return found, others
+
+
+def is_log_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins with a batch of metadata records."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEADER_BYTES)
+            if len(head) < _HEADER_BYTES or head[_FORMAT_AT] != _FORMAT:
+                return False
+            head += file.read(_HEAD)
+    except OSError:
+        return False
+    from kproto.metadata_log.batches import RecordBatch, batches_in, records_of
+
+    for batch in batches_in(head, partial_end=True):
+        if isinstance(batch, RecordBatch):
+            return batch.is_control or any(each.record is not None for each in records_of(batch))
+        return batch.is_end and int.from_bytes(head[8:12], "big", signed=True) > len(head) - 12
+    return False
+
+
+def _holds_captures(directory: str) -> bool:
+    from kproto.capture import capture_points
+    from kproto.errors import CaptureError
+
+    try:
+        return bool(capture_points([directory]))
+    except CaptureError:
+        return False
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    """Yield a directory and those in it, by name, without following links."""
+    waiting = [(root, 0)]
+    seen = 0
+    while waiting and seen < _MOST_DIRECTORIES:
+        directory, depth = waiting.pop()
+        seen += 1
+        yield directory
+        if depth < _DEPTH:
+            try:
+                inside = [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False)]
+            except OSError:
+                continue
+            waiting += [(each, depth + 1) for each in sorted(inside, reverse=True)]
+
+
+def _add_directory(directory: Path, found: LogFiles) -> None:
+    try:
+        names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file(follow_symlinks=True))
+    except OSError:
+        return
+    segments = [str(directory / name) for name in names if _SEGMENT.fullmatch(name)]
+    snapshots = [str(directory / name) for name in names if SNAPSHOT.fullmatch(name)]
+    named = directory.name == DIRECTORY or _QUORUM_STATE in names or snapshots
+    if not named and not (segments and is_log_file(segments[0])):
+        return
+    found.segments += segments
+    found.snapshots += snapshots
+    if _QUORUM_STATE in names and (segments or snapshots):
+        found.states.append(str(directory / _QUORUM_STATE))

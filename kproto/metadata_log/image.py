@@ -1,0 +1,366 @@
+"""The image of a cluster: the metadata log's records, folded in the order of their offsets.
+
+``Image.apply`` takes a record and returns the states of partitions that it makes. What a PartitionChangeRecord leaves
+out is as before; where the log was not read from its beginning, nor a snapshot, what was before is unknown, and stays
+None. The records of a transaction count when it ends, those of an aborted one never.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kproto.metadata_log.records import (
+    SAME_LEADER,
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnknownRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kproto.metadata_log.records import MetadataRecord
+
+Ids = tuple[int, ...]
+
+
+class FoldedPartition(NamedTuple):
+    """A partition after a record; None: unknown.
+
+    Attributes:
+        leader: The leader; -1 none.
+        leader_epoch, partition_epoch: Its epochs.
+        isr, replicas, removing, adding: RegisteredBroker ids.
+        recovering: Whether the leader was elected uncleanly and has not recovered yet.
+        elr: The eligible leader replicas; empty also where the cluster does not keep them.
+        last_known: The last known leader, where nobody else is eligible.
+    """
+
+    leader: int | None
+    leader_epoch: int | None
+    partition_epoch: int | None
+    isr: Ids | None
+    replicas: Ids | None
+    removing: Ids | None
+    adding: Ids | None
+    recovering: bool | None
+    elr: Ids | None
+    last_known: Ids | None
+
+
+_UNKNOWN = FoldedPartition(None, None, None, None, None, None, None, None, None, None)
+
+
+class PartitionFold(NamedTuple):
+    """A state that a record made.
+
+    Attributes:
+        topic_id, partition: The partition.
+        former: The state before; None: there was none, the partition is new.
+        state: The state after; None: its topic was deleted.
+        record: The record.
+    """
+
+    topic_id: bytes
+    partition: int
+    former: FoldedPartition | None
+    state: FoldedPartition | None
+    record: MetadataRecord
+
+
+@dataclass(slots=True)
+class RegisteredBroker:
+    """A registration of a broker.
+
+    Attributes:
+        registration: Its RegisterBrokerRecord.
+        fenced, in_controlled_shutdown: As later records left them.
+    """
+
+    registration: RegisterBrokerRecord
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions by number. ``name`` is None where the log names its id alone."""
+
+    name: str | None
+    partitions: dict[int, FoldedPartition] = field(default_factory=dict)
+
+
+class Image:
+    """What the log says so far.
+
+    Attributes:
+        topics: By topic id.
+        names: The newest id of each topic's name.
+        brokers: Registrations by broker id.
+        controllers: RegisterControllerRecords by node id.
+        configs: Values by configuration, by (resource type, resource name).
+        features: Levels by name.
+        quotas: Values by (entity, key).
+        access: AccessControlEntryRecords by id.
+        scram: UserScramCredentialRecords by (user, mechanism).
+        tokens: DelegationTokenRecords by id.
+        next_producer_id: The first producer id that no broker has.
+        migration_state: Of ZooKeeper's metadata; None: the log says nothing.
+        unknown: How many records of each (type, version) were passed over.
+        transactions_aborted: How many transactions were aborted.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, Topic] = {}
+        self.names: dict[str, bytes] = {}
+        self.brokers: dict[int, RegisteredBroker] = {}
+        self.controllers: dict[int, RegisterControllerRecord] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.quotas: dict[tuple[tuple[tuple[str, str | None], ...], str], float] = {}
+        self.access: dict[bytes, AccessControlEntryRecord] = {}
+        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.tokens: dict[str, DelegationTokenRecord] = {}
+        self.next_producer_id: int | None = None
+        self.migration_state: int | None = None
+        self.unknown: dict[tuple[int, int], int] = {}
+        self.transactions_aborted = 0
+        self._held: list[MetadataRecord | UnknownRecord] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records wait for the end of their transaction."""
+        return self._held is not None
+
+    def apply(self, record: MetadataRecord | UnknownRecord) -> Iterator[PartitionFold]:
+        """Apply the next record; the generator must be run to its end.
+
+        Yields:
+            Each change of a partition; at the end of a transaction, those of all its records.
+        """
+        kind = type(record)
+        if kind is BeginTransactionRecord:
+            self._held = []
+        elif kind is EndTransactionRecord:
+            held, self._held = self._held or (), None
+            for each in held:
+                yield from self._apply(each)
+        elif kind is AbortTransactionRecord:
+            self.transactions_aborted += 1
+            self._held = None
+        elif self._held is not None:
+            self._held.append(record)
+        else:
+            yield from self._apply(record)
+
+    def forget(self) -> None:
+        """Forget what may have changed where the log has a gap; names of topics stay."""
+        for topic in self.topics.values():
+            topic.partitions = dict.fromkeys(topic.partitions, _UNKNOWN)
+        self._held = None
+
+    def partition_count(self) -> int:
+        """The number of partitions."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def _apply(self, record: MetadataRecord | UnknownRecord) -> Iterator[PartitionFold]:
+        if isinstance(record, PartitionRecord):
+            yield self._partition(record)
+        elif isinstance(record, PartitionChangeRecord):
+            yield self._change(record)
+        elif isinstance(record, RemoveTopicRecord):
+            yield from self._remove(record)
+        elif isinstance(record, UnknownRecord):
+            key = record.record_type, record.version
+            self.unknown[key] = self.unknown.get(key, 0) + 1
+        else:
+            apply = _OTHERS.get(type(record))
+            if apply is not None:
+                apply(self, record)
+
+    def _topic(self, topic_id: bytes) -> Topic:
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            topic = self.topics[topic_id] = Topic(None)
+        return topic
+
+    def _partition(self, record: PartitionRecord) -> PartitionFold:
+        partitions = self._topic(record.topic_id).partitions
+        former = partitions.get(record.partition_id)
+        state = FoldedPartition(
+            record.leader, record.leader_epoch, record.partition_epoch, record.isr, record.replicas,
+            record.removing_replicas, record.adding_replicas, record.leader_recovery_state == 1,
+            record.eligible_leader_replicas or (), record.last_known_elr or (),
+        )  # fmt: skip
+        partitions[record.partition_id] = state
+        return PartitionFold(record.topic_id, record.partition_id, former, state, record)
+
+    def _change(self, record: PartitionChangeRecord) -> PartitionFold:
+        partitions = self._topic(record.topic_id).partitions
+        former = partitions.get(record.partition_id, _UNKNOWN)
+        leader, leader_epoch = former.leader, former.leader_epoch
+        if record.leader != SAME_LEADER:
+            leader = record.leader
+            leader_epoch = None if leader_epoch is None else leader_epoch + 1
+        state = FoldedPartition(
+            leader,
+            leader_epoch,
+            None if former.partition_epoch is None else former.partition_epoch + 1,
+            former.isr if record.isr is None else record.isr,
+            former.replicas if record.replicas is None else record.replicas,
+            former.removing if record.removing_replicas is None else record.removing_replicas,
+            former.adding if record.adding_replicas is None else record.adding_replicas,
+            former.recovering if record.leader_recovery_state == -1 else record.leader_recovery_state == 1,
+            former.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas,
+            former.last_known if record.last_known_elr is None else record.last_known_elr,
+        )
+        partitions[record.partition_id] = state
+        return PartitionFold(record.topic_id, record.partition_id, former, state, record)
+
+    def _remove(self, record: RemoveTopicRecord) -> Iterator[PartitionFold]:
+        topic = self.topics.pop(record.topic_id, None)
+        if topic is None:
+            return
+        if topic.name is not None:
+            if self.names.get(topic.name) == record.topic_id:
+                del self.names[topic.name]
+            self.configs.pop((_TOPIC, topic.name), None)
+        for partition, former in topic.partitions.items():
+            yield PartitionFold(record.topic_id, partition, former, None, record)
+
+    def _elr_cleared(self, record: ClearElrRecord) -> None:
+        if record.topic_name:
+            topic_id = self.names.get(record.topic_name)
+            topics = [] if topic_id is None else [topic_id]
+        else:
+            topics = list(self.topics)
+        for topic_id in topics:
+            partitions = self.topics[topic_id].partitions
+            for partition, former in partitions.items():
+                if former.elr or former.last_known:
+                    partitions[partition] = former._replace(elr=(), last_known=())
+
+    def _topic_made(self, record: TopicRecord) -> None:
+        self._topic(record.topic_id).name = record.name
+        self.names[record.name] = record.topic_id
+
+    def _registered(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = RegisteredBroker(record, record.fenced, record.in_controlled_shutdown)
+
+    def _fenced(self, record: FenceBrokerRecord) -> None:
+        self._set_fenced(record.id, True)
+
+    def _unfenced(self, record: UnfenceBrokerRecord) -> None:
+        self._set_fenced(record.id, False)
+
+    def _set_fenced(self, broker_id: int, fenced: bool) -> None:
+        broker = self.brokers.get(broker_id)
+        if broker is not None:
+            broker.fenced = fenced
+
+    def _registration_changed(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is not None:
+            if record.fenced:
+                broker.fenced = record.fenced > 0
+            if record.in_controlled_shutdown:
+                broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
+
+    def _unregistered(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = record
+
+    def _config(self, record: ConfigRecord) -> None:
+        configs = self.configs.setdefault((record.resource_type, record.resource_name), {})
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def _feature(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def _quota(self, record: ClientQuotaRecord) -> None:
+        key = tuple((part.entity_type, part.entity_name) for part in record.entity), record.key
+        if record.remove:
+            self.quotas.pop(key, None)
+        else:
+            self.quotas[key] = record.value
+
+    def _producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _access(self, record: AccessControlEntryRecord) -> None:
+        self.access[record.id] = record
+
+    def _access_removed(self, record: RemoveAccessControlEntryRecord) -> None:
+        self.access.pop(record.id, None)
+
+    def _credential(self, record: UserScramCredentialRecord) -> None:
+        self.scram[record.name, record.mechanism] = record
+
+    def _credential_removed(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram.pop((record.name, record.mechanism), None)
+
+    def _token(self, record: DelegationTokenRecord) -> None:
+        self.tokens[record.token_id] = record
+
+    def _token_removed(self, record: RemoveDelegationTokenRecord) -> None:
+        self.tokens.pop(record.token_id, None)
+
+    def _migration(self, record: ZkMigrationStateRecord) -> None:
+        self.migration_state = record.zk_migration_state
+
+
+_TOPIC = 2
+
+_OTHERS: dict[type, Callable[[Image, Any], None]] = {
+    TopicRecord: Image._topic_made,
+    RegisterBrokerRecord: Image._registered,
+    FenceBrokerRecord: Image._fenced,
+    UnfenceBrokerRecord: Image._unfenced,
+    BrokerRegistrationChangeRecord: Image._registration_changed,
+    UnregisterBrokerRecord: Image._unregistered,
+    RegisterControllerRecord: Image._controller,
+    ConfigRecord: Image._config,
+    FeatureLevelRecord: Image._feature,
+    ClientQuotaRecord: Image._quota,
+    ProducerIdsRecord: Image._producer_ids,
+    AccessControlEntryRecord: Image._access,
+    RemoveAccessControlEntryRecord: Image._access_removed,
+    UserScramCredentialRecord: Image._credential,
+    RemoveUserScramCredentialRecord: Image._credential_removed,
+    DelegationTokenRecord: Image._token,
+    RemoveDelegationTokenRecord: Image._token_removed,
+    ZkMigrationStateRecord: Image._migration,
+    ClearElrRecord: Image._elr_cleared,
+}

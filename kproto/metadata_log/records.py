@@ -1,0 +1,758 @@
+"""The records of KRaft's metadata log, in every version of Kafka 3.3 to 4.1, and those that control its batches.
+
+A record's value is two varints, the frame's version (1) and the record's type, a third for the version of that type,
+and then the record's fields in the flexible form. The key is null. A control record's key holds a version and a type,
+both int16, and its value the fields of that type.
+
+Source: the definitions that the jars of Kafka 3.3.2 to 4.1.0 carry (``common/metadata/*.json``). A PartitionRecord and
+a PartitionChangeRecord have a second reader, written by hand: a snapshot holds one for each partition of the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct as Packed
+from struct import error as _UNPACK_ERROR
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from kproto.errors import Malformed, UnsupportedVersion
+from kproto.reference.datatypes import (
+    ArrayOf,
+    Bool,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Nullable,
+    String,
+    StructOf,
+    UInt16,
+    Uuid,
+)
+from kproto.reference.fields import Fields, Since, Tagged
+from kproto.reference.struct import Struct
+from kproto.reference.wire import build, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kproto.types import Json
+
+FRAME_VERSION: Final = 1
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+SAME_LEADER: Final = -2
+"""The leader in a PartitionChangeRecord that leaves the leader as it is."""
+
+_NO_ID: Final = bytes(16)
+_set = object.__setattr__
+
+
+class MetadataRecord(Struct):
+    """The fields of one record; a class for each type.
+
+    Attributes:
+        record_type: The number of the type.
+        newest: The newest version of the type.
+        version: The version that the record was read with, or is written with; by default the newest.
+    """
+
+    __slots__ = ("version",)
+    record_type: ClassVar[int]
+    newest: ClassVar[int] = 0
+    version: int
+
+    def __init__(self, **values: Any) -> None:
+        version = values.pop("version", self.newest)
+        super().__init__(**values)
+        self.version = version
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "version":
+            self._check(value)
+            _set(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @classmethod
+    def _check(cls, version: int) -> None:
+        if not 0 <= version <= cls.newest:
+            raise UnsupportedVersion(-1, version, cls.__name__, 0, cls.newest)
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any], version: int) -> Self:
+        """Make a record as ``Struct.of_values`` makes a struct; it keeps its version."""
+        self = super().of_values(values, version)
+        _set(self, "version", version)
+        return self
+
+    @classmethod
+    def read(cls, data: bytes, version: int) -> Self:
+        """Read the fields of one version.
+
+        Raises:
+            DecodeError: The bytes are no such record.
+            UnsupportedVersion: The type has no such version in Kafka 4.1.
+        """
+        cls._check(version)
+        construct = cls.fields.at(cls, version, flexible=True)
+        record: Self = parse(construct, data, api_key=None, version=version, strict=False, alone=True)[0]
+        return record
+
+    def write(self) -> bytes:
+        """Write the fields in the record's own version.
+
+        Raises:
+            EncodeError: A field cannot be written.
+        """
+        return build(self.fields.at(type(self), self.version, flexible=True), self)
+
+    @classmethod
+    def title(cls) -> str:
+        """The type's name as Kafka's dump prints it: ``PARTITION_CHANGE_RECORD``."""
+        return re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).upper()
+
+    def to_json(self) -> Json:
+        """The fields as Kafka's dump prints them."""
+        return self.fields.to_json(self, self.version)
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and self.version == getattr(other, "version", None)
+
+    __hash__ = None
+
+
+class UnknownRecord:
+    """A record of a type or a version that Kafka 4.1 does not have.
+
+    Attributes:
+        record_type: The number of its type.
+        version: Its version.
+        data: The bytes of its fields.
+    """
+
+    __slots__ = ("data", "record_type", "version")
+
+    def __init__(self, record_type: int, version: int, data: bytes) -> None:
+        self.record_type = record_type
+        self.version = version
+        self.data = data
+
+    def title(self) -> str:
+        """The type by its number, or by its name where only the version is unknown."""
+        known = RECORDS.get(self.record_type)
+        return f"UNKNOWN_{self.record_type}" if known is None else known.title()
+
+    def to_json(self) -> Json:
+        """The bytes in hexadecimal."""
+        return {"bytes": self.data.hex()}
+
+    def __repr__(self) -> str:
+        return f"UnknownRecord({self.record_type}, {self.version}, {len(self.data)} bytes)"
+
+
+# ---- brokers and controllers -----------------------------------------------------------------------------------------
+
+
+class BrokerEndpoint(Struct):
+    """One address. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    fields = Fields("name" / String, "host" / String, "port" / UInt16, "security_protocol" / Int16)
+
+
+class FeatureRange(Struct):
+    """A feature and the levels that a node can run."""
+
+    fields = Fields("name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
+
+
+class RegisterBrokerRecord(MetadataRecord):
+    """A broker registered: every start of a broker does so with a new incarnation id."""
+
+    record_type = 0
+    newest = 3
+    fields = Fields(
+        "broker_id" / Int32,
+        "is_migrating_zk_broker" / Since(2, Bool),
+        "incarnation_id" / Uuid,
+        "broker_epoch" / Int64,
+        "end_points" / ArrayOf(BrokerEndpoint),
+        "features" / ArrayOf(FeatureRange),
+        "rack" / Nullable(String),
+        "fenced" / Since(0, Bool, default=True),
+        "in_controlled_shutdown" / Since(1, Bool),
+        "log_dirs" / Tagged(0, ArrayOf(Uuid), since=3),
+    )
+
+
+class UnregisterBrokerRecord(MetadataRecord):
+    """A broker is no member of the cluster any more."""
+
+    record_type = 1
+    fields = Fields("broker_id" / Int32, "broker_epoch" / Int64)
+
+
+class FenceBrokerRecord(MetadataRecord):
+    """A broker is fenced: it leads nothing."""
+
+    record_type = 7
+    fields = Fields("id" / Int32, "epoch" / Int64)
+
+
+class UnfenceBrokerRecord(MetadataRecord):
+    """A broker is not fenced any more."""
+
+    record_type = 8
+    fields = Fields("id" / Int32, "epoch" / Int64)
+
+
+class BrokerRegistrationChangeRecord(MetadataRecord):
+    """A registration changed. ``fenced``: 1 fenced, -1 unfenced; ``in_controlled_shutdown``: 1 it began; 0 as was."""
+
+    record_type = 17
+    newest = 2
+    fields = Fields(
+        "broker_id" / Int32,
+        "broker_epoch" / Int64,
+        "fenced" / Tagged(0, Int8, since=0),
+        "in_controlled_shutdown" / Tagged(1, Int8, since=1),
+        "log_dirs" / Tagged(2, ArrayOf(Uuid), since=2),
+    )
+
+
+class RegisterControllerRecord(MetadataRecord):
+    """A node of the quorum registered."""
+
+    record_type = 27
+    fields = Fields(
+        "controller_id" / Int32,
+        "incarnation_id" / Uuid,
+        "zk_migration_ready" / Bool,
+        "end_points" / ArrayOf(BrokerEndpoint),
+        "features" / ArrayOf(FeatureRange),
+    )
+
+
+# ---- topics ----------------------------------------------------------------------------------------------------------
+
+
+class TopicRecord(MetadataRecord):
+    """A topic was created."""
+
+    record_type = 2
+    fields = Fields("name" / String, "topic_id" / Uuid)
+
+
+class RemoveTopicRecord(MetadataRecord):
+    """A topic was deleted, with its partitions."""
+
+    record_type = 9
+    fields = Fields("topic_id" / Uuid)
+
+
+class PartitionRecord(MetadataRecord):
+    """A whole partition: a new one, or one in a snapshot. ``leader_recovery_state`` 1: after an unclean election."""
+
+    record_type = 3
+    newest = 2
+    fields = Fields(
+        "partition_id" / Since(0, Int32, default=-1),
+        "topic_id" / Uuid,
+        "replicas" / ArrayOf(Int32),
+        "isr" / ArrayOf(Int32),
+        "removing_replicas" / ArrayOf(Int32),
+        "adding_replicas" / ArrayOf(Int32),
+        "leader" / Since(0, Int32, default=NO_LEADER),
+        "leader_recovery_state" / Tagged(0, Int8, since=0),
+        "leader_epoch" / Since(0, Int32, default=-1),
+        "partition_epoch" / Since(0, Int32, default=-1),
+        "directories" / Since(1, ArrayOf(Uuid)),
+        "eligible_leader_replicas" / Tagged(1, Nullable(ArrayOf(Int32)), since=2, default=None),
+        "last_known_elr" / Tagged(2, Nullable(ArrayOf(Int32)), since=2, default=None),
+    )
+
+
+class PartitionChangeRecord(MetadataRecord):
+    """What changed of a partition; null, ``leader`` -2 and ``leader_recovery_state`` -1: as before.
+
+    The partition epoch counts up by 1 with each such record, the leader epoch with each that names a leader, be it the
+    same one.
+    """
+
+    record_type = 5
+    newest = 2
+    fields = Fields(
+        "partition_id" / Since(0, Int32, default=-1),
+        "topic_id" / Uuid,
+        "isr" / Tagged(0, Nullable(ArrayOf(Int32)), since=0, default=None),
+        "leader" / Tagged(1, Int32, since=0, default=SAME_LEADER),
+        "replicas" / Tagged(2, Nullable(ArrayOf(Int32)), since=0, default=None),
+        "removing_replicas" / Tagged(3, Nullable(ArrayOf(Int32)), since=0, default=None),
+        "adding_replicas" / Tagged(4, Nullable(ArrayOf(Int32)), since=0, default=None),
+        "leader_recovery_state" / Tagged(5, Int8, since=0, default=-1),
+        "directories" / Tagged(8, Nullable(ArrayOf(Uuid)), since=1, default=None),
+        "eligible_leader_replicas" / Tagged(6, Nullable(ArrayOf(Int32)), since=2, default=None),
+        "last_known_elr" / Tagged(7, Nullable(ArrayOf(Int32)), since=2, default=None),
+    )
+
+
+class ClearElrRecord(MetadataRecord):
+    """The eligible leader replicas of a topic were cleared; without a name, those of all topics."""
+
+    record_type = 28
+    fields = Fields("topic_name" / String)
+
+
+# ---- configurations, features, producers -----------------------------------------------------------------------------
+
+
+class ConfigRecord(MetadataRecord):
+    """A configuration was set, or removed (null). ``resource_type``: 2 topic, 4 broker, 16 client metrics, 32 group."""
+
+    record_type = 4
+    fields = Fields("resource_type" / Int8, "resource_name" / String, "name" / String, "value" / Nullable(String))
+
+
+class FeatureLevelRecord(MetadataRecord):
+    """The cluster runs a feature at this level; 0 removes it."""
+
+    record_type = 12
+    fields = Fields("name" / String, "feature_level" / Int16)
+
+
+class EntityData(Struct):
+    """A part of the entity that a quota is for; a name of null is the default of its type."""
+
+    fields = Fields("entity_type" / String, "entity_name" / Nullable(String))
+
+
+class ClientQuotaRecord(MetadataRecord):
+    """A client's quota was set or removed."""
+
+    record_type = 14
+    fields = Fields("entity" / ArrayOf(EntityData), "key" / String, "value" / Float64, "remove" / Bool)
+
+
+class ProducerIdsRecord(MetadataRecord):
+    """A broker was given a block of producer ids."""
+
+    record_type = 15
+    fields = Fields("broker_id" / Int32, "broker_epoch" / Since(0, Int64, default=-1), "next_producer_id" / Int64)
+
+
+# ---- security --------------------------------------------------------------------------------------------------------
+
+
+class AccessControlRecord(MetadataRecord):
+    """An access control entry without an id, which Kafka 3.3 still defines."""
+
+    record_type = 6
+    fields = Fields(
+        "resource_type" / Int8,
+        "resource_name" / Nullable(String),
+        "pattern_type" / Int8,
+        "principal" / String,
+        "host" / String,
+        "operation" / Int8,
+        "permission_type" / Int8,
+    )
+
+
+class AccessControlEntryRecord(MetadataRecord):
+    """An access control entry was added."""
+
+    record_type = 18
+    fields = Fields(
+        "id" / Uuid,
+        "resource_type" / Int8,
+        "resource_name" / String,
+        "pattern_type" / Int8,
+        "principal" / String,
+        "host" / String,
+        "operation" / Int8,
+        "permission_type" / Int8,
+    )
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord):
+    """An access control entry was removed."""
+
+    record_type = 19
+    fields = Fields("id" / Uuid)
+
+
+class UserScramCredentialRecord(MetadataRecord):
+    """A user's SCRAM credential; salt and keys are secrets."""
+
+    record_type = 11
+    fields = Fields(
+        "name" / String,
+        "mechanism" / Int8,
+        "salt" / Bytes,
+        "stored_key" / Bytes,
+        "server_key" / Bytes,
+        "iterations" / Int32,
+    )
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord):
+    """A user's SCRAM credential was removed."""
+
+    record_type = 22
+    fields = Fields("name" / String, "mechanism" / Int8)
+
+
+class DelegationTokenRecord(MetadataRecord):
+    """A delegation token was made or renewed; its HMAC follows from its id and the brokers' secret key."""
+
+    record_type = 10
+    fields = Fields(
+        "owner" / String,
+        "requester" / String,
+        "renewers" / ArrayOf(String),
+        "issue_timestamp" / Int64,
+        "max_timestamp" / Int64,
+        "expiration_timestamp" / Int64,
+        "token_id" / String,
+    )
+
+
+class RemoveDelegationTokenRecord(MetadataRecord):
+    """A delegation token was removed."""
+
+    record_type = 26
+    fields = Fields("token_id" / String)
+
+
+# ---- the log itself --------------------------------------------------------------------------------------------------
+
+
+class NoOpRecord(MetadataRecord):
+    """Nothing: the active controller writes one twice a second, so that lag can be seen."""
+
+    record_type = 20
+    fields = Fields()
+
+
+class ZkMigrationStateRecord(MetadataRecord):
+    """The state of a migration: 0 none, 1 pre-migration, 2 migration, 3 post-migration, 4 ZooKeeper's metadata left."""
+
+    record_type = 21
+    fields = Fields("zk_migration_state" / Int8)
+
+
+class BeginTransactionRecord(MetadataRecord):
+    """The records from here to the EndTransactionRecord hold together; after an AbortTransactionRecord, none does."""
+
+    record_type = 23
+    fields = Fields("name" / Tagged(0, Nullable(String), since=0, default=None))
+
+
+class EndTransactionRecord(MetadataRecord):
+    """The transaction holds."""
+
+    record_type = 24
+    fields = Fields()
+
+
+class AbortTransactionRecord(MetadataRecord):
+    """The transaction never happened."""
+
+    record_type = 25
+    fields = Fields("reason" / Tagged(0, Nullable(String), since=0, default=None))
+
+
+RECORDS: Final[Mapping[int, type[MetadataRecord]]] = {
+    cls.record_type: cls for cls in MetadataRecord.__subclasses__() if cls.__module__ == __name__
+}
+"""The types by their numbers."""
+
+
+# ---- control records -------------------------------------------------------------------------------------------------
+
+
+class ControlRecord(MetadataRecord):
+    """A record in a control batch, which the quorum writes for itself. ``record_type`` is the type in its key."""
+
+    record_type = -1
+    fields = Fields()
+
+    @classmethod
+    def title(cls) -> str:
+        """The type's name as Kafka 4's dump prints it: ``LeaderChange``."""
+        return cls.__name__.removesuffix("Record")
+
+
+class Voter(Struct):
+    """A voter by its node id, and from version 1 on by its directory."""
+
+    fields = Fields("voter_id" / Int32, "voter_directory_id" / Since(1, Uuid))
+
+
+class LeaderChangeRecord(ControlRecord):
+    """An epoch of the quorum began with this leader: the active controller of that epoch."""
+
+    record_type = 2
+    newest = 1
+    fields = Fields(
+        "version" / Int16, "leader_id" / Int32, "voters" / ArrayOf(Voter), "granting_voters" / ArrayOf(Voter)
+    )
+
+
+class SnapshotHeaderRecord(ControlRecord):
+    """A snapshot begins; it holds the log up to a record of this time (ms since 1970)."""
+
+    record_type = 3
+    fields = Fields("version" / Int16, "last_contained_log_timestamp" / Int64)
+
+
+class SnapshotFooterRecord(ControlRecord):
+    """A snapshot ends; one without it is not whole."""
+
+    record_type = 4
+    fields = Fields("version" / Int16)
+
+
+class KRaftVersionRecord(ControlRecord):
+    """The quorum's version: 0 its voters are configured, 1 they are in the log."""
+
+    record_type = 5
+    fields = Fields("version" / Int16, "k_raft_version" / Int16)
+
+
+class VoterEndpoint(Struct):
+    """An address of a voter."""
+
+    fields = Fields("name" / String, "host" / String, "port" / UInt16)
+
+
+class QuorumVersions(Struct):
+    """The quorum's versions that a voter can run."""
+
+    fields = Fields("min_supported_version" / Int16, "max_supported_version" / Int16)
+
+
+class VoterEntry(Struct):
+    """A voter, its directory, addresses and versions."""
+
+    fields = Fields(
+        "voter_id" / Int32,
+        "voter_directory_id" / Uuid,
+        "endpoints" / ArrayOf(VoterEndpoint),
+        "k_raft_version_feature" / StructOf(QuorumVersions),
+    )
+
+
+class KRaftVotersRecord(ControlRecord):
+    """The quorum's voters from here on."""
+
+    record_type = 6
+    fields = Fields("version" / Int16, "voters" / ArrayOf(VoterEntry))
+
+
+CONTROL_RECORDS: Final[Mapping[int, type[ControlRecord]]] = {
+    cls.record_type: cls for cls in ControlRecord.__subclasses__()
+}
+"""The control records by the type in their keys."""
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decode_record(value: bytes) -> MetadataRecord | UnknownRecord:
+    """Read a record's value.
+
+    Raises:
+        DecodeError: The value is no metadata record, or its fields cannot be read.
+    """
+    if len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        record_type, version, at = value[1], value[2], 3
+        if record_type == 5:
+            change = _read_change(value, version)
+            if change is not None:
+                return change
+        elif record_type == 3:
+            partition = _read_partition(value, version)
+            if partition is not None:
+                return partition
+    else:
+        at = 0
+        frame_version, at = _varint(value, at)
+        if frame_version != FRAME_VERSION:
+            raise Malformed(f"a metadata record of frame version {frame_version}; Kafka 4.1 has 1", 0)
+        record_type, at = _varint(value, at)
+        version, at = _varint(value, at)
+    cls = RECORDS.get(record_type)
+    if cls is None or version > cls.newest:
+        return UnknownRecord(record_type, version, value[at:])
+    return cls.read(value[at:], version)
+
+
+def encode_record(record: MetadataRecord | UnknownRecord) -> bytes:
+    """Write a record's value, as ``decode_record`` reads it.
+
+    Raises:
+        EncodeError: A field cannot be written.
+    """
+    fields = record.data if isinstance(record, UnknownRecord) else record.write()
+    return b"".join([*map(_varint_bytes, (FRAME_VERSION, record.record_type, record.version)), fields])
+
+
+def decode_control_record(key: bytes, value: bytes) -> ControlRecord | UnknownRecord:
+    """Read a record of a control batch.
+
+    Raises:
+        DecodeError: It has no such key, or its fields cannot be read.
+    """
+    if len(key) < 4:
+        raise Malformed(f"the key of a control record has {len(key)} bytes; 4 are needed", 0)
+    record_type = int.from_bytes(key[2:4], "big", signed=True)
+    cls = CONTROL_RECORDS.get(record_type)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if cls is None or not 0 <= version <= cls.newest:
+        return UnknownRecord(record_type, version, value)
+    return cls.read(value, version)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for place in range(at, min(at + 5, len(data))):
+        value |= (data[place] & 0x7F) << shift
+        if data[place] < 0x80:
+            return value & 0xFFFF_FFFF, place + 1
+        shift += 7
+    raise Malformed("no varint", at)
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# ---- partitions, read by hand ----------------------------------------------------------------------------------------
+#
+# Each returns None where the bytes are not in the plain form that Kafka writes: the declared reader then reads them, or
+# says what is wrong.
+
+_HEAD: Final = Packed(">i16s").unpack_from
+_THREE: Final = Packed(">iii").unpack_from
+_LISTS: Final = [Packed(f">{count}i").unpack_from for count in range(64)]
+
+
+def _read_partition(data: bytes, version: int) -> PartitionRecord | None:
+    if version > PartitionRecord.newest:
+        return None
+    try:
+        partition_id, topic_id = _HEAD(data, 3)
+        lists = []
+        at = 23
+        for _ in range(4):
+            count = data[at] - 1
+            if not 0 <= count < 64:
+                return None
+            lists.append(_LISTS[count](data, at + 1))
+            at += 1 + 4 * count
+        leader, leader_epoch, partition_epoch = _THREE(data, at)
+        at += 12
+        directories: tuple[bytes, ...] = ()
+        if version:
+            count = data[at] - 1
+            if not 0 <= count < 64:
+                return None
+            at += 1
+            directories = tuple(data[place : place + 16] for place in range(at, at + 16 * count, 16))
+            at += 16 * count
+        if data[at] != 0 or len(data) != at + 1:  # tagged fields are rare
+            return None
+    except (IndexError, ValueError, _UNPACK_ERROR):
+        return None
+    record = PartitionRecord.__new__(PartitionRecord)
+    _set(record, "partition_id", partition_id)
+    _set(record, "topic_id", topic_id)
+    _set(record, "replicas", lists[0])
+    _set(record, "isr", lists[1])
+    _set(record, "removing_replicas", lists[2])
+    _set(record, "adding_replicas", lists[3])
+    _set(record, "leader", leader)
+    _set(record, "leader_recovery_state", 0)
+    _set(record, "leader_epoch", leader_epoch)
+    _set(record, "partition_epoch", partition_epoch)
+    _set(record, "directories", directories)
+    _set(record, "eligible_leader_replicas", None)
+    _set(record, "last_known_elr", None)
+    _set(record, "unknown_tagged_fields", ())
+    _set(record, "frozen", False)
+    _set(record, "version", version)
+    return record
+
+
+def _read_change(data: bytes, version: int) -> PartitionChangeRecord | None:
+    if version > PartitionChangeRecord.newest:
+        return None
+    isr = replicas = removing = adding = elr = last_known = None
+    leader, recovery = SAME_LEADER, -1
+    try:
+        partition_id, topic_id = _HEAD(data, 3)
+        at, last = 24, -1
+        for _ in range(data[23]):
+            tag, size = data[at], data[at + 1]
+            at += 2
+            if tag <= last or size > 0x7F:
+                return None
+            last = tag
+            if tag == 1:
+                if size != 4:
+                    return None
+                leader = int.from_bytes(data[at : at + 4], "big", signed=True)
+            elif tag == 5:
+                if size != 1:
+                    return None
+                recovery = int.from_bytes(data[at : at + 1], "big", signed=True)
+            elif tag == 8 or tag > 8 or (tag > 5 and version < 2):
+                return None
+            else:
+                count = data[at] - 1
+                if not 0 <= count < 64 or size != 1 + 4 * count:
+                    return None
+                numbers = _LISTS[count](data, at + 1)
+                if tag == 0:
+                    isr = numbers
+                elif tag == 2:
+                    replicas = numbers
+                elif tag == 3:
+                    removing = numbers
+                elif tag == 4:
+                    adding = numbers
+                elif tag == 6:
+                    elr = numbers
+                else:
+                    last_known = numbers
+            at += size
+        if at != len(data):
+            return None
+    except (IndexError, ValueError, _UNPACK_ERROR):
+        return None
+    record = PartitionChangeRecord.__new__(PartitionChangeRecord)
+    _set(record, "partition_id", partition_id)
+    _set(record, "topic_id", topic_id)
+    _set(record, "isr", isr)
+    _set(record, "leader", leader)
+    _set(record, "replicas", replicas)
+    _set(record, "removing_replicas", removing)
+    _set(record, "adding_replicas", adding)
+    _set(record, "leader_recovery_state", recovery)
+    _set(record, "directories", None)
+    _set(record, "eligible_leader_replicas", elr)
+    _set(record, "last_known_elr", last_known)
+    _set(record, "unknown_tagged_fields", ())
+    _set(record, "frozen", False)
+    _set(record, "version", version)
+    return record

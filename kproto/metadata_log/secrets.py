@@ -1,0 +1,42 @@
+"""Hides secrets in metadata records: credentials, delegation tokens, and configurations whose names say so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from kproto.metadata_log.records import (
+    ConfigRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
+    UserScramCredentialRecord,
+)
+
+if TYPE_CHECKING:
+    from kproto.metadata_log.records import MetadataRecord, UnknownRecord
+
+HIDDEN: Final = "(hidden)"
+
+_SECRET: Final = re.compile(
+    r"password|passwd|secret|jaas|credential|token|ssl\.keystore\.(key|certificate)|ssl\.truststore\.certificates"
+    r"|(access|private|api)[._-]?key",
+    re.I,
+)
+_BYTES: Final = b""
+
+
+def is_secret_config(name: str) -> bool:
+    """Whether a configuration's name says that it holds a secret: a password, a key, JAAS, and the like."""
+    return _SECRET.search(name) is not None
+
+
+def without_secrets(record: MetadataRecord | UnknownRecord) -> MetadataRecord | UnknownRecord:
+    """Return the record, or a copy of it without its secret fields."""
+    if isinstance(record, ConfigRecord):
+        if record.value and is_secret_config(record.name):
+            return record.replace(value=HIDDEN, version=record.version)
+    elif isinstance(record, UserScramCredentialRecord):
+        return record.replace(salt=_BYTES, stored_key=_BYTES, server_key=_BYTES, version=record.version)
+    elif isinstance(record, DelegationTokenRecord | RemoveDelegationTokenRecord):
+        return record.replace(token_id=HIDDEN, version=record.version)
+    return record

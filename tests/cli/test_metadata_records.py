@@ -1,0 +1,82 @@
+"""``kproto inspect --records``: the metadata log's records as Kafka's own dump prints them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kraft_runs import RUNS, metadata, truth
+from metadata_batches import batch_of
+
+from kproto.cli import main
+from kproto.metadata_log.records import ConfigRecord, NoOpRecord
+
+
+def inspect(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto")
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    result = inspect(*arguments, "--records", "--format", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_json_is_the_dump(run: str) -> None:
+    found = objects(str(metadata(run)))
+    for row, expected in zip(found, truth(run), strict=True):
+        assert row.pop("record") == "metadata"
+        if "data" in expected:
+            assert {**expected, "version": row["version"]} == row
+        else:
+            assert row["offset"] == expected["offset"]
+
+
+def test_filters_choose_topics_brokers_and_times() -> None:
+    place = str(metadata("kraft-4.1-a"))
+    of_topic = objects(place, "--topic", "DD")
+    assert {row["type"] for row in of_topic} == {"TOPIC_RECORD", "PARTITION_RECORD", "PARTITION_CHANGE_RECORD"}
+    of_partition = objects(place, "--partition", "DD-0")
+    assert {row["data"].get("partitionId", 0) for row in of_partition} == {0}
+    assert 0 < len(of_partition) < len(of_topic)
+    assert "REGISTER_BROKER_RECORD" in {row["type"] for row in objects(place, "--broker", "3")}
+    moment = of_topic[5]["time_ms"] / 1000
+    later = objects(place, "--topic", "DD", "--since", f"{moment:.3f}")
+    assert [row["offset"] for row in later] == [row["offset"] for row in of_topic if row["time_ms"] >= moment * 1000]
+    refused = inspect(place, "--records", "--controller", "1")
+    assert refused.exit_code != 0
+    assert "--controller does not apply to the records" in str(refused.output) + str(refused.exception)
+
+
+def test_text_has_a_line_for_each_record() -> None:
+    lines = inspect(str(metadata("kraft-3.9-a", 1000)), "--records").stdout.splitlines()
+    assert len(lines) == 512
+    assert lines[0].startswith("2026-11-26 15:20:40.007  offset 0  epoch 1  LeaderChange  {")
+
+
+def test_snapshots_are_shown_where_they_are_named() -> None:
+    (snapshot, *_more) = sorted(metadata("kraft-4.1-a", 1000).glob("*.checkpoint"))
+    rows = objects(str(snapshot))
+    assert rows[0]["type"] == "SnapshotHeader"
+    assert rows[-1]["type"] == "SnapshotFooter"
+    assert {row["snapshot"] for row in rows} == {snapshot.stem}
+
+
+def test_damage_is_told_and_secrets_are_not(tmp_path: Path) -> None:
+    secret = ConfigRecord(resource_type=4, name="ssl.key.password", value="hunter2")
+    file = tmp_path / "00000000000000000000.log"
+    file.write_bytes(batch_of(secret) + batch_of(NoOpRecord(), base_offset=1)[:-3])
+    result = inspect(str(tmp_path), "--records", "--format", "json", "--fail-on-loss")
+    assert result.exit_code == 3
+    assert "hunter2" not in result.output
+    record, fault = map(json.loads, result.stdout.splitlines())
+    assert record["data"]["value"] == "(hidden)"
+    assert (fault["record"], fault["file"]) == ("bad_input", str(file))
+    assert "copied while it was written" in result.stderr
+    assert "hunter2" in inspect(str(tmp_path), "--records", "--show-secrets").stdout
+    nothing = inspect(str(tmp_path / "none"), "--records")
+    assert "no file of a metadata log" in str(nothing.output) + str(nothing.exception)

@@ -1,0 +1,274 @@
+"""Batches and files of the metadata log: damage is named and loses nothing else; snapshots and logs agree."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from struct import pack, pack_into
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+from kraft_runs import NODES, RUNS, metadata
+from metadata_batches import batch_of, write_batch
+
+from kproto.errors import DecodeError
+from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, records_of
+from kproto.metadata_log.files import LogFault, MetadataLog, read
+from kproto.metadata_log.finding import find
+from kproto.metadata_log.image import Image
+from kproto.metadata_log.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+    UnknownRecord,
+)
+
+TOPIC = bytes(15) + b"\x01"
+
+
+def log_of(*paths: Path) -> MetadataLog:
+    return read(find(paths)[0])
+
+
+def written(directory: Path, *batches: bytes, begin: int = 0) -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / f"{begin:020}.log").write_bytes(b"".join(batches))
+    return directory
+
+
+def several(count: int, base: int = 0, epoch: int = 1) -> list[bytes]:
+    return [batch_of(NoOpRecord(), NoOpRecord(), base_offset=base + 2 * at, epoch=epoch) for at in range(count)]
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 400))
+def test_a_cut_log_gives_all_batches_that_are_whole(cut: int) -> None:
+    parts = several(5)
+    data = b"".join(parts)[:cut]
+    whole = len(data) // len(parts[0])
+    found = list(batches_in(data))
+    assert [each.base_offset for each in found if isinstance(each, RecordBatch)] == [0, 2, 4, 6, 8][:whole]
+    faults = [each for each in found if isinstance(each, Fault)]
+    if data[whole * len(parts[0]) :].strip(b"\x00"):  # zeros alone may be space that was reserved
+        assert [(fault.at, fault.is_end) for fault in faults] == [(whole * len(parts[0]), True)]
+        assert not [each for each in batches_in(data, partial_end=True) if isinstance(each, Fault)]
+    else:
+        assert not faults
+
+
+@given(st.integers(0, 4), st.data())
+def test_damage_loses_its_own_batch_alone(broken: int, data: st.DataObject) -> None:
+    parts = several(5)
+    at = data.draw(st.integers(8, len(parts[0]) - 1))  # the CRC does not cover the first offset
+    bit = 1 << data.draw(st.integers(0, 7))
+    parts[broken] = parts[broken][:at] + bytes([parts[broken][at] ^ bit]) + parts[broken][at + 1 :]
+    found = list(batches_in(b"".join(parts)))
+    kept = [each.base_offset for each in found if isinstance(each, RecordBatch)]
+    expected = [0, 2, 4, 6, 8]
+    if 12 <= at < 16:
+        assert kept == expected  # the epoch is not covered by the CRC either
+    else:
+        del expected[broken]
+        assert kept == expected
+        (fault,) = (each for each in found if isinstance(each, Fault))
+        assert fault.at == broken * len(parts[0])
+        assert fault.size == len(parts[0])
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_batches_and_faults(data: bytes) -> None:
+    for found in batches_in(data):
+        if isinstance(found, RecordBatch):
+            list(records_of(found))
+        else:
+            assert found.size > 0
+
+
+def test_bytes_that_look_like_batches_cost_no_more_than_their_number() -> None:
+    begin = pack(">qiib", 0, 200_000, 0, 2)  # a plausible batch at every 17th byte, each to be summed to the end
+    data = begin * 20_000
+    assert [type(found) for found in batches_in(data)] == [Fault]
+
+
+def test_space_that_was_reserved_is_no_damage() -> None:
+    data = b"".join(several(2)) + bytes(5000)
+    assert [type(found) for found in batches_in(data)] == [RecordBatch, RecordBatch]
+
+
+def test_compressed_batches_are_unpacked_within_bounds() -> None:
+    plain = batch_of(NoOpRecord(), UnknownRecord(77, 0, b"x"))
+
+    def packed(records: bytes, method: int) -> bytes:
+        made = bytearray(plain[:61] + records)
+        pack_into(">i", made, 8, len(made) - 12)
+        pack_into(">h", made, 21, method)
+        pack_into(">I", made, 17, crc32c(bytes(made[21:])))
+        return bytes(made)
+
+    def titles(data: bytes) -> list[str]:
+        (batch,) = batches_in(data)
+        assert isinstance(batch, RecordBatch)
+        return [each.record.title() if each.record else each.error for each in records_of(batch)]
+
+    assert titles(packed(gzip.compress(plain[61:]), 1)) == ["NO_OP_RECORD", "UNKNOWN_77"]
+    (too_much,) = titles(packed(gzip.compress(bytes(UNPACKED_MOST + 1)), 1))
+    assert "unpacks to more than" in too_much
+    for method, name in ((2, "snappy"), (3, "lz4"), (5, "method 5")):
+        (refused,) = titles(packed(b"", method))
+        assert f"compressed with {name}" in refused
+    zstandard = pytest.importorskip("zstandard", reason="the extra zstd is not installed")
+    assert titles(packed(zstandard.compress(plain[61:]), 4)) == ["NO_OP_RECORD", "UNKNOWN_77"]
+    assert "unpacks to more than" in titles(packed(zstandard.compress(bytes(UNPACKED_MOST + 1)), 4))[0]
+
+
+def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read() -> None:
+    data = write_batch([(None, b"\x01\x02\x00\xff"), (None, b"\x01\x14\x00\x00")])
+    (batch,) = batches_in(data)
+    assert isinstance(batch, RecordBatch)
+    broken, fine = records_of(batch)
+    assert broken.record is None
+    assert "name" in broken.error
+    assert isinstance(fine.record, NoOpRecord)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_other_logs_are_left_alone(tmp_path: Path) -> None:
+    mine = written(tmp_path / "__cluster_metadata-0", *several(2))
+    other = written(tmp_path / "orders-0", write_batch([(b"key", b"user data")]))
+    (mine / "quorum-state").write_text('{"leaderId":1,"leaderEpoch":3,"votedId":-1,"currentVoters":[{"voterId":1}]}')
+    (tmp_path / "kafka-request.log").write_text("[2026-11-26 10:00:00] no batch")
+    files, others = find([tmp_path, other, tmp_path / "kafka-request.log"])
+    assert [Path(path).parent.name for path in files.segments] == ["__cluster_metadata-0"]
+    assert others[-2:] == [str(other), str(tmp_path / "kafka-request.log")]
+    assert [(state.leader_id, state.leader_epoch, state.voters) for state in read(files).states] == [(1, 3, (1,))]
+
+
+def test_gaps_and_cut_ends_are_named(tmp_path: Path) -> None:
+    place = written(tmp_path / "a", *several(2))
+    written(place, *several(2, base=10), batch_of(NoOpRecord(), base_offset=14)[:-1], begin=10)
+    log = log_of(place)
+    assert log.gaps == [(4, 9)]
+    assert [batch.base_offset for batch in log.batches] == [0, 2, 10, 12]
+    assert [fault.reason.partition(";")[0] for fault in log.faults] == [
+        f"a batch of {len(batch_of(NoOpRecord()))} bytes of which {len(batch_of(NoOpRecord())) - 1} are there",
+        "no file holds the offsets 4 to 9",
+    ]
+    assert isinstance(log.faults[0], LogFault)
+
+
+def test_the_log_of_a_leader_that_lost_gives_way_to_the_higher_epoch(tmp_path: Path) -> None:
+    winner = written(tmp_path / "w", *several(2), *several(2, base=4, epoch=2))
+    loser = written(tmp_path / "l", *several(4))
+    for paths in ((winner, loser), (loser, winner)):
+        log = log_of(*paths)
+        assert [(batch.epoch, batch.base_offset) for batch in log.batches] == [(1, 0), (1, 2), (2, 4), (2, 6)]
+        assert [batch.base_offset for batch, _path in log.truncated] == [4, 6]
+        assert "2 batches from offset 4 of epoch 1 on were replaced" in log.faults[0].reason
+
+
+def test_logs_of_two_clusters_are_suspected(tmp_path: Path) -> None:
+    one = written(tmp_path / "1", batch_of(TopicRecord(name="a", topic_id=TOPIC)))
+    two = written(tmp_path / "2", batch_of(TopicRecord(name="b", topic_id=TOPIC)))
+    assert "are these logs of one cluster?" in log_of(one, two).faults[0].reason
+
+
+@pytest.mark.parametrize(("run", "node"), [(run, node) for run in RUNS for node in NODES[run]])
+def test_a_snapshot_is_the_image_of_the_log_before_it(run: str, node: int) -> None:
+    log = log_of(metadata(run, node))
+    assert log.snapshots
+    for snapshot in log.snapshots:
+        folded = MetadataLog(batches=[b for b in log.batches if b.last_offset < snapshot.end_offset]).image()
+        assert shown(folded) == shown(MetadataLog(snapshots=[snapshot]).image())
+
+
+def shown(image: Image) -> object:
+    return (
+        {key: (topic.name, dict(sorted(topic.partitions.items()))) for key, topic in sorted(image.topics.items())},
+        {k: (b.fenced, b.in_controlled_shutdown, b.registration.incarnation_id) for k, b in image.brokers.items()},
+        {key: (record.incarnation_id, record.end_points) for key, record in image.controllers.items()},
+        {key: value for key, value in image.configs.items() if value},
+        image.features,
+        image.next_producer_id,
+    )
+
+
+@pytest.mark.parametrize(("run", "node"), [(run, node) for run in RUNS for node in NODES[run]])
+def test_a_log_without_its_beginning_goes_on_from_a_snapshot(run: str, node: int, tmp_path: Path) -> None:
+    whole = log_of(metadata(run, node))
+    snapshot = whole.snapshots[-1]
+    first = next(at for at, batch in enumerate(whole.batches) if batch.last_offset >= snapshot.end_offset)
+    rest = whole.batches[first:]
+    place = written(tmp_path / "n", *(batch.data for batch in rest), begin=rest[0].base_offset)
+    (place / Path(snapshot.path).name).write_bytes(b"".join(batch.data for batch in snapshot.batches))
+    log = log_of(place)
+    assert not log.faults
+    assert shown(log.image()) == shown(whole.image())
+    (place / Path(snapshot.path).name).unlink()
+    assert "no snapshot tells what was before" in log_of(place).faults[0].reason
+
+
+def test_a_snapshot_that_is_cut_is_left_out(tmp_path: Path) -> None:
+    whole = log_of(metadata("kraft-4.1-a", 1002))
+    snapshot = whole.snapshots[0]
+    place = written(tmp_path / "n", *(batch.data for batch in whole.batches))
+    data = b"".join(batch.data for batch in snapshot.batches[:-1])
+    (place / Path(snapshot.path).name).write_bytes(data)
+    log = log_of(place)
+    assert not log.snapshots
+    assert [fault.reason for fault in log.faults] == ["the snapshot is not whole; it is left out"]
+
+
+# ---- the fold --------------------------------------------------------------------------------------------------------
+
+
+def folded(*records: object) -> Image:
+    image = Image()
+    for record in records:
+        list(image.apply(record))  # type: ignore[arg-type]
+    return image
+
+
+def partition(**values: object) -> PartitionRecord:
+    plain = {"partition_id": 0, "topic_id": TOPIC, "replicas": (1, 2), "isr": (1, 2), "leader": 1}
+    return PartitionRecord(**(plain | {"leader_epoch": 0, "partition_epoch": 0} | values))
+
+
+def test_an_aborted_transaction_never_happened() -> None:
+    topic = TopicRecord(name="orders", topic_id=TOPIC)
+    image = folded(BeginTransactionRecord(), topic, partition(), AbortTransactionRecord())
+    assert (image.topics, image.transactions_aborted) == ({}, 1)
+    image = folded(BeginTransactionRecord(), topic, partition())
+    assert not image.topics
+    assert image.in_transaction
+    assert next(iter(image.apply(EndTransactionRecord()))).state == image.topics[TOPIC].partitions[0]
+
+
+def test_epochs_count_up_as_kafka_counts_them() -> None:
+    image = folded(
+        partition(),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2,), leader=2),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2, 1)),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=2),
+    )
+    state = image.topics[TOPIC].partitions[0]
+    assert (state.leader, state.leader_epoch, state.partition_epoch, state.isr) == (2, 2, 3, (2, 1))
+
+
+def test_what_was_before_the_log_stays_unknown() -> None:
+    state = folded(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=2)).topics[TOPIC].partitions[0]
+    assert (state.leader, state.leader_epoch, state.partition_epoch, state.isr) == (2, None, None, None)
+
+
+def test_unreadable_batches_never_pass_for_records() -> None:
+    with pytest.raises(DecodeError):
+        list(RecordBatch(0, 0, 1, 0, False, 3, batch_of(NoOpRecord())[:57] + pack(">i", 30) + b"\x02").entries())
