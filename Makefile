@@ -1,5 +1,8 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: run analyze test spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
+.PHONY: help run analyze test quick format spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
+
+help:    ## this list
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -11,24 +14,37 @@ analyze: ## captures of real clusters -> tables and a summary
 	@tools/setup run java
 	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
-test:    ## every test that needs no Java; five minutes on two cores
+# Property tests draw by a fresh seed, which is printed: make test SEED=n repeats one.
+SEED_NOW = $(or $(SEED),$(shell date +%s))
+NOT_ELSEWHERE = not spark and not java and not kafka
+test:    ## every test that needs no Java, but for the tier `slow`; ALL=1 runs that too, as CI does
 	@tools/setup test chromium tshark tmux
-	.venv/bin/pytest -m "not spark and not java and not kafka" -n auto --dist loadfile
+	@seed=$(SEED_NOW); echo "test: repeat with make test SEED=$$seed"; HYPOTHESIS_PROFILE=dev .venv/bin/pytest \
+	  -m "$(if $(ALL),,not slow and )$(NOT_ELSEWHERE)" --ignore=tests/kafka --ignore=tests/oracle -n auto --dist worksteal --hypothesis-seed=$$seed
+
+TESTS = tests/codec_ext tests/contract tests/capture tests/tables
+quick:   ## a focused run within seconds: make quick TESTS="tests/cli/test_doctor.py -k clock"
+	@tools/setup test
+	.venv/bin/pytest -q -x -m "not slow and $(NOT_ELSEWHERE)" $(TESTS)
+
+format:  ## style: what ruff can mend by itself
+	@tools/setup dev
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 spark:   ## the pipeline on Spark: local, a cluster of two workers, Spark Connect, object stores, kills
 	@tools/setup test java
-	.venv/bin/pytest -m "spark and not java and not kafka" -n auto --dist loadfile
+	.venv/bin/pytest tests/pipeline -m "spark and not java and not kafka" -n auto --dist loadfile
 
 QUESTIONS = 20000
 oracle:  ## both codecs against Kafka's own classes: make oracle QUESTIONS=200000 asks more
 	@tools/setup test java maven
-	KPROTO_ORACLE_QUESTIONS=$(QUESTIONS) .venv/bin/pytest -m java
+	KPROTO_ORACLE_QUESTIONS=$(QUESTIONS) .venv/bin/pytest tests/oracle tests/pipeline/test_iceberg.py -m java
 
 FORM = long
 BROKERS = $(if $(filter long,$(FORM)),200,50)
 real:    ## both ends against a real Kafka 3.9.1 with ZooKeeper; FORM=short: fewer protocol versions, shorter outages
 	@tools/setup test java maven nftables
-	KPROTO_FLEET=$(BROKERS) KPROTO_FORM=$(FORM) .venv/bin/pytest -m kafka
+	KPROTO_FLEET=$(BROKERS) KPROTO_FORM=$(FORM) .venv/bin/pytest tests/kafka -m kafka
 
 lint: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 lint:    ## style, types, stubs, import contracts
@@ -55,7 +71,7 @@ fuzz:    ## codecs, columns, framing, captures, logs: a minute for each target; 
 
 explore: ## the property tests with a fresh seed, which is printed; make explore SEED=n repeats one
 	@tools/setup test java
-	@seed=$(or $(SEED),$$(date +%s)); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=dev \
+	@seed=$(SEED_NOW); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=dev \
 	  .venv/bin/pytest -q -m "hypothesis and not java and not kafka" -n auto --dist loadfile --hypothesis-seed=$$seed
 
 SINCE = HEAD~1
@@ -66,10 +82,9 @@ repeat:  ## the tests that have changed since the commit SINCE, TIMES times with
 	@tools/setup test chromium tshark tmux
 	.venv/bin/python tools/repeat_changed.py --since $(SINCE) --times $(TIMES) --under $(UNDER) $(if $(BUDGET),--budget $(BUDGET)) $(if $(SEED),--seed $(SEED))
 
-MUTATIONS = --count 200 --commit
-mutations: ## mutants drawn by seed and known breakages, to see their tests go red; MUTATIONS="--replay 24" in minutes
+MUTATIONS = --count 200
+mutations: ## mutants drawn by a fresh seed and known breakages, to see their tests go red; MUTATIONS=--known in minutes
 	@tools/setup test java maven
-	.venv/bin/python tests/conformance/coverage.py
 	.venv/bin/python tests/mutations/run.py $(MUTATIONS)
 
 SEEDS = 1000

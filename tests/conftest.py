@@ -43,10 +43,24 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Half as many processes again as there are cores: a third of the time is waiting for sockets and threads."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + cores // 2
+FEW = (
+    "ibp-0.8.2-a",
+    "ibp-2.4-IV1-a",
+    "ibp-2.8-a",
+    "ibp-3.9-a-lossy",
+    "ibp-3.9-migration-a",
+    "external-controller-a",
+)
+"""Of the real captures those that every run of a test over captures takes; the others are in the tier ``slow``."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of all but a few real captures into the tier ``slow``: one test, many captures."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        for value in callspec.params.values() if callspec is not None else ():
+            if isinstance(value, Path) and value.parent == DATA / "captures" and not value.name.startswith(FEW):
+                item.add_marker(pytest.mark.slow)
 
 
 @dataclass(frozen=True)

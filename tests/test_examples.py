@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_the_failover_rehearsal_is_short_and_runs() -> None:
     path = ROOT / "examples" / "rehearse_failover.py"
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 15

@@ -129,6 +129,7 @@ MODULES = sorted(
 )
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_alone() -> None:
     """No cycle is hidden by the order of other imports. One process for all: each starts from an empty kproto."""
     run(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).parent / "simulation" / "run.py"
 ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}
 
@@ -38,6 +40,7 @@ def test_elected_controllers_and_their_brokers_agree_in_the_end():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_clients_learn_what_is_decided_over_tls_and_sasl_and_through_a_migration():
     result = simulate("--seeds", "6", "--first", "6000", "--kind", "clients")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -36,6 +36,7 @@ def driver() -> Iterator[webdriver.Chrome]:
         yield driver
 
 
+@pytest.mark.slow
 def test_every_field_of_every_version_is_in_the_wire_reference(site: Path) -> None:
     page = (site / "generated" / "updatemetadata.html").read_text(encoding="utf-8")
     for words in ("versions 0 to 8", "offline_replicas", "is_kraft_controller", "int8, tag 0"):

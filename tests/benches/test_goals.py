@@ -116,6 +116,7 @@ def test_tls_and_tap_are_held_to_what_was_promised() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [secured_ratios, tap_ratios], ids=["secured", "tap"])
 def test_a_quick_run_gives_every_figure(program: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     result = tmp_path / "result.json"

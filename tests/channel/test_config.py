@@ -139,6 +139,7 @@ def test_a_configuration_does_not_change():
         ChannelConfig().request_timeout_ms = 1  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_no_setting_is_read_by_nothing():
     """A setting that nothing reads is refused, or has no effect that anybody could notice."""
     root = Path(channel.__file__).parent

@@ -720,6 +720,7 @@ LEAKS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", LEAKS.values(), ids=LEAKS)
 def test_a_recording_has_no_password_however_it_was_sent(steps: list[tuple[str, bytes]], recording: Path) -> None:
     with contextlib.ExitStack() as stack:

@@ -137,6 +137,7 @@ def test_the_jq_lines_of_summary_select_what_they_say() -> None:
     assert slowest == [{"broker_id": 0, "p99_ms": 2436.517}]
 
 
+@pytest.mark.slow
 def test_topics_are_found_in_requests_that_name_their_ids_alone() -> None:
     """AlterPartition v3 names topics by id; LeaderAndIsr and UpdateMetadata of the same capture tell the names."""
     capture = path("ibp-3.9-a")

@@ -368,6 +368,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_a_wrong_caller_is_told(what: str) -> None:
     run(PROGRAMS[what])

@@ -16,6 +16,7 @@ def test_every_row_is_tested_or_excused() -> None:
     assert read_coverage().problems() == []
 
 
+@pytest.mark.slow
 def test_the_table_counts_every_group() -> None:
     coverage = read_coverage()
     printed = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=True).stdout

@@ -76,6 +76,7 @@ def test_hostile_lengths(request: pytest.FixtureRequest) -> None:
         assert grown(implementation, hostile_lengths()) < 24 << 10, implementation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=str)
 def test_a_count_that_the_bytes_could_just_hold(implementation: CodecImplementation) -> None:
     """A megabyte that claims as many topics, partitions, ids or tags as it has bytes; zeros and ones behind it."""
@@ -94,6 +95,7 @@ COST = {"cython": 50, "construct": 70}
 """Bytes of memory that one byte of input may take once its fields are read, as SECURITY.md promises."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=str)
 def test_the_smallest_structs_cost_what_is_promised(implementation: CodecImplementation) -> None:
     """A topic of three bytes, without name and partitions, grows most."""

@@ -90,6 +90,7 @@ def fleets(draw: st.DrawFn) -> PlannedFleet:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleet=fleets(), per_host=st.booleans())
 def test_all_tables_come_out_of_any_fleet(fleet: PlannedFleet, per_host: bool) -> None:

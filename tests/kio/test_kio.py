@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from answers import json_equal, short
 from conftest import DATA, read_jsonl
 
@@ -87,6 +88,7 @@ def test_kio_reads_our_frames(codec: Codec) -> None:
     assert not wrong, "\n".join(wrong[:10])
 
 
+@pytest.mark.slow
 def test_we_read_kios_frames(codec: Codec) -> None:
     asked = messages()
     answers = ask([{"op": "encode", **line, "body": line["json"]} for line in asked])

@@ -1,4 +1,4 @@
-"""The mutants of a Python file: each is one small change of its text, made by one of eleven operators.
+"""The mutants of a Python file: each is one small change of its text, made by one of fifteen operators.
 
 ========== =====================================================================================================
 comparison ``<`` becomes ``<=``, ``==`` becomes ``!=``, ``is`` becomes ``is not``, ``in`` becomes ``not in``, and back
@@ -12,6 +12,10 @@ negation   a ``not`` is left out
 returned   a value that is returned becomes ``None``, or the opposite in a function that returns a ``bool``
 exception  a handler raises again what it caught, or no longer catches the first of several types
 loop       ``break`` becomes ``continue``, and back
+lock       a ``with`` without ``as`` guards nothing: a lock is not taken, an error is not suppressed
+finally    what a ``finally`` does is left out
+arguments  the first two different positional arguments of a call are swapped
+call       a call with one argument becomes that argument
 ========== =====================================================================================================
 
 Left out is what no test should hold a program to: annotations, type-checking blocks, assertions (they speak to the
@@ -40,6 +44,10 @@ OPERATORS = (
     "returned",
     "exception",
     "loop",
+    "lock",
+    "finally",
+    "arguments",
+    "call",
 )
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -136,6 +144,7 @@ class _Finder(ast.NodeVisitor):
         self._returns_bool = [False]
         self._lines: tuple[int, int] | None = None
         self._in_function = False
+        self._left_out: set[ast.expr] = set()  # calls that `statement` leaves out
         self._seen: Counter[tuple[str, str, str, str, str]] = Counter()
 
     # -- what is walked and what is not ---------------------------------------------------------------------------
@@ -193,6 +202,7 @@ class _Finder(ast.NodeVisitor):
             if isinstance(node.value.func, ast.Attribute) and node.value.func.attr in _SILENT_LEVELS:
                 return
             self._note("statement", node, "pass")
+            self._left_out.add(node.value)
         self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
@@ -288,6 +298,27 @@ class _Finder(ast.NodeVisitor):
         self._lines = outer
         for statement in node.body:
             self.visit(statement)
+
+    def visit_With(self, node: ast.With) -> None:
+        for item in node.items:
+            if item.optional_vars is None:
+                self._note("lock", item.context_expr, "__import__('contextlib').nullcontext()")
+        self.generic_visit(node)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        if node.finalbody:
+            self._note_span("finally", node.finalbody[0], node.finalbody[-1], "pass")
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred):
+            if not isinstance(node.args[0], ast.GeneratorExp) and node not in self._left_out:
+                self._note("call", node, f"({self._segment(node.args[0])})")
+        elif len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
+            first, second = (self._segment(each) for each in node.args[:2])
+            if first != second:
+                self._note_span("arguments", node.args[0], node.args[1], f"{second}, {first}")
+        self.generic_visit(node)
 
     def visit_Break(self, node: ast.Break) -> None:
         self._note("loop", node, "continue")

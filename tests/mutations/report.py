@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WANTED", "report", "table"]
 
-WANTED = 0.9
+WANTED = 0.85
 
 
 def table(outcomes: dict[Mutant, Outcome]) -> list[str]:

@@ -13,11 +13,9 @@ from mutations import covering, trial
 from mutations.campaign import Trial, attempts
 from mutations.covering import measure, mirrors
 from mutations.draw import ROOT, all_mutants, draw
-from mutations.kills import Kills
 from mutations.lists import equivalents, known_breakages
 from mutations.operators import OPERATORS, Mutant, mutants_of
 from mutations.report import report, table
-from mutations.run import replayed
 from mutations.trial import Outcome, Tree
 
 HERE = Path(__file__).parent
@@ -53,6 +51,11 @@ def changes(source: str) -> dict[str, list[tuple[str, str]]]:
         ("_log.debug('%d', a + 1)", "statement", []),
         ("_log.debug('%d', a + 1)", "arithmetic", []),
         ("_log.warning('%d', a)", "statement", ["pass"]),
+        ("with a: f(b)", "lock", ["__import__('contextlib').nullcontext()"]),
+        ("with a as c: f(b)", "lock", []),
+        ("f(b, c)", "arguments", ["c, b"]),
+        ("f(b, b)", "arguments", []),
+        ("y = f(b)", "call", ["(b)"]),
         ("y = not a", "negation", ["(a)"]),
         ("return a", "returned", ["None"]),
         ("return", "returned", []),
@@ -122,6 +125,7 @@ def test_the_tests_of_a_place_are_those_that_run_its_lines() -> None:
     assert found["exception", "i()"] == (9, 9)
 
 
+@pytest.mark.slow
 def test_every_mutant_of_the_product_is_a_different_program() -> None:
     programs: dict[str, str] = {}
     for mutant in draw(all_mutants(), 300, seed=1):
@@ -165,41 +169,35 @@ class TestLists:
     [[breakage]]
     name = "it is broken"
     rows = ["ABC-01"]
-    file = "x.py"
-    text = '''
-    b = 2
-    '''
-    becomes = "b = 3\\n"
+    function = "f"
+    operator = "comparison"
+    names = "b"
     """
 
     def test_the_known_breakages_and_equivalents_stand_where_they_are_said_to(self) -> None:
-        breakages = known_breakages()
-        assert len({b.name for b in breakages}) == len(breakages) >= 34
+        everything = all_mutants()
+        breakages = known_breakages(everything)
+        assert len({b.name for b in breakages}) == len(breakages) >= 23
         assert all(names for b in breakages for names in b.runs)
-        assert all(len(reason) > 10 for reason in equivalents(all_mutants()).values())
+        assert all(len(reason) > 10 for reason in equivalents(everything).values())
 
-    def test_a_breakage_is_a_change_of_text(self, tmp_path: Path) -> None:
-        (tmp_path / "x.py").write_text("a = 1\nb = 2\nc = 3\n")
-        (breakage,) = known_breakages(tmp_path, dedent(self.ENTRY))
-        assert (breakage.name, breakage.rows, breakage.change.lines) == ("it is broken", ("ABC-01",), (2, 2))
-        assert breakage.change.applied_to((tmp_path / "x.py").read_bytes()) == b"a = 1\nb = 3\nc = 3\n"
+    def test_a_breakage_is_planted_by_the_name_of_its_function(self) -> None:
+        source = b"def f(a, b):\n    return a < 1 or b < 2\n"
+        (breakage,) = known_breakages(mutants_of("kproto/x.py", source), dedent(self.ENTRY))
+        assert (breakage.name, breakage.rows, breakage.change.before) == ("it is broken", ("ABC-01",), "b < 2")
 
-    @pytest.mark.parametrize("text", ["a = 1\n", "b = 2\nb = 2\n"])
-    def test_a_breakage_whose_place_is_gone_or_doubled_is_an_error(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "x.py").write_text(text)
-        with pytest.raises(LookupError, match=f"'it is broken' stands {text.count('b = 2')} times"):
-            known_breakages(tmp_path, dedent(self.ENTRY))
+    def test_a_breakage_whose_place_is_gone_is_an_error(self) -> None:
+        with pytest.raises(LookupError, match="'it is broken': no comparison with 'b' in f"):
+            known_breakages(mutants_of("kproto/x.py", b"def f(a):\n    return a < 1\n"), dedent(self.ENTRY))
 
     def test_an_equivalent_is_found_by_its_place_alone(self) -> None:
         mutants = mutants_of("kproto/x.py", b"A = 1\ndef f(a):\n    return a < 1 or a < 2\n")
-        listed = '[[mutant]]\nfile = "kproto/x.py"\nfunction = "f"\noperator = "comparison"\nwhy = "w"\n'
+        listed = '[[mutant]]\nfunction = "f"\noperator = "comparison"\nwhy = "w"\n'
         line = 'line = "return a < 1 or a < 2"\n'
         found = equivalents(mutants, f'{listed}{line}before = "a < 2"\n')
         assert [(m.before, why) for m, why in found.items()] == [("a < 2", "w")]
-        with pytest.raises(LookupError, match="2 mutants"):
-            equivalents(mutants, listed + line)
-        with pytest.raises(LookupError, match="0 mutants"):
-            equivalents(mutants, listed + 'line = "gone"\n')
+        assert equivalents(mutants, listed + line) == {}  # two places agree
+        assert equivalents(mutants, listed + 'line = "gone"\n') == {}
 
 
 class TestReport:
@@ -215,9 +213,8 @@ class TestReport:
             == f"| all | - | {len(outcomes) - 1} of {len(outcomes)} | {len(outcomes) - 1} of {len(outcomes)} |"
         )
 
-    def test_too_few_killed_a_stale_equivalent_and_a_lasting_breakage_are_wrong(self, tmp_path: Path) -> None:
-        (tmp_path / "x.py").write_text("b = 2\n")
-        (breakage,) = known_breakages(tmp_path, dedent(TestLists.ENTRY))
+    def test_too_few_killed_a_stale_equivalent_and_a_lasting_breakage_are_wrong(self) -> None:
+        (breakage,) = known_breakages(self.MUTANTS, dedent(TestLists.ENTRY))
         killed = dict.fromkeys(self.MUTANTS, self.KILLED)
         assert report(killed, {}, {breakage: self.KILLED})[1] == []
         (wrong,) = report(killed, {self.MUTANTS[0]: "why"}, {})[1]
@@ -226,7 +223,7 @@ class TestReport:
         survived = killed | {self.MUTANTS[0]: self.SURVIVED}
         lines, wrong = report(survived, {}, {})
         assert len(wrong) == 1
-        assert "at least 90% are wanted" in wrong[0]
+        assert "at least 85% are wanted" in wrong[0]
         assert any("survived" in line for line in lines)
 
     def test_a_mutant_that_changes_nothing_does_not_count_against_the_tests(self) -> None:
@@ -327,6 +324,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "kept"
     measured = measure(project, kept, jobs=2)
@@ -366,23 +364,15 @@ def test_a_campaign_from_end_to_end(project: Path, tmp_path: Path, capsys: pytes
     (row,) = dict(attempts(tree, tmp_path / "rows", 1, [Trial(mutants["held"], [["SUM-01"]], {}, each=True)])).values()
     assert row.red == held
 
-    kills = Kills(tmp_path / "kills.json", project)
-    kills.add(mutants["held"], held)
-    kills.write()
-    kills.commit([mutants["held"]], tmp_path / "killed.json")
-    kills = Kills(tmp_path / "kills.json", project)
-    assert [kills.of(m, unchanged=True) for m in mutants.values()] == [held, "", "", "", "", ""]
-
     measure(project, kept)
     assert capsys.readouterr().err == ""  # nothing has changed, nothing is measured again
     (project / "kproto" / "sums.py").write_text("def held(a):\n    return a - 1\n\n\ndef run_only(a):\n    pass\n")
     (project / "tests" / "test_sums.py").write_text("from kproto.sums import held\ndef test_held():\n    held(1)\n")
     measure(project, kept)
     assert "tests of 1 files" in capsys.readouterr().err
-    assert kills.of(mutants["held"], unchanged=True) == ""
-    assert Kills(tmp_path / "killed.json", project).of(mutants["held"]) == held
 
 
+@pytest.mark.slow
 def test_tests_that_do_not_end_cost_no_other_file_its_measure(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -415,6 +405,7 @@ class TestNoticing:
     def mutant(self, project: Path) -> Mutant:
         return next(m for m in all_mutants(project) if m.operator == "arithmetic")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("until", "verdict"), [(1, "survived"), (9, "killed")])
     def test_a_test_that_failed_must_fail_again(
         self, tree: Tree, mutant: Mutant, tmp_path: Path, until: int, verdict: str
@@ -434,13 +425,3 @@ class TestNoticing:
         monkeypatch.setattr(trial, "LIMIT", 3)
         monkeypatch.setattr(tree, "run", lambda *_: next(outcomes))
         assert tree.notices(mutant, [], {}).verdict == verdict
-
-
-def test_a_replay_takes_the_places_that_still_stand_and_says_when_too_few_do(tmp_path: Path) -> None:
-    mutants = draw(all_mutants(), 3, seed=1)
-    kills = Kills(tmp_path / "killed.json", ROOT)
-    kills.add(mutants[0], "tests/test_gone.py::test_it")
-    kills.add(mutants[2], "tests/test_api.py::test_it")
-    assert replayed(mutants, 1, kills) == {mutants[2]: "tests/test_api.py::test_it"}
-    with pytest.raises(LookupError, match="1 places still stand, not 2"):
-        replayed(mutants, 2, kills)

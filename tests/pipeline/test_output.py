@@ -272,6 +272,7 @@ def outcomes_of(script: str, tmp_path: Path) -> list[str]:
     return outcomes
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_of_adding_leaves_the_former_tables_or_the_new_ones(tmp_path: Path) -> None:
     outcomes = outcomes_of(ADDING_KILLED_AT_EACH_STEP, tmp_path)
     assert outcomes.count("2") > len(TABLES)
@@ -328,6 +329,7 @@ def check_result(path: Path) -> str:
     return by_manifest.pop()
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_leaves_whole_tables_and_the_next_run_able_to_start(tmp_path: Path) -> None:
     outcomes = outcomes_of(KILLED_AT_EACH_STEP, tmp_path)
     assert outcomes.count("1") > len(TABLES)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from kproto.capture import CapturePoint
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.splitting import plan
@@ -25,6 +27,7 @@ PART_BYTES: Final = 64 << 10
 PCAP_HEADER: Final = bytes.fromhex("d4c3b2a1 02000400 00000000 00000000 00000400 01000000")
 
 
+@pytest.mark.slow
 def test_the_driver_plans_and_merges_300000_tasks_below_a_gigabyte(tmp_path: Path) -> None:
     """Spark's merging tasks run in the same process here, and count too."""
     done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, timeout=300)

@@ -170,6 +170,7 @@ def perturbed(how: Perturbed, random: Random, packets: list[Packet]) -> list[Pac
     return out
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     how=st.builds(

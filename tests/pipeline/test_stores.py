@@ -129,6 +129,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_request_leaves_whole_tables_and_the_next_run_able_to_start(
     server: ObjectStore, store: str
 ) -> None:
@@ -269,6 +270,7 @@ def test_a_file_system_whose_rename_replaces_no_file_keeps_the_guarantees(monkey
 # ---- what is said ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "says"),
     [

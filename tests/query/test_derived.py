@@ -197,6 +197,7 @@ def topics(draw: st.DrawFn) -> list[tuple[bytes, bool, list[tuple[int, int, list
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(topics())
 def test_all_tell_topics_of_one_name_apart_in_the_same_way(name: list[Any]) -> None:

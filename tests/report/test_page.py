@@ -41,6 +41,7 @@ def opened(page: Page) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.slow
 def test_ten_thousand_partitions_draw_and_search_in_time(show: Show, big: Mapping[str, pa.Table]) -> None:
     page = show(big)
     assert page.text("#shown") == "10,000 of 10,000 partitions"
@@ -53,6 +54,7 @@ def test_ten_thousand_partitions_draw_and_search_in_time(show: Show, big: Mappin
     assert page.text("#shown") == "50 of 10,000 partitions"
 
 
+@pytest.mark.slow
 def test_rows_far_below_are_drawn_when_they_are_scrolled_to(show: Show, big: Mapping[str, pa.Table]) -> None:
     page = show(big)
     before = page.run("return document.querySelector(arguments[0]).toDataURL()", CANVAS)

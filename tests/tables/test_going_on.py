@@ -49,6 +49,7 @@ def check(packets: list[Packet], link: int, ends: list[int], folder: Path) -> li
     return sizes
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from([name_of(path) for path in CAPTURES if "big" not in path.name]),

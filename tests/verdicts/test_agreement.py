@@ -235,6 +235,7 @@ def test_deletions_are_the_same_everywhere(path: Path, summary: Row, shown: list
     assert ended == told & states
 
 
+@pytest.mark.slow
 def test_the_report_says_what_the_others_say(path: Path, summary: Row, doctor: list[Row], report: Row) -> None:
     stale = rows("query", path, "stale")
     assert len(report["stale"]) == len(stale)

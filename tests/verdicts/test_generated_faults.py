@@ -31,6 +31,7 @@ def test_each_planted_fault_is_found_and_nothing_else(name: str, protocol: str) 
     assert result.found == result.required
 
 
+@pytest.mark.slow
 def test_fleets_of_fresh_seeds_are_judged_right_whole_split_rotated_and_with_losses() -> None:
     first = secrets.randbelow(1_000_000)
     print(f"seeds {first} to {first + FEW - 1}: PYTHONPATH=tests python tests/fleet_faults.py --first {first}")

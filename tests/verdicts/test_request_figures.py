@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ BEFORE_AND_AFTER_A_BROKER_STARTED_AGAIN = [
 ]
 
 
+@pytest.mark.slow
 @given(requests(), st.integers(0, 25))
 @example(BEFORE_AND_AFTER_A_NEWER_CONTROLLER, 2)
 @example(BEFORE_AND_AFTER_ALL_PARTITIONS, 2)

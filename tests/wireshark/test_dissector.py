@@ -137,7 +137,11 @@ def shown(value: object) -> str:
     return uuid_to_json(value) if isinstance(value, bytes) else str(value)
 
 
-@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.partition(".pcap")[0])
+@pytest.mark.parametrize(
+    "capture",
+    [path if "cut" in path.name else pytest.param(path, marks=pytest.mark.slow) for path in CAPTURES],
+    ids=lambda path: path.name.partition(".pcap")[0],
+)
 def test_tshark_reads_every_control_message_of_a_real_capture_as_kproto_does(
     script: Path, capture: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +211,7 @@ def test_other_apis_are_left_to_wiresharks_own_dissector(script: Path, tmp_path:
     assert mine == own != ""
 
 
+@pytest.mark.slow
 def test_damaged_captures_raise_no_lua_error(script: Path, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

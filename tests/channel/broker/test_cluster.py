@@ -530,6 +530,7 @@ def test_the_hooks_of_an_update_run_in_kafkas_order(cluster):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topics", "version"), [(2, 0), (2, 12), (2_000, 12)])
 def test_a_metadata_answer_takes_less_than_a_kilobyte_for_each_partition(topics, version):
     count = 2_000

@@ -34,6 +34,7 @@ def test_any_broker_lists_the_cluster_once_a_controller_has_told_of_it(broker_id
         del admin
 
 
+@pytest.mark.slow
 def test_librdkafka_renews_its_session_on_its_connection() -> None:
     protocol = SecurityProtocol.SASL_PLAINTEXT
     users = {"user": Password("secret")}

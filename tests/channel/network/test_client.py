@@ -958,6 +958,7 @@ def is_no_error(response):
     assert response.body.error_code == 0
 
 
+@pytest.mark.slow
 def test_what_a_request_leaves_behind_needs_no_collector(plain, selector):
     def requests():
         return sum(isinstance(each, ClientRequest) for each in gc.get_objects())
