@@ -50,6 +50,14 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
                 for r in request.resources
             ]
             return response(responses=results)
+        case ApiKey.DESCRIBE_CONFIGS:
+            described = [
+                messages.DescribeConfigsResult(
+                    error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name
+                )
+                for r in request.resources
+            ]
+            return response(results=described)
     raise ValueError(f"the controller does not serve API {api_key}")
 
 

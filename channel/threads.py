@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from .errors import IllegalState
 from .locks import new_lock
@@ -33,6 +33,12 @@ class _Ending(Protocol):
 
     def forget_in_child(self) -> None:
         """Drop a forked child's copies: threads, connections and queues are the parent's."""
+
+
+class _Failing(Protocol):
+    @property
+    def error(self) -> BaseException | None:
+        """The error that has ended it, None while it goes on."""
 
 
 _ending: weakref.WeakSet[_Ending] = weakref.WeakSet()
@@ -138,8 +144,12 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
             failures.append(e)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
+    try:
+        thread.start()
+    except RuntimeError:  # the system gives no thread, and what is to end must end all the same
+        run()
+    else:
+        thread.join(timeout_s)
     if failures:
         raise failures[0]
     if thread.is_alive():
@@ -148,12 +158,30 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     return True
 
 
+_T = TypeVar("_T")
+
+
+def once(function: Callable[[_T], object]) -> Callable[[_T], None]:
+    """Wrap a function so that only its first call counts, from whichever thread; it is kept no longer than that."""
+    left = [function]
+
+    def first(argument: _T) -> None:
+        try:
+            call = left.pop()  # a list gives its last item to one thread alone
+        except IndexError:
+            return
+        call(argument)
+
+    return first
+
+
 class FatalExit(Exception):
     """Raised by ``do_work`` when the process must not go on: it ends with status 1."""
 
 
 def end_process(status: int) -> None:
     """End the whole process from any thread, without waiting for the others."""
+    _log.critical("the process ends with status %d", status)
     logging.shutdown()
     os._exit(status)
 
@@ -296,10 +324,11 @@ class StoppableThread(threading.Thread, ABC):
             ends, do_work = self._initiated.is_set, self.do_work
             while not ends():
                 do_work()
-        except FatalExit:
+        except FatalExit as e:
+            self.error = e.__cause__ or e
             self._initiated.set()
             self._complete.set()
-            self.log.critical("fatal error, the process ends with status 1")
+            self.log.critical("ended by a fatal error: %s", self.error)
             self._exit_procedure(1)
         except BaseException as e:
             if self.is_running:
@@ -352,3 +381,8 @@ class LoopThread(StoppableThread):
     def ended(self) -> None:
         """Have the owner clean up."""
         self._ended()
+
+
+def first_error(*threads: _Failing | None) -> BaseException | None:
+    """Return the error of the first of these threads that one has ended; None if all go on or were closed."""
+    return next((each.error for each in threads if each is not None and each.error is not None), None)

@@ -90,7 +90,7 @@ def _response(broker_id: int, context: RequestContext, request: Any, forwarded: 
     """Return the response for the client; None to close its connection, so that it asks for the API versions again."""
     envelope = forwarded.body
     if envelope is None:
-        failure = str(forwarded.version_mismatch or forwarded.authentication_error or "no answer")
+        failure = forwarded.failure
     elif envelope.error_code == ErrorCode.UNSUPPORTED_VERSION:
         return None
     elif envelope.error_code != ErrorCode.NONE:

@@ -15,7 +15,7 @@ from channel.logs import bounded
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.security import SecurityConfig
-from channel.threads import Startable, close_all, time_left
+from channel.threads import Startable, close_all, first_error, time_left
 from channel.types import NO_BROKER_EPOCH, SecurityProtocol
 from kproto.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ from .handlers import api_versions_before_authentication
 from .hooks import BrokerHooks
 from .metadata_cache import SharedUpdates
 from .records import BrokerRecords, RecordConfig, RecordStore
-from .service import BrokerService
+from .service import BrokerService, settings_worker
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class EmbeddedCluster(Startable):
         self._register = register or (lambda _: next(epochs))
         self._updates = SharedUpdates()
         self._worker = Worker("embedded-cluster-worker-thread")
+        self._settings = settings_worker("embedded-cluster")
         config = config or ChannelConfig()
         if security is not None:
             config = dataclasses.replace(config, security=security)
@@ -198,10 +199,19 @@ class EmbeddedCluster(Startable):
         """
         left_s = time_left(timeout_s)
         try:
-            close_all(lambda: self._server.close(left_s()), lambda: self._worker.close(left_s()))
+            close_all(
+                lambda: self._server.close(left_s()),
+                lambda: self._worker.close(left_s()),
+                lambda: self._settings.close(left_s()),
+            )
         finally:
             for member in self.members.values():
                 member.listener = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that has ended one of the cluster's threads, after which no broker serves; None while all go on."""
+        return first_error(self._server, self._worker, self._settings)
 
     def __iter__(self) -> Iterator[ClusterMember]:
         return iter(self.members.values())
@@ -295,5 +305,5 @@ class EmbeddedCluster(Startable):
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:
-        service = BrokerService(broker, self._server, self._worker)
+        service = BrokerService(broker, self._server, self._worker, self._settings)
         return self._server.listen(service, self._host, port, name=self._listener_name)

@@ -18,7 +18,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState
 from channel.logs import get_logger
-from channel.threads import close_all
+from channel.threads import close_all, first_error
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
@@ -31,6 +31,7 @@ from .hooks import BrokerHooks, Interception
 from .isr import LedPartitions, propose_in_zookeeper, propose_to_controller
 from .kraft_registration import Quorum
 from .links import BrokerLinks, controlled_shutdown
+from .service import SETTINGS_READ_S
 from .to_controller import ControllerInformation, NodeToControllerThread, controller_of_metadata
 from .worker import Worker
 
@@ -237,6 +238,11 @@ class Fleet(EmbeddedCluster):
         """The broker of this fleet that is the active controller; None if there is none."""
         return next((i for i, links in list(self._links.items()) if links.leads_cluster), None)
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error that has ended one of the fleet's threads, a broker's session or its candidacy; None for none."""
+        return super().error or first_error(self._blocking, *self._threads, *list(self._links.values()))
+
     # ---- single brokers ----------------------------------------------------------------------------------------------
 
     def kill(self, broker_id: int) -> None:
@@ -316,7 +322,7 @@ class Fleet(EmbeddedCluster):
             links.kraft = self._quorum.registration(broker, described, ibp, self.call_later)
         broker.hooks.controller = AdministratorRequests(links.candidacy, links.forwarding)
         if broker.hooks.settings is None:
-            broker.hooks.settings = partial(read_settings, links.session)
+            broker.hooks.settings = partial(read_settings, links.session, timeout_s=SETTINGS_READ_S)
         propose = (
             partial(propose_to_controller, channel)
             if ibp_at_least(ibp, "2.7-IV2")

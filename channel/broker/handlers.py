@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.api_errors import error_response
+from channel.errors import ChannelError
 from channel.logs import get_logger
 from kproto import messages
 from kproto.api import CONTROL_APIS, ApiKey, api_name
@@ -231,7 +233,13 @@ _OF_FILE: Final = 4
 
 def _describe_configs(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
     """Answer with the settings that the hook ``settings`` finds; an embedded broker has no list of defaults."""
-    return messages.DescribeConfigsResponse(results=[_described(broker, each) for each in request.resources])
+    results: list[messages.DescribeConfigsResult] = []
+    try:
+        results += (_described(broker, each) for each in request.resources)
+    except ChannelError as e:  # nor would the others be read
+        _log.warning("broker %d cannot read settings: %s", broker.broker_id, e)
+        results += error_response(ApiKey.DESCRIBE_CONFIGS, request, ErrorCode.REQUEST_TIMED_OUT).results[len(results) :]
+    return messages.DescribeConfigsResponse(results=results)
 
 
 def _described(broker: EmbeddedBroker, resource: Any) -> messages.DescribeConfigsResult:

@@ -136,7 +136,8 @@ class BrokerHooks:
         resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
         controller: Serves requests to the controller that arrive at this broker; a fleet gives it to each of its
             brokers, which refuses or forwards them where the broker does not lead.
-        settings: Returns the settings of an entity, such as "topics/orders"; called on the thread that serves Metadata.
+        settings: Returns the settings of an entity, such as "topics/orders". It may wait, on threads of its own; a
+            request whose settings are not read within 10 s is answered REQUEST_TIMED_OUT.
         passed_on: Takes requests that another broker is to answer, before they are decoded.
         controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).

@@ -201,7 +201,9 @@ def _take_answer(led: LedPartitions, proposals: Sequence[IsrProposal], response:
     names = {p.topic_id: p.tp.topic for p in proposals}
     answer = response.body
     code = ErrorCode.NONE if answer is None else answer.error_code
-    if answer is None or code != ErrorCode.NONE:
+    if answer is None:
+        _log.warning("broker %d: AlterPartition was not answered: %s", led.broker.broker_id, response.failure)
+    elif code != ErrorCode.NONE:
         _log.warning("broker %d: AlterPartition was refused: %s", led.broker.broker_id, error_name(code))
     for topic in () if answer is None else answer.topics:
         name = topic.topic_name or names.get(topic.topic_id, "")

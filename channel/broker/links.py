@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from channel.errors import ChannelError, IllegalState, SessionExpired
 from channel.logs import get_logger
 from channel.network.request import MessageRequest
-from channel.threads import close_all
+from channel.threads import close_all, first_error
 from channel.zookeeper.cluster_state import register_broker
 from channel.zookeeper.session import ZooKeeperSession
 from channel.zookeeper.znodes import encode_broker
@@ -48,6 +48,10 @@ class Candidacy(Protocol):
     @property
     def is_active(self) -> bool:
         """Whether the broker is the active controller."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error after which the broker can lead no more; None while all is well."""
 
     def start(self) -> None:
         """Stand for election, once the broker has registered."""
@@ -114,6 +118,11 @@ class BrokerLinks:
     def leads_cluster(self) -> bool:
         """Whether the broker is the active controller."""
         return self.candidacy is not None and self.candidacy.is_active
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of its session or candidacy, after which the broker has no part in its cluster; None for none."""
+        return None if self._is_closed else first_error(self.session, self.candidacy)
 
     def register(self) -> int:
         """Begin the session, register, and stand for election; returns the broker epoch.
@@ -271,6 +280,8 @@ def controlled_shutdown(
 def _failure(response: ClientResponse | None, refusal: Callable[[Any], str | None]) -> str | None:
     """The reason why a broker may not leave yet; None if it may."""
     answer = None if response is None else response.body
+    if response is not None and response.error is not None:
+        return f"the controller could not be asked: {response.failure}"
     if answer is None:
         return "the controller could not be asked"
     if answer.error_code != ErrorCode.NONE:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
+from channel.errors import IllegalState
 from channel.logs import get_logger
 from kproto import codec, headers
 from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
@@ -15,6 +17,7 @@ from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedAp
 from .embedded import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
 from .handlers import handle, unsupported_api_versions
 from .hooks import NO_RESPONSE, Interception, RequestContext
+from .worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +26,27 @@ if TYPE_CHECKING:
 
     from .embedded import EmbeddedBroker
     from .hooks import RecordApis
-    from .worker import Worker
 
 _log = get_logger(__name__)
+
+
+SETTINGS_S: Final = 10.0
+"""The time in which a DescribeConfigs is answered, with REQUEST_TIMED_OUT if its settings have not been read."""
+
+
+SETTINGS_READ_S: Final = 5.0
+"""The longest wait for ZooKeeper, so that a thread is free again soon after ZooKeeper has gone away."""
+
+
+def settings_worker(name: str) -> Worker:
+    """Make the worker that reads settings for the brokers of a process, of which ZooKeeper may have to be asked.
+
+    Its threads alone wait for that; requests that find 64 others before them are answered REQUEST_TIMED_OUT at once.
+
+    Args:
+        name: Names its threads.
+    """
+    return Worker(f"{name}-settings-thread", threads=2, most_waiting=64)
 
 
 class BrokerService:
@@ -38,12 +59,14 @@ class BrokerService:
         broker: The broker that answers.
         server: The socket server, whose timers delay requests.
         worker: Serves the slow APIs.
+        settings: Serves DescribeConfigs; see ``settings_worker``.
     """
 
-    def __init__(self, broker: EmbeddedBroker, server: SocketServer, worker: Worker) -> None:
+    def __init__(self, broker: EmbeddedBroker, server: SocketServer, worker: Worker, settings: Worker) -> None:
         self.broker = broker
         self._server = server
         self._worker = worker
+        self._settings = settings
 
     def __call__(self, received: ReceivedRequest) -> None:
         """Take a frame; an unreadable frame closes the connection without an answer, as in Kafka."""
@@ -106,7 +129,7 @@ class BrokerService:
                 received.close_connection()
 
         if context.api_key in SLOW or context.api_key in self.broker.controller_keys:
-            self._worker.submit(guarded)
+            self._worker.submit(guarded, received.close_connection)
         else:
             guarded()
 
@@ -172,6 +195,8 @@ class BrokerService:
             controller(context, request, answer)
         elif records is not None:
             records(context, request, answer)
+        elif context.api_key == ApiKey.DESCRIBE_CONFIGS:
+            self._describe(context, request, answer)
         else:
             try:
                 response = handle(self.broker, context, request)
@@ -179,6 +204,42 @@ class BrokerService:
                 self._refuse(received, e)
                 return
             answer(response)
+
+    def _describe(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Answer with settings, which may be read over the network: on other threads, and within a time limit."""
+        left = [answer]  # whoever takes it answers
+
+        def respond(made: Callable[[], Any]) -> None:
+            with contextlib.suppress(IndexError):
+                first = left.pop()
+                try:
+                    first(made())
+                except Exception:  # noqa: BLE001
+                    _log.exception("broker %d cannot describe settings", self.broker.broker_id)
+                    first(None)
+
+        def describe() -> None:
+            try:
+                response = handle(self.broker, context, request)
+            except Exception:  # noqa: BLE001  (it is logged)
+                response = None
+            respond(lambda: response)
+
+        def give_up() -> None:
+            respond(lambda: error_response(ApiKey.DESCRIBE_CONFIGS, request, ErrorCode.REQUEST_TIMED_OUT))
+
+        def expire() -> None:
+            if left:
+                _log.warning("broker %d: settings were not read within %g s", self.broker.broker_id, SETTINGS_S)
+                self._worker.submit(give_up)  # its encoding takes long
+
+        try:
+            self._settings.submit(describe, give_up)
+        except IllegalState as e:
+            _log.warning("broker %d: settings are not read: %s", self.broker.broker_id, e)
+            give_up()
+        else:
+            self._server.call_later(round(SETTINGS_S * 1000), expire)
 
     def _error(self, context: RequestContext, request: Any, code: int) -> Any:
         """Make the answer of a request that ends with an error."""

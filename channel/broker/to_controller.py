@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
 from channel.locks import new_lock
-from channel.logs import get_logger
+from channel.logs import bounded
 from channel.network.client import MetadataUpdater, NetworkClient
-from channel.network.request import ClientResponse
+from channel.network.request import ClientRequest, ClientResponse
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
-    from channel.network.request import ClientRequest, RequestBuilder
+    from channel.network.request import RequestBuilder
     from channel.security import SecurityConfig
 
     from .metadata_cache import MetadataCache
-
-
-_log = get_logger(__name__)
 
 _RECONNECT_BACKOFF_MS: Final = 50
 _NO_CONTROLLER_MS: Final = 100
@@ -146,6 +143,7 @@ class NodeToControllerChannel:
         self._queue: deque[_Item] = deque()
         self._in_flight: tuple[Node, _Item] | None = None
         self._closed = False
+        self._provider_has_failed = False
 
     @property
     def queue_size(self) -> int:
@@ -164,18 +162,20 @@ class NodeToControllerChannel:
 
         Args:
             builder: Makes the body.
-            on_complete: Takes the response, on the thread: the answer, a version mismatch or a failed authentication.
+            on_complete: Takes the response, on the thread: the answer, a version mismatch, a failed authentication, or
+                the error of a request that cannot be written, or whose thread has ended.
             on_timeout: Called on the thread instead of ``on_complete``, if the request became too old.
 
         Raises:
-            IllegalState: The thread has not been started, or this channel is closed.
+            IllegalState: The thread has not been started or has ended, or this channel is closed.
         """
-        if not self._thread.is_serving:
-            raise IllegalState(f"broker {self.broker_id} cannot ask its controller: the thread has not been started")
-        if self._closed:
-            raise IllegalState(f"broker {self.broker_id} cannot ask its controller: its channel is closed")
-        self._queue.append(_Item(builder, on_complete, on_timeout, self._thread.client.clock.milliseconds()))
-        self._thread.attend(self)
+        why = "its channel is closed" if self._closed else self._thread.refusal
+        if why is None:
+            item = _Item(builder, on_complete, on_timeout, self._thread.client.clock.milliseconds())
+            if self._thread.enqueue(self, item):
+                return
+            why = self._thread.refusal
+        raise IllegalState(f"broker {self.broker_id} cannot ask its controller: {why}")
 
     def close(self) -> None:
         """Drop all requests, queued and in flight, without any callback, and end the connection."""
@@ -183,6 +183,10 @@ class NodeToControllerChannel:
         self._thread.release(self)
 
     # ---- for the thread
+
+    def append(self, item: _Item) -> None:
+        """Append a request to the queue, under the thread's lock."""
+        self._queue.append(item)
 
     def look_for_controller(self, information: ControllerInformation) -> bool:
         """Note the controller that the provider found; false if none is known."""
@@ -209,6 +213,35 @@ class NodeToControllerChannel:
                     node.key, item.builder, callback=self._answered, created_ms=item.created_ms
                 )
         return None
+
+    def fail(self, error: BaseException) -> None:
+        """End the request in flight with an error, before another request goes out."""
+        flying = self._forget_in_flight()
+        if flying is not None:
+            self._end(flying[1], error)
+
+    def fail_all(self, error: BaseException) -> None:
+        """End all requests with an error, as the thread has ended."""
+        self.fail(error)
+        while self._queue:
+            self._end(self._queue.popleft(), error)
+
+    def _end(self, item: _Item, error: BaseException) -> None:
+        request = ClientRequest("", item.builder, -1, item.created_ms, 0, item.on_complete)
+        now = self._thread.client.clock.milliseconds()
+        self._thread.guard(ClientResponse(request, now, error=error).complete)
+
+    def find_controller(self) -> ControllerInformation | None:
+        """Ask the provider for the controller; None if it fails, which costs no other broker."""
+        try:
+            found = self.provider()
+        except Exception:
+            if not self._provider_has_failed:
+                self._thread.log.exception("broker %d cannot look for its controller", self.broker_id)
+            self._provider_has_failed = True
+            return None
+        self._provider_has_failed = False
+        return found
 
     def retry_later(self) -> None:
         """Put the request in flight back at the head of the queue, and look for the controller again."""
@@ -244,7 +277,7 @@ class NodeToControllerChannel:
         elif response.disconnected:
             self.retry_later()
             return
-        elif ErrorCode.NOT_CONTROLLER in response.body.error_counts():
+        elif response.body is not None and ErrorCode.NOT_CONTROLLER in response.body.error_counts():
             log.info("broker %d: %s is not the controller any more", self.broker_id, node)
             self._thread.client.disconnect(node.key)
             self.retry_later()
@@ -277,6 +310,8 @@ class NodeToControllerThread(StoppableThread):
     Attributes:
         client: The client, which may be replaced between two polls; other threads may only wake it.
         unsent: The requests that wait for their connections, with their destinations; for this thread alone.
+        is_serving: Whether requests can be queued: from the start until the thread has ended, whatever ended it.
+        error: The error that has ended the thread: its owner ends the process, as Kafka does.
     """
 
     def __init__(
@@ -290,8 +325,7 @@ class NodeToControllerThread(StoppableThread):
         *,
         reconnect_backoff_max_ms: int = _RECONNECT_BACKOFF_MS,
     ) -> None:
-        why = "%s has failed: brokers cannot ask their controller"
-        super().__init__(name, exit_procedure=lambda status: _log.critical(why, name))
+        super().__init__(name, exit_procedure=lambda status: None)  # its owner sees ``error``, and ends the process
         self._group = group
         self._config = config
         self._security = security
@@ -300,7 +334,7 @@ class NodeToControllerThread(StoppableThread):
         self._reconnect_backoff_max_ms = reconnect_backoff_max_ms
         self.client = self.new_client(controller)
         self.unsent: dict[NodeToControllerChannel, tuple[Node, ClientRequest]] = {}
-        self.is_serving = False
+        self.is_serving = self._is_over = False
         self._is_for_zookeeper = controller.is_zookeeper
         self._channels: dict[int, NodeToControllerChannel] = {}
         self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
@@ -337,7 +371,16 @@ class NodeToControllerThread(StoppableThread):
     def start(self) -> None:
         """Begin to serve; requests can be queued from now on."""
         super().start()
-        self.is_serving = True
+        self.is_serving = not self._is_over
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no request can be queued, None if one can."""
+        if self.error is not None:
+            return f"{self.name} was ended by an error: {str(self.error) or type(self.error).__name__}"
+        if self._is_over:
+            return f"{self.name} has ended"
+        return None if self.is_serving else "the thread has not been started"
 
     def channel(self, broker_id: int, provider: ControllerProvider, retry_timeout_ms: int) -> NodeToControllerChannel:
         """Make a broker's channel; the broker's earlier channel, if there is one, is closed."""
@@ -346,6 +389,16 @@ class NodeToControllerThread(StoppableThread):
             earlier.close()
         made = self._channels[broker_id] = NodeToControllerChannel(self, broker_id, provider, retry_timeout_ms)
         return made
+
+    def enqueue(self, channel: NodeToControllerChannel, item: _Item) -> bool:
+        """Queue a request of a channel; false if the thread has ended meanwhile."""
+        with self._lock:
+            if self._is_over:
+                return False
+            channel.append(item)
+            self._waiting[channel] = None
+        self.client.wakeup()
+        return True
 
     def attend(self, channel: NodeToControllerChannel, *, wakes: bool = True) -> None:
         """Note that a channel has queued requests; a retry must not wake the thread, whose poll waits for back-off."""
@@ -373,7 +426,10 @@ class NodeToControllerThread(StoppableThread):
             self._forget(self._released.popleft())
         timeout_ms, found = FOREVER, False
         for channel in self._attended():
-            information = channel.provider()
+            information = channel.find_controller()
+            if information is None:
+                timeout_ms = _NO_CONTROLLER_MS
+                continue
             if information.is_zookeeper != self._is_for_zookeeper:
                 self._replace_client(information)
             if channel.active_controller is not None:
@@ -411,11 +467,18 @@ class NodeToControllerThread(StoppableThread):
             if request is not None:
                 self.unsent[channel] = request
         for channel, (node, unsent) in list(self.unsent.items()):
-            if client.ready(node):
-                del self.unsent[channel]
-                client.send(unsent)
-            else:
-                timeout_ms = min(timeout_ms, client.connection_delay(node))
+            try:
+                if client.ready(node):
+                    del self.unsent[channel]
+                    client.send(unsent)
+                else:
+                    timeout_ms = min(timeout_ms, client.connection_delay(node))
+            except ClientClosed:
+                raise
+            except Exception as e:
+                self.log.exception("broker %d cannot send %s", channel.broker_id, bounded(str(unsent)))
+                channel.fail(e)
+                self.attend(channel)
         client.poll(timeout_ms)
         now = client.clock.milliseconds()
         for channel, (node, unsent) in list(self.unsent.items()):
@@ -476,11 +539,20 @@ class NodeToControllerThread(StoppableThread):
         return super().shutdown(timeout_s)
 
     def ended(self) -> None:
-        """Close the client."""
+        """End all requests that wait, refuse new ones, and close the client."""
+        with self._lock:
+            self._is_over, self.is_serving = True, False
+            waiting = list(self._channels.values())
+        error = self.error or IllegalState(f"{self.name} has ended")
+        if self.error is not None:
+            self.log.critical("no broker can ask its controller any more: %s", self.error)
+        for channel in waiting:
+            channel.fail_all(error)
         self.client.close()
 
     def forget_in_child(self) -> None:
         """Count as ended in a forked child."""
         super().forget_in_child()
+        self._is_over = True
         self.client.abandon()
         self.unsent.clear()

@@ -18,7 +18,7 @@ from channel.api_errors import error_response
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import ChannelError, ControllerMoved, IllegalState, SessionExpired
 from channel.logs import bounded, get_logger
-from channel.threads import Startable, close_all, ends_with_process, time_left
+from channel.threads import Startable, close_all, ends_with_process, first_error, time_left
 from channel.zookeeper.cluster_state import (
     create_persistent_nodes,
     delete_controller,
@@ -170,6 +170,11 @@ class Controller(Startable):
     def is_active(self) -> bool:
         """Whether this is the active controller, and has taken over."""
         return self.epoch > 0
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error after which it can lead no more: of its event thread or of its session; None while all is well."""
+        return first_error(self.events, self.session)
 
     # ---- starting and ending
 

@@ -6,6 +6,7 @@ the standard library.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -36,25 +37,46 @@ class BriefThreads:
         self._threads = 0
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Call a function as soon as a thread is free."""
+        """Call a function as soon as a thread is free.
+
+        Raises:
+            OSError: The system gives no thread, and there is none that could call it.
+        """
         result: Future[T] = Future()
+        call = (result, function)
         with self._lock:
-            self._waiting.append((result, function))
+            self._waiting.append(call)
             if self._threads == self._most_threads:
                 return result
             self._threads += 1
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError as e:
+            with self._lock:
+                self._threads -= 1
+                if not self._threads and call in self._waiting:  # else another thread calls it
+                    self._waiting.remove(call)
+                    raise OSError(errno.EAGAIN, f"no thread for {self._name}: {e}") from e
         return result
 
     def _run(self) -> None:
-        while True:
+        try:
+            while (call := self._next()) is not None:
+                result, function = call
+                if result.set_running_or_notify_cancel():
+                    try:
+                        result.set_result(function())
+                    except BaseException as e:  # noqa: BLE001  (raised to who asks for the result)
+                        result.set_exception(e)
+        except BaseException:
             with self._lock:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                result, function = self._waiting.popleft()
-            if result.set_running_or_notify_cancel():
-                try:
-                    result.set_result(function())
-                except Exception as e:  # noqa: BLE001  (raised to who asks for the result)
-                    result.set_exception(e)
+                self._threads -= 1
+            raise
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """Return the next call, None if this thread ends as none waits."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            return None

@@ -15,7 +15,7 @@ cdef class ClientRequest:
 cdef class ClientResponse:
     cdef public ClientRequest request
     cdef public long long received_ms
-    cdef public object body, version_mismatch, authentication_error
+    cdef public object body, version_mismatch, authentication_error, error
     cdef public bint disconnected, timed_out
 
 

@@ -169,10 +169,12 @@ class ClientResponse:
         timed_out: Whether it ended because the answer took too long.
         version_mismatch: Set if the request was never sent, as no version suits both sides.
         authentication_error: Set if the request was never sent, as authentication failed.
+        error: Set if the request cannot be sent at all: it cannot be written, or the thread that sends has ended.
     """
 
     __slots__ = (
-        "authentication_error", "body", "disconnected", "received_ms", "request", "timed_out", "version_mismatch",
+        "authentication_error", "body", "disconnected", "error", "received_ms", "request", "timed_out",
+        "version_mismatch",
     )  # fmt: skip
 
     def __init__(
@@ -185,6 +187,7 @@ class ClientResponse:
         timed_out: bool = False,
         version_mismatch: UnsupportedVersion | None = None,
         authentication_error: AuthenticationFailed | None = None,
+        error: BaseException | None = None,
     ) -> None:
         self.request = request
         self.received_ms = received_ms
@@ -193,6 +196,15 @@ class ClientResponse:
         self.timed_out = timed_out
         self.version_mismatch = version_mismatch
         self.authentication_error = authentication_error
+        self.error = error
+
+    @property
+    def failure(self) -> str:
+        """Why there is no answer, for people."""
+        why = self.error or self.version_mismatch or self.authentication_error
+        if why is not None:
+            return str(why) or type(why).__name__
+        return "it was not answered in time" if self.timed_out else "the connection has ended"
 
     @property
     def latency_ms(self) -> int:

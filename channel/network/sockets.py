@@ -56,7 +56,10 @@ class NameResolution:
         try:
             literal = str(ipaddress.ip_address(host))
         except ValueError:
-            self._threads.submit(lambda: done(_looked_up(host)))
+            try:
+                self._threads.submit(lambda: done(_looked_up(host)))
+            except OSError as e:
+                done(e)
         else:
             done([literal])
 

@@ -23,7 +23,7 @@ from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions_before_authentication
 from channel.broker.hooks import BrokerHooks
 from channel.broker.kraft_registration import Quorum
-from channel.broker.service import BrokerService
+from channel.broker.service import SETTINGS_READ_S, BrokerService, settings_worker
 from channel.broker.worker import Worker
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState, ZooKeeperError
@@ -35,7 +35,7 @@ from channel.network.request import MessageRequest
 from channel.network.secured import server_channels
 from channel.network.server import SocketServer
 from channel.send.manager import ControllerChannelManager
-from channel.threads import Startable, close_all, time_left
+from channel.threads import Startable, close_all, first_error, time_left
 from channel.types import NO_BROKER_EPOCH, Broker, EndPoint, Node
 from channel.zookeeper.cluster_state import cluster_id, read_settings, register_broker
 from channel.zookeeper.znodes import ACLS, broker_path, encode_broker
@@ -108,6 +108,7 @@ class ControllerNode(Startable):
         name = f"controller-{controller_id}"
         self._server = SocketServer(name, config=config, recorder=recorder, channel_builder=channels)
         self._worker = Worker(f"{name}-worker-thread")
+        self._settings = settings_worker(name)
         self._broker = EmbeddedBroker(controller_id, kraft_epoch=NO_BROKER_EPOCH if quorum else None)
         self._kraft: KRaftRegistration | None = None
         self._quorum = Quorum(name, quorum, self._protocol, config, config.security, metrics) if quorum else None
@@ -135,7 +136,7 @@ class ControllerNode(Startable):
         self._broker.hooks = BrokerHooks(
             authorize=super_users.__contains__,
             controller=NodeRequests(self._broker, self.controller, super_users),
-            settings=lambda entity: read_settings(self.controller.session, entity),
+            settings=lambda entity: read_settings(self.controller.session, entity, SETTINGS_READ_S),
             passed_on=PassedRequests(self._broker, self._relay, super_users),
         )
         self.endpoint: EndPoint | None = None
@@ -149,7 +150,7 @@ class ControllerNode(Startable):
             Disconnected: No ZooKeeper answers.
             SessionExpired: The session has expired before the start was over.
         """
-        service = BrokerService(self._broker, self._server, self._worker)
+        service = BrokerService(self._broker, self._server, self._worker, self._settings)
         listener = self._server.listen(service, self._host, self._port, name=self._listener_name)
         self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
         try:
@@ -158,7 +159,7 @@ class ControllerNode(Startable):
                 self._quorum.thread.start()
             self.controller.start()
         except BaseException:
-            self._server.close()
+            self.close(_LEAVE_S)
             raise
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -175,7 +176,14 @@ class ControllerNode(Startable):
             lambda: self._relay.close(left_s()),
             lambda: self._server.close(left_s()),
             lambda: self._worker.close(left_s()),
+            lambda: self._settings.close(left_s()),
         )
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that has ended one of the node's threads or its session, after which it must end; None for none."""
+        quorum = None if self._quorum is None else self._quorum.thread
+        return first_error(self.controller, self._server, quorum, self._relay, self._worker, self._settings)
 
     def _other_brokers(self) -> list[Node]:
         """The live brokers that clients of the listener can reach."""

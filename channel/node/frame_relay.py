@@ -110,6 +110,11 @@ class FrameRelay:
             _log.debug("%s: the relay is closed", self._name)
         answer(None)
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error that has ended one of its threads, after which no frame is passed on; None while all go on."""
+        return self._worker.error
+
     def close(self, timeout_s: float | None = None) -> bool:
         """Close the connections, and end the threads. Harmless if closed.
 

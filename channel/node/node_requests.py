@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
 from channel.broker.metadata_cache import INTERNAL_TOPICS
 from channel.lead.events import CONFIG_APIS, CONTROLLER_APIS, ApiRequest
 from channel.logs import get_logger
+from channel.threads import once
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
@@ -91,7 +91,7 @@ class ForwardedRequests:
             self._ask(context.api_key, context.version, request, answer)
 
     def _ask(self, api_key: int, version: int, request: Any, answer: Callable[[Any], None]) -> None:
-        self._controller.ask(ApiRequest(api_key, version, request, _once(answer)))
+        self._controller.ask(ApiRequest(api_key, version, request, once(answer)))
 
     def _unwrap(self, envelope: Any, answer: Callable[[Any], None]) -> None:
         """Serve a request that a broker forwarded in an Envelope; its response is wrapped, with its own header."""
@@ -117,17 +117,6 @@ class ForwardedRequests:
                 answer(messages.EnvelopeResponse(response_data=first + codec.encode(response, version)))
 
         self._ask(key, version, request, wrap)
-
-
-def _once(answer: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a respond function so that only its first call counts: an event may fail after it has responded."""
-    sent = threading.Lock()
-
-    def first(response: Any) -> None:
-        if sent.acquire(blocking=False):
-            answer(response)
-
-    return first
 
 
 class NodeRequests:

@@ -153,10 +153,14 @@ def _time_text(ms: int) -> str:
 # ---- settings --------------------------------------------------------------------------------------------------------
 
 
-def read_settings(session: ZooKeeperSession, entity: str) -> dict[str, str]:
-    """The settings of an entity, such as "topics/orders" or "brokers/1", that differ from the defaults."""
+def read_settings(session: ZooKeeperSession, entity: str, timeout_s: float | None = None) -> dict[str, str]:
+    """The settings of an entity, such as "topics/orders" or "brokers/1", that differ from the defaults.
+
+    Raises:
+        RequestTimeout: ZooKeeper has not answered within ``timeout_s``.
+    """
     path = f"/config/{entity}"
-    found = session.get_many([path])[0]
+    found = session.get_many([path], timeout_s)[0]
     return (found and decoded_or_none(decode_config, path, found[0])) or {}
 
 

@@ -6,6 +6,7 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -30,6 +31,7 @@ from channel.errors import (
     NodeTooLarge,
     NoNode,
     NotEmpty,
+    RequestTimeout,
     SessionExpired,
     ZooKeeperError,
 )
@@ -291,6 +293,7 @@ class ZooKeeperSession(Startable):
 
     Attributes:
         previous_ids: The expired sessions, the latest last: their ephemeral nodes were ours, and end by themselves.
+        error: The error that keeps an expired session from being renewed; None while all is well.
 
     Raises:
         ConfigurationError: ``hosts`` names no server.
@@ -324,6 +327,7 @@ class ZooKeeperSession(Startable):
                 doc="Milliseconds until ZooKeeper answers, of the first of the requests that are sent together",
             )
         self.previous_ids: list[int] = []
+        self.error: BaseException | None = None
         self._timeout_ms = timeout_ms
         self._on_expired = on_expired
         self._on_new_session = on_new_session
@@ -454,10 +458,26 @@ class ZooKeeperSession(Startable):
                 self._renewing = threading.Thread(
                     target=self._renew, args=(client,), name="zookeeper-session-renewal", daemon=True
                 )
-                self._renewing.start()
+                try:
+                    self._renewing.start()
+                except RuntimeError as e:
+                    self._renewing = None
+                    self._fail(e)
+
+    def _fail(self, error: BaseException) -> None:
+        """Note that there will be no session any more: the owner sees it, and ends."""
+        self.error = error
+        _log.critical("the expired ZooKeeper session is not renewed: %s", error, exc_info=error)
 
     def _renew(self, expired: Any) -> None:
-        """Replace an expired session: first ``on_expired`` is called, then the new session begins."""
+        """Replace an expired session; an error ends the renewal, and ``error`` keeps it."""
+        try:
+            self._begin_next(expired)
+        except BaseException as e:  # noqa: BLE001  (nobody else would see it)
+            self._fail(e)
+
+    def _begin_next(self, expired: Any) -> None:
+        """Have ``on_expired`` called, then begin the new session."""
         _log.warning("ZooKeeper session 0x%x has expired", self._last_id)
         self.previous_ids.append(self._last_id)
         expired.stop()  # all requests of the old session fail
@@ -522,9 +542,14 @@ class ZooKeeperSession(Startable):
         """
         return _present(path, self.get_many([path])[0])
 
-    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Read data and stat of many nodes, pipelined; None for missing nodes."""
-        answers = list(_nodes(self._read_watched("node", KazooClient.get_async, paths, None)))
+    def get_many(self, paths: Sequence[str], timeout_s: float | None = None) -> list[tuple[bytes, Stat] | None]:
+        """Read data and stat of many nodes, pipelined; None for missing nodes.
+
+        Raises:
+            RequestTimeout: ZooKeeper has not answered within ``timeout_s``; without one only the session's end ends it.
+        """
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        answers = list(_nodes(self._read_watched("node", KazooClient.get_async, paths, None, deadline)))
         missing = [i for i, answer in enumerate(answers) if answer is None and ("node", paths[i]) in self._handlers]
         if missing:
             stats = self.exists_many([paths[i] for i in missing])
@@ -688,7 +713,12 @@ class ZooKeeperSession(Startable):
         return [answer for _, answer in self._answers(ask, things, missing)]
 
     def _read_watched(
-        self, kind: str, read: Callable[..., Any], paths: Iterable[str], missing: Any = ...
+        self,
+        kind: str,
+        read: Callable[..., Any],
+        paths: Iterable[str],
+        missing: Any = ...,
+        deadline: float = math.inf,
     ) -> Iterator[tuple[str, Any]]:
         def ask(client: Any, path: str) -> Any:
             is_watched = (kind, path) in self._handlers
@@ -696,10 +726,15 @@ class ZooKeeperSession(Startable):
                 client, path, watch=_WatchFunction(self._watch_fired, client, (kind, path)) if is_watched else None
             )
 
-        return self._answers(ask, paths, missing)
+        return self._answers(ask, paths, missing, deadline=deadline)
 
     def _answers(
-        self, ask: Callable[[Any, _T], Any], things: Iterable[_T], missing: Any = ..., window: int = WINDOW
+        self,
+        ask: Callable[[Any, _T], Any],
+        things: Iterable[_T],
+        missing: Any = ...,
+        window: int = WINDOW,
+        deadline: float = math.inf,
     ) -> Iterator[tuple[_T, Any]]:
         """Send requests, pipelined, and those that a lost connection left unanswered once more.
 
@@ -708,6 +743,10 @@ class ZooKeeperSession(Startable):
             things: The arguments of the requests.
             missing: The result for a missing node, which is an error if this is ``...``.
             window: The number of requests in flight.
+            deadline: The time, as ``time.monotonic`` gives it, at which the wait for an answer ends.
+
+        Raises:
+            RequestTimeout: The deadline has passed.
 
         Yields:
             Each argument with its answer, in order, while further requests are sent.
@@ -719,12 +758,12 @@ class ZooKeeperSession(Startable):
             thing, pending = in_flight.popleft()
             try:
                 while not pending.wait(SLICE_S):  # a request that came while kazoo failed all others is never answered
-                    self._check_alive(client)
+                    self._check_alive(client, deadline)
                 answer = pending.get()
             except _LOST:
                 self._check_alive(client)
                 while not self._connected.wait(SLICE_S):
-                    self._check_alive(client)
+                    self._check_alive(client, deadline)
                 self._check_alive(client)
                 losses += 1
                 if losses > 1 and (size := _size(thing)) > _LARGEST:
@@ -754,7 +793,9 @@ class ZooKeeperSession(Startable):
             began = 0
             yield thing, answer
 
-    def _check_alive(self, client: Any) -> None:
+    def _check_alive(self, client: Any, deadline: float = math.inf) -> None:
+        if time.monotonic() >= deadline:
+            raise RequestTimeout("ZooKeeper has not answered in time")
         if self._is_closed:
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:

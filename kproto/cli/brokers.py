@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.cli.ending import ended_by_sigterm
+from kproto.cli.ending import check_threads, ended_by_sigterm
 from kproto.cli.text import counted, ranges
 from kproto.errors import ConfigurationError, KprotoError
 from kproto.extras import install_command
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from channel.broker.hooks import BrokerHooks, RequestContext
     from channel.broker.links import Stand
     from channel.config import BrokerConfigs
-    from channel.rehearsal.command_server import FleetCommands
+    from channel.rehearsal.command_server import CommandServer, FleetCommands
     from channel.rehearsal.fleet_steps import StepReport
 
 
@@ -141,6 +141,7 @@ def command(
     from channel.addresses import parse_address, parse_voters
     from channel.config import BrokerConfigs
     from channel.security import SecurityConfig, read_properties, read_security
+    from channel.threads import first_error
 
     protocol, settings = read_security(security)
     if first_id + count > 1 << 31:
@@ -155,6 +156,7 @@ def command(
     if elect and zookeeper is None:
         raise click.UsageError("--elect needs --zookeeper, where the election is held")
     stop, unread = threading.Event(), threading.Event()
+    failure: BaseException | None = None
 
     def reader_is_gone() -> None:
         unread.set()
@@ -188,7 +190,8 @@ def command(
             from channel.broker.cluster import EmbeddedCluster
 
             with EmbeddedCluster(broker_ids, config=config.common, **brokers) as cluster:
-                wait(partial(_announce, cluster), stop.wait)
+                wait(partial(_announce, cluster), lambda seconds: stop.wait(seconds) or cluster.error)
+                failure = cluster.error
         else:
             fleet = _fleet(
                 zookeeper,
@@ -203,11 +206,14 @@ def command(
                 **brokers,
             )
             with fleet:
-                with _commanded(fleet, commands, address, stop, reader_is_gone) as begin:
-                    wait(begin, stop.wait)
-                _leave(fleet, shutdown_timeout)
+                with _commanded(fleet, commands, address, stop, reader_is_gone) as (begin, door):
+                    wait(begin, lambda seconds: stop.wait(seconds) or first_error(fleet, door))
+                    failure = first_error(fleet, door)
+                if failure is None:
+                    _leave(fleet, shutdown_timeout)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
+    check_threads("the cluster", failure)
 
 
 def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
@@ -266,7 +272,7 @@ def _commanded(
     http: tuple[str, int] | None,
     stop: threading.Event,
     reader_is_gone: Callable[[], None],
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[tuple[Callable[[], None], CommandServer | None]]:
     """Take steps by HTTP; yields the function that announces the brokers and takes steps from standard input."""
     from channel.addresses import show_address
     from channel.rehearsal.command_server import CommandServer, FleetCommands
@@ -288,7 +294,7 @@ def _commanded(
             if from_stdin:
                 threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
 
-        yield begin
+        yield begin, server
 
 
 def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:

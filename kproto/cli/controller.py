@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.ending import check_recording, ended_by_sigterm
+from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def command(
     """Stand for election as a real cluster's controller, and lead it while elected."""
     from channel.addresses import parse_address, parse_voters
     from channel.node.controller_node import ControllerNode
+    from channel.threads import first_error
 
     if status:
         from channel.zookeeper.cluster_state import controller_status
@@ -140,6 +141,7 @@ def command(
     _log_to_stderr(as_json=log_json, verbose=verbose)
     _share_one_arena()
     stop, unread = threading.Event(), threading.Event()
+    failure: BaseException | None = None
 
     def changed(active_id: int, epoch: int) -> None:
         leads = {"leading": True, "controller_epoch": epoch} if epoch else {"leading": False}
@@ -174,14 +176,15 @@ def command(
             recorder=recorder,
             on_change=changed,
         )
-        if metrics is not None:
-            stack.enter_context(_door_of(node.metrics, metrics))
+        door = None if metrics is None else stack.enter_context(_door_of(node.metrics, metrics))
         with node:
             assert node.endpoint is not None
             announced = {"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port}
-            wait(partial(_line, announced), stop.wait)
+            wait(partial(_line, announced), lambda seconds: stop.wait(seconds) or first_error(node, door))
+            failure = first_error(node, door)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
+    check_threads("the controller", failure)
     if recorder is not None:
         check_recording(recorder, "frame")
 

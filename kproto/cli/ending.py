@@ -58,6 +58,21 @@ def ended_by_sigterm() -> Iterator[_Wait]:
         signal.signal(signal.SIGTERM, previous)
 
 
+def check_threads(what: str, error: BaseException | None) -> None:
+    """End a command whose thread an error has ended, with a status that makes a service start again.
+
+    Args:
+        what: What has ended, such as "the controller".
+        error: The error; None if all ended as asked.
+
+    Raises:
+        ConfigurationError: There is an error.
+    """
+    if error is not None:
+        reason = str(error) or type(error).__name__
+        raise ConfigurationError(f"{what} has ended by itself: {reason}; start it again") from error
+
+
 def check_recording(recorder: PcapngRecorder, noun: str) -> None:
     """Refuse a recording that lacks something.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.ending import check_recording, ended_by_sigterm
+from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
@@ -110,8 +110,7 @@ def command(
         return  # interrupted before it relayed anything
     where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
-    if tap.error is not None:
-        raise ConfigurationError(f"the tap has ended by itself: {tap.error}; start it again") from tap.error
+    check_threads("the tap", tap.error)
     check_recording(recorder, "piece")
     if tap.recording_error is not None:
         raise ConfigurationError(f"the recording is incomplete: {tap.recording_error}") from tap.recording_error

@@ -99,13 +99,13 @@ def test_every_lock_of_the_channel_has_its_place_and_its_line_on_the_page() -> N
 
 
 def test_no_lock_of_the_channel_is_without_its_place() -> None:
-    """The bare locks of events and of forwarded requests are flags: nothing is done while one is held."""
+    """The bare locks of events are flags: nothing is done while one is held."""
     bare = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "channel").rglob("*.py")
         if re.search(r"threading\.(R?Lock|Condition)\(\)", path.read_text())
     }
-    assert bare == {"channel/locks.py", "channel/lead/events.py", "channel/node/node_requests.py"}
+    assert bare == {"channel/locks.py", "channel/lead/events.py"}
 
 
 def test_every_thread_of_the_channel_is_on_the_page() -> None:

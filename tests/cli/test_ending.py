@@ -78,6 +78,7 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
 
     class Node(SimpleNamespace):
         endpoint = SimpleNamespace(host="127.0.0.1", port=1)
+        error = None
 
         def __enter__(self) -> None:
             ending.start()

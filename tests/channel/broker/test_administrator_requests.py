@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from channel.broker.administrator_requests import AdministratorRequests
 from channel.broker.hooks import RequestContext
 from channel.errors import IllegalState
+from channel.network.request import ClientRequest, ClientResponse, MessageRequest
 from kproto import codec, headers
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
@@ -43,7 +42,8 @@ class Channel:
         self.complete, self.time_out = on_complete, on_timeout
 
     def answer(self, body, *, version_mismatch=None):
-        self.complete(SimpleNamespace(body=body, version_mismatch=version_mismatch, authentication_error=None))
+        request = ClientRequest("1", MessageRequest(self.sent[-1]), 0, 0, 0)
+        self.complete(ClientResponse(request, 0, body, version_mismatch=version_mismatch))
 
 
 class Candidacy:
