@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproto.errors import CaptureError
+from kproto.logs.detection import first_time_ns, last_time_ns
 
 from .pcap import PcapReader
 from .pcapng import PcapngReader
@@ -37,7 +38,8 @@ _PACKING: Final = "gz|zst|zstd"
 _PACKED: Final = re.compile(rf"\.(?:{_PACKING})$")
 _ROTATED: Final = re.compile(rf"(.*\.(?:{_EXTENSION}|log)){_ROTATION}")
 _NAMED_AS_CAPTURE: Final = re.compile(
-    rf".*(?:\.(?:{_EXTENSION})|kafka-request\.log)(?:{_ROTATION})?(?:\.(?:{_PACKING}|bz2|xz|zip))?", re.I | re.S
+    rf".*(?:\.(?:{_EXTENSION})|(?:kafka-request|state-change|controller)\.log)(?:{_ROTATION})?(?:\.(?:{_PACKING}|bz2|xz|zip))?",
+    re.I | re.S,
 )
 """Names of captures and request logs, also rotated and packed, whether or not kproto reads their packing."""
 
@@ -319,7 +321,7 @@ def _facts(file: str, opener: Opener | None) -> _Facts:
         kind = detect_format(source.name, head, whole=True)
         if kind == "request log":
             found = _LOG_TIME.search(head)
-            return _Facts((kind,), _time_ns(found) if found else 0)
+            return _Facts((kind,), _time_ns(found) if found else first_time_ns(head))
         reader = _packet_reader(kind == "pcap", source.name)
         while data := source.read():
             packets = reader.feed(data)
@@ -346,8 +348,8 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
             return last_ns
         if kind == "request log":
             while data := source.read():
-                for found in deque(_LOG_TIME.finditer(data), maxlen=1):
-                    last_ns = max(last_ns, _time_ns(found))
+                lines = deque(_LOG_TIME.finditer(data), maxlen=1)
+                last_ns = max(last_ns, _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:]))
             return last_ns
         reader = _packet_reader(kind == "pcap", source.name)
         while (data := source.read()) and not (short and done > _SHORT):

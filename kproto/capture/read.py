@@ -22,6 +22,8 @@ from .summary import CaptureSummary
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from kproto.logs import LogReading
+
     from .collector import Event
     from .payloads import PayloadStore
 
@@ -41,6 +43,7 @@ def frames(
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
     summary: CaptureSummary | None = None,
+    logs: LogReading | None = None,
 ) -> Iterator[Frame]:
     """The Kafka frames of a capture, undecoded, each as soon as it is whole.
 
@@ -56,13 +59,14 @@ def frames(
         limit: The largest frame in bytes; a larger one is passed over.
         progress: Called with (bytes read, size of the files or None) after each piece.
         summary: A fresh summary to be filled.
+        logs: What logs do not say themselves, such as their zone.
 
     Raises:
         CaptureError: A file cannot be read, or is no capture. Damage within it only goes to the summary, and so does
             such a file of a directory that holds captures, too.
     """
     return read_frames(
-        captures, ports=ports, apis=apis, capture=capture, limit=limit, progress=progress, summary=summary
+        captures, ports=ports, apis=apis, capture=capture, limit=limit, progress=progress, summary=summary, logs=logs
     )
 
 
@@ -78,11 +82,12 @@ def read_frames(
     opener: Callable[[str], IO[bytes]] | None = None,
     keeps_payloads: bool = True,
     payloads: PayloadStore | None = None,
+    logs: LogReading | None = None,
 ) -> Iterator[Frame]:
     """``frames`` for the tables, which open files in stores and keep no payloads.
 
     Args:
-        captures, ports, apis, capture, limit, progress, summary: Arguments of ``frames``.
+        captures, ports, apis, capture, limit, progress, summary, logs: Arguments of ``frames``.
         opener: Opens a path; None: the file system does.
         keeps_payloads: Whether the memory of unanswered requests is bounded by giving up the oldest when their payloads
             reach 256 MiB. Otherwise the caller sets each frame's ``content`` to ``b""`` before taking the next frame.
@@ -100,6 +105,7 @@ def read_frames(
                 summary=summary,
                 keeps_payloads=keeps_payloads,
                 payloads=payloads,
+                logs=logs,
             ),
             progress,
             opener,
@@ -120,6 +126,7 @@ def exchanges(
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
     summary: CaptureSummary | None = None,
+    logs: LogReading | None = None,
 ) -> Iterator[Exchange]:
     """Requests with their responses, in the order of the requests' times.
 
@@ -130,7 +137,7 @@ def exchanges(
     summary = CaptureSummary() if summary is None else summary
     readings = []
     for point in _points(captures, capture, summary):
-        reader = CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary)
+        reader = CaptureReader(ports=ports, apis=apis, capture=point.name, limit=limit, summary=summary, logs=logs)
         readings.append(_exchanges(_read(point, reader, progress)))
     if len(readings) > _OPEN_FILES:
         yield from chain.from_iterable(readings)

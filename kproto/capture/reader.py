@@ -10,14 +10,16 @@ from kproto.framing import DEFAULT_LIMIT
 
 from .collector import Collector
 from .frozen import freeze, thaw
+from .log_reader import LogReader
 from .pcap import PcapReader
 from .pcapng import PcapngReader
-from .request_log import RequestLogReader
 from .source import detect_format
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from kproto.logs import LogReading
 
     from .collector import Event
     from .model import Frame
@@ -45,6 +47,7 @@ class CaptureReader:
         keeps_payloads: See ``read_frames``.
         payloads: The payloads of large requests, which captures that are read one after the other may share; None: a
             store of its own.
+        logs: What logs do not say themselves.
 
     Attributes:
         summary: Counts and damage so far.
@@ -60,6 +63,7 @@ class CaptureReader:
         summary: CaptureSummary | None = None,
         keeps_payloads: bool = True,
         payloads: PayloadStore | None = None,
+        logs: LogReading | None = None,
     ) -> None:
         self.summary = CaptureSummary() if summary is None else summary
         self._packets = Collector(
@@ -71,8 +75,8 @@ class CaptureReader:
             keeps_payloads=keeps_payloads,
             payloads=payloads,
         )
-        self._log = RequestLogReader(self.summary, capture=capture, apis=apis)
-        self._reader: PcapReader | PcapngReader | RequestLogReader | None = None
+        self._log = LogReader(self.summary, capture=capture, apis=apis, reading=logs)
+        self._reader: PcapReader | PcapngReader | LogReader | None = None
         self._head = b""
 
     @classmethod
@@ -112,7 +116,8 @@ class CaptureReader:
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next; frames and bad inputs carry the name."""
         self.summary.file = self.summary.file or name
-        self.summary.reading = self._packets.file = self._log.file = name
+        self.summary.reading = self._packets.file = name
+        self._log.begin_file(name)
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the next bytes of a capture or request log, unpacked.
@@ -127,7 +132,7 @@ class CaptureReader:
                 return []
             self._head = b""
         reader = self._reader
-        if isinstance(reader, RequestLogReader):
+        if isinstance(reader, LogReader):
             return reader.feed(data)
         assert reader is not None
         packets = reader.feed(data)
@@ -163,7 +168,7 @@ class CaptureReader:
             self._begin(head, whole=True)
             events = self.feed(head)
         reader, self._reader = self._reader, None
-        if isinstance(reader, RequestLogReader):
+        if isinstance(reader, LogReader):
             events += reader.end(damage)
         elif reader is not None:
             # The end of the file cut this packet, not the capture's snaplen, and its TCP header may be missing.

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from kproto.errors import CaptureError
 from kproto.extras import install_command
+from kproto.logs.detection import looks_like_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +32,6 @@ _CHUNK: Final = 1 << 17
 
 _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
-_LOG_LINE: Final = re.compile(rb"Completed request:|kafka\.request\.logger|^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", re.M)
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a zstd frame, or a skippable one
 
@@ -244,13 +244,13 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     for magic, advice in _OTHERS:
         if head.startswith(magic):
             raise CaptureError(f"{name}: {advice}")
-    if b"\0" not in head and _LOG_LINE.search(head):
+    if looks_like_log(head):
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:
         return None
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
-        "kproto reads pcap, pcapng and the brokers' kafka-request.log, also gzip or zstd"
+        "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also gzip or zstd"
     )
 
 

@@ -136,6 +136,7 @@ class CaptureSummary:
             other. Streams go on after it; what was given up counts as lost where it is.
         losses: Losses of single connections, among them the first of each kind, see ``first_losses``; a thousand at
             most. A Kafka connection without any is complete, from its first packet in the capture on.
+        assumed_zone: Whether times of logs without a zone were read as the reader's own local time.
         bad_inputs: Pieces of input that could not be read, the first thousand.
         bad_input_count: How many there are in all.
     """
@@ -169,6 +170,7 @@ class CaptureSummary:
     unmatched_responses: int = 0
     given_up: Counter[str] = field(default_factory=Counter)
     losses: list[StreamLoss] = field(default_factory=list)
+    assumed_zone: bool = False
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
@@ -183,6 +185,7 @@ class CaptureSummary:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
+        self.assumed_zone |= other.assumed_zone
         self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
         self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
 
@@ -278,16 +281,28 @@ class CaptureSummary:
             if api != ApiKey.API_VERSIONS and api not in CONTROL_APIS
         )
 
+    def _log_problem(self) -> str:
+        """Why a log shows no control request."""
+        if reason := self.unusable[1]:
+            lines = "line" if self.bad_input_count == 1 else "lines"
+            return f"no line can be used; the first reason of {self.bad_input_count} {lines}: {reason}"
+        if self.packets:
+            return (
+                f"{self.packets} logged requests, but no LeaderAndIsr, StopReplica or UpdateMetadata among them; take "
+                "the log of the hours in which a leader or a topic changed (--all-apis shows the others)"
+            )
+        return (
+            "no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
+            "set kafka.request.logger to DEBUG on the brokers"
+        )
+
     def problem(self) -> str | None:
         """One line that says why there is no control request and what to try; None if there is one."""
         if self.control_requests:
             return None
         name = self.file or "the capture"
         if self.format == "request log":
-            return (
-                f"{name}: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
-                "set kafka.request.logger to DEBUG on the brokers"
-            )
+            return f"{name}: {self._log_problem()}"
         if not self.packets and self.bad_checksums:
             return f"{name}: no packet in it matches the checksum recorded with it; take the original file"
         if not self.packets and self.bad_input_count:

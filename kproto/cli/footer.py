@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,11 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
     for path, summary in captures:
         if lost := "; ".join(_losses(summary)):
             _say(f"warning: {path}: {lost}")
+        if summary.assumed_zone:
+            _say(
+                f"{path}: its times are written without a zone, and were read in this machine's ({time.tzname[0]}); "
+                "if the log is of another, name it: --log-zone Europe/Berlin"
+            )
         if summary.tls_connections and summary.kafka_connections:
             speak = "speaks" if summary.tls_connections == 1 else "speak"
             where = ", ".join(map(str, sorted(summary.tls_listeners)[:_MOST_LISTENERS]))

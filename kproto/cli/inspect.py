@@ -243,7 +243,12 @@ class _Captures:
             self.read.append((path, summary))
             source = sys.stdin.buffer if path == _STANDARD_INPUT else point
             yield from exchanges(
-                source, ports=self._filters.ports, apis=self._apis, summary=summary, progress=self._progress.of(path)
+                source,
+                ports=self._filters.ports,
+                apis=self._apis,
+                summary=summary,
+                progress=self._progress.of(path),
+                logs=self._filters.logs,
             )
         except CaptureError as e:
             self.read.remove((path, summary))

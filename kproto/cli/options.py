@@ -12,6 +12,7 @@ import ipaddress
 import re
 import socket
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +20,7 @@ import click
 from kproto.api import ApiKey, api_name
 from kproto.cli.times import moment_ns, span_of
 from kproto.errors import ConfigurationError
+from kproto.logs import LogReading
 from kproto.tables.filters import Filters
 from kproto.types import TopicPartition
 
@@ -108,6 +110,34 @@ def parse_brokers(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
     return found
 
 
+def parse_broker_of(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
+    """Parse ``FILE=ID`` into ``{address: ID}``, with each address to which the requests in that log were sent.
+
+    Raises:
+        CaptureError: The file cannot be read.
+        ConfigurationError: Not of that form, or the file is no log of one broker.
+    """
+    from kproto.capture import CaptureSummary, frames
+
+    found: dict[tuple[str, int], BrokerId] = {}
+    for text in texts:
+        file, _, number = text.rpartition("=")
+        if not file or not re.fullmatch(r"[0-9]{1,10}", number) or int(number) > _LARGEST_ID:
+            raise ConfigurationError(f"{text!r} is not FILE=ID; try e.g. --broker-of node-a/kafka-request.log=7")
+        summary = CaptureSummary()
+        for frame in islice(frames(file, apis=None, summary=summary), _LINES_THAT_TELL):
+            server = frame.connection.server
+            if found.setdefault((server.ip, server.port), int(number)) != int(number):
+                raise ConfigurationError(f"--broker-of gives {server} two ids; a log is one broker's")
+        if summary.format != "request log":
+            raise ConfigurationError(f"{file} is no log; --broker-of names the broker that wrote a log")
+    return found
+
+
+_LINES_THAT_TELL: Final = 10_000
+"""The requests of a log that tell a broker's addresses."""
+
+
 def parse_ids(texts: Iterable[str], option: str) -> frozenset[BrokerId]:
     """Parse node ids: ``0,1``.
 
@@ -177,6 +207,24 @@ _CAPTURE_OPTIONS: Final = [
     ),
     click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected."),
     click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected."),
+    click.option(
+        "--broker-of",
+        multiple=True,
+        metavar="FILE=ID",
+        help="The broker that wrote a request log, e.g. node-a/kafka-request.log=7; else detected. Repeatable.",
+    ),
+    click.option(
+        "--log-zone",
+        default="",
+        metavar="ZONE",
+        help="The zone of times in logs that are written without one: Europe/Berlin, UTC, +02:00; else this machine's.",
+    ),
+    click.option(
+        "--log-date",
+        default="",
+        metavar="DATE",
+        help="The date of log lines with a time of day alone, e.g. 2026-11-21; else what the file tells.",
+    ),
 ]
 
 
@@ -248,6 +296,9 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
         errors: ErrorScope | None = None,
         ports: tuple[str, ...] = (),
         brokers: tuple[str, ...] = (),
+        broker_of: tuple[str, ...] = (),
+        log_zone: str = "",
+        log_date: str = "",
         **rest: Any,
     ) -> Any:
         filters = Filters(
@@ -258,7 +309,8 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
             partitions=frozenset(parse_topic_partition(text) for text in partition),
             errors=errors or "",
             ports=parse_ports(ports),
-            broker_ids=parse_brokers(brokers),
+            broker_ids=parse_brokers(brokers) | parse_broker_of(broker_of),
+            logs=LogReading(log_zone, day=log_date),
         )
         return command(*args, filters=filters, **rest)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import uuid
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,13 +62,17 @@ _BUCKETS_FOR_EACH_WORKER: Final = 2
 
 
 def scan_options(filters: Filters) -> dict[str, Any]:
-    """The APIs that a scan for tables reads: UpdateMetadata always, since it names the brokers."""
+    """The APIs that a scan for tables reads: UpdateMetadata always, since it names the brokers.
+
+    Logs need their zone by name: each worker has a zone of its own.
+    """
     return {
         "ports": filters.ports,
         "apis": filters.apis or CONTROL_APIS,
         "since_ns": filters.since_ns,
         "until_ns": filters.until_ns,
         "always": {ApiKey.UPDATE_METADATA},
+        "logs": replace(filters.logs, zone_required=True),
     }
 
 

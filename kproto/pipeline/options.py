@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.errors import ConfigurationError
+from kproto.logs import LogReading
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
 
@@ -38,6 +39,8 @@ _OPTIONS: Final = {
     "workers",
     "cluster",
     "capture_point",
+    "log_zone",
+    "log_date",
 }
 
 
@@ -49,6 +52,7 @@ def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
         "since_ns": _moment_ns(options, "since"),
         "until_ns": _moment_ns(options, "until"),
         "every_payload": options.get("payload") == "all",
+        "logs": _log_reading(options),
     }
 
 
@@ -116,6 +120,7 @@ def checked(options: Mapping[str, str]) -> dict[str, str]:
         _apis(found["apis"])
     for name in ("since", "until"):
         _moment_ns(found, name)
+    _log_reading(found)
     return found
 
 
@@ -133,6 +138,11 @@ def columns_of(options: Mapping[str, str]) -> pa.Schema:
         if name not in schema.names:
             raise ConfigurationError(f"no column {name!r} among {', '.join(schema.names)}")
     return pa.schema([schema.field(name) for name in names])
+
+
+def _log_reading(options: Mapping[str, str]) -> LogReading:
+    """The options about logs; each worker has a zone of its own, so that a log's zone has to be named."""
+    return LogReading(options.get("log_zone", ""), zone_required=True, day=options.get("log_date", ""))
 
 
 def _numbers(text: str) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from kproto.logs import LogReading
 from kproto.types import BrokerId, TopicPartition
 
 ErrorScope = Literal["", "any", "request", "partition"]
@@ -28,6 +29,7 @@ class Filters:
             ``partition`` of a single partition, ``any`` of either.
         ports: TCP ports of the brokers' listeners; None finds them from the traffic.
         broker_ids: ``(ip, port)`` -> broker id, where the traffic does not tell (``--brokers``).
+        logs: What logs do not say themselves, such as their zone.
     """
 
     apis: frozenset[int] = frozenset()
@@ -40,6 +42,7 @@ class Filters:
     errors: ErrorScope = ""
     ports: tuple[int, ...] | None = None
     broker_ids: Mapping[tuple[str, int], BrokerId] = field(default_factory=dict)
+    logs: LogReading = field(default_factory=LogReading)
 
     @property
     def by_partition(self) -> bool:

@@ -96,6 +96,7 @@ def chunks(
         since_ns=filters.since_ns,
         until_ns=filters.until_ns,
         always={ApiKey.UPDATE_METADATA},
+        logs=filters.logs,
     )
     for stretch, last in stretches(batches, chunk_bytes):
         yield reader.tables(stretch, last=last)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kproto.capture import Connection
     from kproto.capture.collector import Event
     from kproto.capture.model import Direction
+    from kproto.logs import LogReading
 
 _STANDARD_INPUT: Final = "-"
 
@@ -57,9 +58,10 @@ class Selection:
         until_ns: Only requests before this time.
         always: APIs whose requests are given whatever the other arguments say, e.g. UpdateMetadata, which names the
             brokers.
+        logs: What logs do not say themselves.
 
     Attributes:
-        ports: As given.
+        ports, logs: As given.
         scanned: The APIs whose frames must be read.
         apis: Their keys.
     """
@@ -72,8 +74,10 @@ class Selection:
         since_ns: int | None = None,
         until_ns: int | None = None,
         always: Collection[int] = (),
+        logs: LogReading | None = None,
     ) -> None:
         self.ports = ports
+        self.logs = logs
         self.apis = frozenset({*apis, *always})
         self.scanned = WantedApis(self.apis)
         self._apis = frozenset(apis)
@@ -104,6 +108,7 @@ def scan(
     every_payload: bool = False,
     opener: Callable[[str], IO[bytes]] = open_file,
     batch_bytes: int = BATCH_BYTES,
+    logs: LogReading | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read captures once and give every control frame in them.
 
@@ -116,7 +121,7 @@ def scan(
     Args:
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
             point of its own, named by ``point_name``.
-        ports, apis, since_ns, until_ns, always: See ``Selection``.
+        ports, apis, since_ns, until_ns, always, logs: See ``Selection``.
         on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.
         opener: Opens a file by its path or URI.
@@ -146,6 +151,7 @@ def scan(
                 opener=opener,
                 keeps_payloads=False,
                 payloads=payloads,
+                logs=logs,
             ):
                 request = frame.request or frame
                 if request.direction == "request" and selection.takes(request):
@@ -257,7 +263,7 @@ class ScanToGoOn:
 
 def new_reader(capture: str, selection: Selection) -> CaptureReader:
     """Return a reader of a capture point from its beginning."""
-    return CaptureReader(ports=selection.ports, apis=selection.apis, capture=capture)
+    return CaptureReader(ports=selection.ports, apis=selection.apis, capture=capture, logs=selection.logs)
 
 
 class _Way:

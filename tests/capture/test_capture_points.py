@@ -351,5 +351,5 @@ def test_a_directory_of_unreadable_captures_alone_is_refused_with_their_reasons(
 
 def test_frames_takes_no_internal_arguments() -> None:
     assert set(inspect.signature(frames).parameters) == {
-        "captures", "ports", "apis", "capture", "limit", "progress", "summary",
+        "captures", "ports", "apis", "capture", "limit", "progress", "summary", "logs",
     }  # fmt: skip

@@ -16,9 +16,9 @@ from plain_sources import from_sources
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame, frames
 from kproto.capture.collector import Collector
 from kproto.capture.cutter import MOST_PENDING, Matcher, PendingRequest
+from kproto.capture.log_reader import LONGEST_LINE, LogReader
 from kproto.capture.pcapng import PcapngReader
 from kproto.capture.reassembly import Reassembler
-from kproto.capture.request_log import LONGEST_LINE, RequestLogReader
 from kproto.capture.resync import RequestSearch
 from kproto.capture.wanted import WantedApis
 
@@ -36,7 +36,7 @@ def work(run: Callable[[], object]) -> int:
 
     def trace(frame: FrameType, event: str, _argument: object) -> object:
         nonlocal count
-        if "/kproto/capture/" not in frame.f_code.co_filename:
+        if not any(room in frame.f_code.co_filename for room in ("/kproto/capture/", "/kproto/logs/")):
             return None
         if event == "line":
             count += 1
@@ -136,7 +136,7 @@ def collect(packets: list[make.Packet]) -> None:
 
 
 def log_of(line: bytes) -> None:
-    reader = RequestLogReader(CaptureSummary(), capture="", apis=None)
+    reader = LogReader(CaptureSummary(), capture="", apis=None)
     for piece in pieces(line, 4096):
         reader.feed(piece)
     reader.end()
@@ -203,7 +203,7 @@ def test_the_search_decodes_a_bounded_multiple_of_what_it_sees() -> None:
 
 def test_a_connections_name_is_refused_by_its_length() -> None:
     summary = CaptureSummary()
-    reader = RequestLogReader(summary, capture="", apis=None)
+    reader = LogReader(summary, capture="", apis=None)
     reader.feed(logged("1:1-" * 16_000))
     assert [bad.reason[:20] for bad in summary.bad_inputs] == ["a connection named '"]
 
@@ -317,7 +317,7 @@ def test_pending_requests_are_bounded_and_indexed() -> None:
 
 def test_a_line_that_is_too_long_is_told_and_the_next_one_read() -> None:
     summary = CaptureSummary()
-    reader = RequestLogReader(summary, capture="", apis=None)
+    reader = LogReader(summary, capture="", apis=None)
     reader.file = summary.file = "kafka-request.log"
     long = b"[2026-11-21 06:35:57,700] Completed request:" + b"x" * (LONGEST_LINE + 5) + b"\n"
     after = logged("nonsense")
@@ -332,7 +332,7 @@ def test_a_line_that_is_too_long_is_told_and_the_next_one_read() -> None:
 
 def test_what_follows_a_line_that_is_too_long_is_read_though_it_comes_with_its_end() -> None:
     summary = CaptureSummary()
-    reader = RequestLogReader(summary, capture="", apis=None)
+    reader = LogReader(summary, capture="", apis=None)
     long, after = b"x" * (LONGEST_LINE + 1), logged("nonsense")
     reader.feed(long)
     reader.feed(b"x\n" + after)

@@ -174,11 +174,11 @@ def capture(data: bytes) -> None:
 def log(data: bytes) -> None:
     """Lines of a request log, timestamps and all: frames or bad inputs with their offsets within the file."""
     from kproto.capture import CaptureSummary
-    from kproto.capture.request_log import RequestLogReader
+    from kproto.capture.log_reader import LogReader
 
     line = b"[2026-11-21 06:35:57,700] DEBUG Completed request:{}\n"
     summary = CaptureSummary()
-    reader = RequestLogReader(summary, capture="", apis=None)
+    reader = LogReader(summary, capture="", apis=None)
     found = [*reader.feed(line + data), *reader.end()]
     for bad in summary.bad_inputs:
         if not 0 <= bad.offset < len(line + data):

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import DATA, read_jsonl
+from conftest import DATA
+from log_lines import as_log, rows_of
 
 from kproto.capture import CaptureSummary, exchanges, frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 LOGS = sorted((DATA / "request_log").glob("*.log.gz"))
 """What two Kafka 3.9.1 brokers wrote while a topic was made and deleted."""
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The log has no time zone, so it is read in this machine's."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -67,25 +56,10 @@ def test_times_are_those_of_the_request() -> None:
     assert first.time == 1795242957.514397
 
 
-def as_log(rows: list[dict[str, Any]]) -> str:
-    """Ground truth of a capture in the words of a broker's log, with lines of other kinds between."""
-    lines = []
-    for row in rows:
-        header = {"requestApiKey": row["api_key"], "requestApiVersion": row["version"]}
-        header |= {"correlationId": row["correlation_id"], "clientId": row["client_id"]}
-        entry = {"isForwarded": False, "requestHeader": header, "request": row["request"], "response": row["response"]}
-        entry |= {"connection": row["connection"], "totalTimeMs": row["total_time_ms"]}
-        seconds, millis = divmod(round(row["time"] * 1000), 1000)
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-        lines.append(f"[{stamp},{millis:03d}] DEBUG Completed request:{json.dumps(entry)} (kafka.request.logger)")
-        lines.append(f"[{stamp},{millis:03d}] INFO something else {{}} (kafka.server.KafkaServer)")
-    return "\n".join(lines) + "\n"
-
-
 @pytest.mark.parametrize("name", ["ibp-0.8.2-a", "ibp-2.4-IV1-a", "ibp-2.8-a", "ibp-3.9-migration-a"])
 def test_a_log_and_a_capture_of_the_same_traffic_agree(name: str, tmp_path: Path) -> None:
     """Frame by frame, byte for byte: what is made anew from the log is what passed on the wire."""
-    rows = [row for row in read_jsonl(DATA / "captures" / f"{name}.truth.jsonl.gz") if row["in_capture"]]
+    rows = rows_of(name)
     path = tmp_path / "kafka-request.log"
     path.write_text(as_log(rows))
     wire = {
@@ -117,7 +91,7 @@ def test_a_number_of_thousands_of_digits_is_told_in_our_own_words(tmp_path: Path
     summary = CaptureSummary()
     assert list(exchanges(path, summary=summary)) == []
     (bad,) = summary.bad_inputs
-    assert bad.reason == "a line that is no logged request: a number of thousands of digits"
+    assert bad.reason == "a logged request with a number of thousands of digits"
 
 
 def test_lines_that_cannot_be_used_are_told(tmp_path: Path) -> None:
@@ -144,9 +118,10 @@ def test_lines_that_cannot_be_used_are_told(tmp_path: Path) -> None:
         offsets.append(offsets[-1] + len(line) + 1)
     assert [bad.offset for bad in summary.bad_inputs] == offsets[1:9]
     reasons = [bad.reason for bad in summary.bad_inputs]
-    assert reasons[1] == "a request logged as text; Kafka logs JSON since 2.7"
+    assert reasons[1] == "a request logged as text whose header or connection is missing; was the line cut?"
     assert "controller_epoch" in reasons[2] or "controllerEpoch" in reasons[2]
-    assert reasons[4].startswith("a logged request without a time")
+    assert reasons[4].startswith("a line without a time")
+    assert not any("Error" in reason for reason in reasons)
 
 
 def test_a_log_without_requests(tmp_path: Path) -> None:
@@ -158,3 +133,44 @@ def test_a_log_without_requests(tmp_path: Path) -> None:
         "server.log: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
         "set kafka.request.logger to DEBUG on the brokers"
     )
+
+
+def test_the_names_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    """Up to 3.2 LeaderAndIsr's partition epoch is zkVersion; AlterPartition was AlterIsr until 3.2."""
+    rows = [row for row in rows_of("ibp-2.8-a") if row["api_key"] == 4]
+    path = tmp_path / "kafka-request.log"
+    path.write_text(as_log(rows).replace('"partitionEpoch"', '"zkVersion"'))
+    found = [e.to_json()["request"] for e in exchanges(path)]
+    assert sorted(map(str, found)) == sorted(str(row["request"]) for row in rows)
+    alter = {"brokerId": 1, "brokerEpoch": 7, "topics": [{"name": "a", "partitions": [
+        {"partitionIndex": 0, "leaderEpoch": 5, "newIsr": [1], "currentIsrVersion": 7}]}]}  # fmt: skip
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "topics": [{"name": "a", "partitions": [
+        {"partitionIndex": 0, "errorCode": 0, "leaderId": 1, "leaderEpoch": 5, "isr": [1],
+         "currentIsrVersion": 8}]}]}  # fmt: skip
+    elect = {"electionType": 0, "topicPartitions": [{"topic": "a", "partitionId": [0]}], "timeoutMs": 1000}
+    elected = {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": [{"topic": "a", "partitionResult": [
+        {"partitionId": 0, "errorCode": 0, "errorMessage": None}]}]}  # fmt: skip
+    dirs = {"topics": [{"topic": "a", "partitionIndex": [0]}]}
+    described = {"throttleTimeMs": 0, "results": []}
+    path.write_text("")
+    with path.open("a") as file:
+        for api, version, request, response in (
+            (56, 0, alter, answer),
+            (43, 2, elect, elected),
+            (35, 1, dirs, described),
+        ):
+            row = {"api_key": api, "version": version, "correlation_id": 1, "client_id": "c", "request": request}
+            row |= {
+                "response": response,
+                "connection": "10.0.0.1:9092-10.0.0.2:4000-0-3",
+                "total_time_ms": 1,
+                "time": 1.7e9,
+            }
+            file.write(as_log([row]))
+    found = list(exchanges(path, apis=None))
+    assert [e.api_key for e in found] == [56, 43, 35]
+    assert [e.error for e in found] == [None] * 3
+    assert found[0].request_message.topics[0].partitions[0].partition_epoch == 7
+    assert found[0].response_message.topics[0].partitions[0].partition_epoch == 8
+    assert found[1].request_message.topic_partitions[0].partitions == (0,)
+    assert found[2].request_message.topics[0].partitions == (0,)

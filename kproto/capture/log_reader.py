@@ -1,0 +1,284 @@
+"""Bytes of a log -> frames and exchanges, as a capture gives them; does no I/O.
+
+A request log's line holds both bodies in Kafka's JSON form, or as text of its structs; both frames are encoded from it
+as Kafka encodes them, without unknown tagged fields, which the log lacks. It has the time of the answer and the
+duration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kproto import codec
+from kproto.api import CONTROL_APIS, request_header_version, response_header_version
+from kproto.errors import EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
+from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
+from kproto.logs.request_lines import MARK, parse_request, present_form
+from kproto.logs.times import LATEST_NS, LogClock, LogReading, Stamp, UnusableLine, stamps_in
+from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper
+
+from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
+from .wanted import WantedApis
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .model import Direction, FrameStatus
+    from .summary import CaptureSummary
+
+_VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d{1,9})(?!\d)')
+_API: Final = re.compile(rb'"requestApiKey":\s*(-?\d{1,9})(?!\d)')
+_CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+(?:-\d+)?")
+_LONGEST_CONNECTION: Final = 300
+"""Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
+
+_CONNECTIONS: Final = 100_000
+"""The most connections whose stream offsets and ids are remembered."""
+
+
+class _Streams:
+    """A connection of the log, and the current offsets of its two streams."""
+
+    __slots__ = ("connection", "request", "response")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.request = self.response = 0
+
+
+class LogReader:
+    """Bytes of a log -> frames and exchanges, each when its line is whole.
+
+    Lines of other loggers are ignored. A line that cannot be read is noted, and reading goes on with the next one.
+
+    Args:
+        summary: Counts and damage go there.
+        capture: Name of the capture point, part of the connections' ids.
+        apis: API keys whose frames are wanted; None for all.
+        reading: What the logs do not say.
+
+    Attributes:
+        file: Name of the file, which frames carry.
+        time_ns: Time at which the last request was answered, ns since the epoch.
+    """
+
+    def __init__(
+        self,
+        summary: CaptureSummary,
+        *,
+        capture: str,
+        apis: Collection[int] | None,
+        reading: LogReading | None = None,
+    ) -> None:
+        self.file = ""
+        self.time_ns = 0
+        self._summary = summary
+        self._capture = capture
+        self._wanted = WantedApis(apis)
+        self._clock = LogClock(reading or LogReading())
+        self._streams: OrderedDict[str, _Streams] = OrderedDict()
+        self._lines = Lines()
+        self._unwrapper = Unwrapper()
+
+    def begin_file(self, name: str) -> None:
+        """Name the file whose bytes come next."""
+        self.file = name
+        self._clock.begin_file(name)
+
+    def feed(self, data: bytes) -> list[Frame | Exchange]:
+        """Take the next bytes of the file."""
+        events: list[Frame | Exchange] = []
+        self._take(data, events)
+        return events
+
+    def end(self, damage: str | None = None) -> list[Frame | Exchange]:
+        """Say that the file has ended; its last line may lack its end.
+
+        Args:
+            damage: Why the file could not be read to its end, None if it was.
+        """
+        events: list[Frame | Exchange] = []
+        if damage:
+            self._summary.bad(damage, self._lines.offset)
+        self._take(b"", events, last=True)
+        for message in self._unwrapper.end():
+            self._message(message, events)
+        self._lines, self._unwrapper = Lines(), Unwrapper()
+        return events
+
+    def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
+        unwrapper = self._unwrapper
+        for line, offset, length in self._lines.feed(data, last=last):
+            if line is None:
+                self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
+            elif line[:1] == b"[" and line[25:26] == b"]" and not unwrapper.is_open:  # Kafka's own layout
+                at = line.find(MARK)
+                if at >= 0 and (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
+                    for message in unwrapper.line(line, offset, length):
+                        self._message(message, events)
+                elif at >= 0:
+                    self._message(LogLine(line, [], None, offset, length), events)
+            else:
+                for message in unwrapper.line(line, offset, length):
+                    self._message(message, events)
+        if self._clock.assumed:
+            self._summary.assumed_zone = True
+
+    def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
+        if message.fields is None:
+            mark = message.text.find(MARK)
+            if mark < 0:
+                return
+        else:
+            mark = 0
+        summary = self._summary
+        summary.packets += 1
+        api = _API.search(message.text, mark)
+        if api is not None and int(api[1]) not in self._wanted and 0 <= int(api[1]) < 1 << 15:
+            version = _VERSION.search(message.text, mark)
+            number = int(version[1]) if version else 0
+            if -1 << 15 <= number < 1 << 15:
+                summary.requests[int(api[1]), number] += 1
+                return
+        try:
+            entry = message.fields
+            if entry is None:
+                entry = parse_request(message.text[mark + len(MARK) :].decode("utf-8", "replace"))
+            self._exchange(entry, message.stamps + stamps_in(message.text[:mark]), events)
+        except UnusableLine as e:
+            summary.bad(str(e), message.offset, message.length)
+        except KprotoError as e:
+            summary.bad(f"a logged message that cannot be written: {e}", message.offset, message.length)
+        except KeyError as e:
+            summary.bad(f"a logged request without {e.args[0]}", message.offset, message.length)
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            summary.bad("a logged request with a field of another kind of value", message.offset, message.length)
+
+    def _exchange(self, entry: dict[str, Any], stamps: list[Stamp], events: list[Frame | Exchange]) -> None:
+        """Make both frames of a line."""
+        header = entry["requestHeader"]
+        api_key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
+        correlation_id, client_id = int(header["correlationId"]), header.get("clientId")
+        if not (0 <= api_key < 1 << 15 and -1 << 15 <= version < 1 << 15):
+            raise UnusableLine(f"a logged request of API {str(api_key)[:20]} version {str(version)[:20]}")
+        if api_key not in self._wanted:
+            self._summary.requests[api_key, version] += 1
+            return
+        answered_ns = self._clock.time_ns(stamps)
+        sent_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
+        if not 0 <= sent_ns < LATEST_NS:
+            raise UnusableLine("a logged request whose time lies before 1970 or after 2262")
+        name = str(entry["connection"])
+        ends = _ends(name)
+        head, answer_head = _heads(api_key, version, correlation_id, client_id)
+        body, status = _body(api_key, version, "request", entry.get("request"))
+        has_response = entry.get("response") is not None
+        answer, answer_status = _body(api_key, version, "response", entry["response"]) if has_response else (b"", WHOLE)
+        summary = self._summary
+        summary.requests[api_key, version] += 1
+        streams = self._connection(name, ends, sent_ns)
+        names = api_key, version, correlation_id, client_id
+        request = self._frame(streams, "request", sent_ns, head, body, status, *names)
+        response = None
+        if has_response:
+            response = self._frame(streams, "response", answered_ns, answer_head, answer, answer_status, *names)
+            response.request = request
+            summary.responses += 1
+        else:
+            request.unmatched_reason = "the log has no response"
+            summary.unmatched_requests += 1
+        events += [request, Exchange(request, response)]
+        self.time_ns = answered_ns
+        summary.first_ns = summary.first_ns or answered_ns
+        summary.last_ns = answered_ns
+
+    def _connection(self, name: str, ends: tuple[Endpoint, Endpoint], time_ns: int) -> _Streams:
+        streams = self._streams.get(name)
+        if streams is None:
+            server, client = ends
+            streams = _Streams(Connection(client, server, time_ns, self._capture, saw_open=False))
+            self._streams[name] = streams
+            self._summary.connections += 1
+            self._summary.recognised("kafka", server)
+            if len(self._streams) > _CONNECTIONS:
+                self._streams.popitem(last=False)
+        return streams
+
+    def _frame(
+        self,
+        streams: _Streams,
+        direction: Direction,
+        time_ns: int,
+        head: bytes,
+        body: bytes,
+        status: FrameStatus,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> Frame:
+        offset: int = getattr(streams, direction)
+        length = len(head) + len(body)
+        setattr(streams, direction, offset + 4 + length)
+        return Frame(
+            streams.connection,
+            direction,
+            offset,
+            time_ns,
+            time_ns,
+            status,
+            length + (status != WHOLE),
+            head + body,
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            len(head),
+            self.file,
+        )
+
+
+def _heads(api_key: int, version: int, correlation_id: int, client_id: str | None) -> tuple[bytes, bytes]:
+    """Both headers; of an API or a version that is not known those of version 1 and 0."""
+    try:
+        versions = request_header_version(api_key, version), response_header_version(api_key, version)
+    except (UnsupportedApi, UnsupportedVersion):
+        if api_key in CONTROL_APIS:
+            raise
+        versions = 1, 0
+    head = encode_request_header(request_header(api_key, version, correlation_id, client_id), versions[0])
+    return head, encode_response_header(response_header(correlation_id), versions[1])
+
+
+def _body(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> tuple[bytes, FrameStatus]:
+    """Write a body; it is missing where no codec writes it, or, of other APIs, where the log does not show it whole."""
+    try:
+        message = codec.message_class(api_key, kind).from_json(present_form(form, api_key, kind), version)
+        return codec.encode(message, version), WHOLE
+    except (UnsupportedApi, UnsupportedVersion):
+        if api_key in CONTROL_APIS:
+            raise
+        return b"", WHOLE  # decoding says the same of it
+    except (EncodeError, TypeError, AttributeError, KeyError):
+        if api_key in CONTROL_APIS:
+            raise
+        return b"", GAP
+
+
+def _ends(name: str) -> tuple[Endpoint, Endpoint]:
+    """Server and client of a connection, as its name in the log says."""
+    found = _CONNECTION.fullmatch(name) if len(name) <= _LONGEST_CONNECTION else None
+    if found is None or int(found[2]) > 0xFFFF or int(found[4]) > 0xFFFF:
+        raise UnusableLine(f"a connection named {name[:100]!r}")
+    return Endpoint(_address(found[1]), int(found[2])), Endpoint(_address(found[3]), int(found[4]))
+
+
+def _address(text: str) -> str:
+    """An address as Java prints it, in the usual short form."""
+    try:
+        return str(ip_address(text.strip("[]/").partition("%")[0]))
+    except ValueError:
+        return text

@@ -1,0 +1,58 @@
+"""Whether a file is a log, by its first bytes, and when its first and last lines were written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from .times import stamps_in
+from .wrappers import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOG: Final = re.compile(
+    rb"Completed request:|kafka\.request\.logger|state\.change\.logger|\[(?:Broker|Controller) id=\d|requestHeader\""
+    rb"|^__CURSOR="
+    rb"|^(?:\x1b\[[\d;]*m)*\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d"
+    rb"|^\[?\d\d:\d\d:\d\d[.,]\d{3}\]? +(?:\[|TRACE|DEBUG|INFO|WARN|ERROR)"
+    rb"|^(?:[\w./-]{1,200} {0,40}\| ?|\[pod/[^\]]{1,300}\] ?|[\w./-]{1,200}\.log[\w.-]{0,50}:(?:\d{1,9}:)?)"
+    rb"\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:"
+    rb"|^(?:<\d{1,3}>)?(?:1 \d{4}-\d\d-\d\dT|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d )"
+    rb"|^\s*(?:\[\s*)?(?:data: |\x1e)?\{\s*\"(?:[^\n]{0,3000}\")?"
+    rb"(?:log|message|MESSAGE|msg|_raw|@message|textPayload)\"\s*:",
+    re.M,
+)
+
+_EXPORT: Final = b"__CURSOR="
+_MOST_LINES: Final = 50
+
+
+def looks_like_log(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is a log."""
+    text = _text(head)
+    if b"\0" in text and not text.startswith(_EXPORT):
+        return False
+    return _LOG.search(text) is not None
+
+
+def first_time_ns(head: bytes) -> int:
+    """When the first line with a time was written, ns since 1970 on the log's own clock; 0 if none has one."""
+    return next(_times(_text(head).splitlines()[:_MOST_LINES]), 0)
+
+
+def last_time_ns(tail: bytes) -> int:
+    """When the last whole line was written, likewise."""
+    return next(_times(_text(tail).splitlines()[:-_MOST_LINES:-1]), 0)
+
+
+def _times(lines: list[bytes]) -> Iterator[int]:
+    for line in lines:
+        for stamp in stamps_in(line[:300]):
+            if not stamp.lacks:
+                yield stamp.ns - (stamp.offset_s or 0) * 1_000_000_000
+                break
+
+
+def _text(data: bytes) -> bytes:
+    return b"".join(line for line, _, _ in Lines().feed(data, last=True) if line is not None)

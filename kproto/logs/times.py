@@ -1,0 +1,358 @@
+"""Times in log lines, in every form, with and without a zone."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from kproto.errors import ConfigurationError
+
+_NS: Final = 1_000_000_000
+_DAY_S: Final = 86_400
+
+LATEST_NS: Final = 1 << 63
+
+
+class UnusableLine(Exception):
+    """A line cannot be read; the text says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """What a reader of logs is told, because the logs do not say it.
+
+    Attributes:
+        zone: The zone of times that are written without one, e.g. ``Europe/Berlin``, ``UTC`` or ``+02:00``; empty: the
+            reader's own.
+        zone_required: Whether a time without a zone is refused where ``zone`` is empty: the tasks of a cluster have
+            zones of their own.
+        day: The date, as ``2023-11-20``, of lines that have a time of day alone; empty: the file's name, or other lines
+            of the file, have to tell it.
+
+    Raises:
+        ConfigurationError: There is no such zone or date.
+    """
+
+    zone: str = ""
+    zone_required: bool = False
+    day: str = ""
+
+    def __post_init__(self) -> None:
+        zone_of(self.zone)
+        if self.day:
+            try:
+                date.fromisoformat(self.day)
+            except ValueError:
+                raise ConfigurationError(f"{self.day!r} is no date; try e.g. --log-date 2023-11-20") from None
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """Return the zone of a name, or of a distance to UTC; None for an empty name.
+
+    Raises:
+        ConfigurationError: There is no such zone.
+    """
+    if not name:
+        return None
+    if name in ("Z", "UTC", "GMT"):
+        return UTC
+    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
+    if found and int(found[2]) < 24 and int(found[3]) < 60:
+        minutes = int(found[2]) * 60 + int(found[3])
+        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ConfigurationError(
+            f"{name!r} is no time zone; try e.g. --log-zone UTC, --log-zone Europe/Berlin or --log-zone +02:00"
+        ) from None
+
+
+class Stamp(NamedTuple):
+    """A time as it is written.
+
+    Attributes:
+        ns: Nanoseconds since 1970 on the clock that was read, whatever its zone.
+        offset_s: The zone's distance to UTC in seconds; None where none is written.
+        lacks: What is not written: nothing, the ``year``, or the ``date``.
+    """
+
+    ns: int
+    offset_s: int | None
+    lacks: str = ""
+
+
+_MONTHS: Final = {
+    name: n
+    for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)  # noqa: SIM905
+}
+_ABBREVIATIONS: Final = {
+    **dict.fromkeys(("Z", "UTC", "GMT", "WET"), 0),
+    **{"CET": 1, "CEST": 2, "WEST": 1, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9, "HKT": 8, "SGT": 8},
+    **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AEST": 10, "AEDT": 11},
+}
+"""Hours to UTC of zones that are written as letters: those of RFC 822, and others that stand for one zone alone."""
+
+_CLOCK: Final = rb"(?P<%s>\d\d):(?P<%s>\d\d):(?P<%s>\d\d)(?:[.,](?P<%s>\d{1,9}))?"
+_ZONE: Final = rb"(?:\ ?(?P<%s>Z\b|[+-]\d\d:?\d\d(?!\d)|[A-Z]{3,4}\b))?"
+
+
+def _clock(tag: str) -> bytes:
+    return _CLOCK % tuple(f"{name}{tag}".encode() for name in ("H", "M", "S", "F"))
+
+
+def _zone(tag: str) -> bytes:
+    return _ZONE % f"Z{tag}".encode()
+
+
+_STAMP: Final = re.compile(
+    b"|".join(
+        (
+            # 2023-11-20 19:35:10,123; 2023/11/20 ...; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10
+            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)[T\ _]\ ?"
+            + _clock("a") + _zone("a"),
+            # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100
+            rb"(?<!\d)(?P<Db>\d\d?)[\ /-](?P<Mb_>[A-Z][a-z]{2})[\ /-](?P<Yb>\d{4})[\ :T]" + _clock("b") + _zone("b"),
+            # Nov 20 19:35:10; Nov 20 2023 19:35:10; Nov 20 19:35:10 CET 2023
+            rb"\b(?P<Mc_>[A-Z][a-z]{2})\ \ ?(?P<Dc>\d\d?)(?:,?\ (?P<Yc>\d{4}))?,?\ " + _clock("c")
+            + rb"(?:\ (?P<Zc>[A-Z]{3,4}|[+-]\d\d:?\d\d)(?=\ \d{4}\b))?(?:\ (?P<Yd>(?:19|2\d)\d\d)\b(?!-))?",
+            # 1700505310.123, 1700505310123: seconds, milli-, micro- and nanoseconds since 1970
+            rb"(?<![\w.:-])(?P<E>1\d{9}(?:\d{9}|\d{6}|\d{3})?)(?:\.(?P<EF>\d{1,9}))?(?![\w:-])",
+            # 19:35:10,123
+            rb"(?<![\w.:])" + _clock("e") + _zone("e") + rb"(?![\w:])",
+        )
+    )
+)  # fmt: skip
+
+_LONGEST_PREFIX: Final = 2000
+"""The bytes before a message in which times are looked for."""
+
+
+def stamps_in(prefix: bytes) -> list[Stamp]:
+    """Return the times that stand before a message, the outermost first."""
+    if len(prefix) > _LONGEST_PREFIX:
+        prefix = prefix[: _LONGEST_PREFIX // 2] + b" " + prefix[-_LONGEST_PREFIX // 2 :]
+    found = (_stamp(match) for match in _STAMP.finditer(prefix))
+    return [stamp for stamp in found if stamp is not None]
+
+
+def _stamp(match: re.Match[bytes]) -> Stamp | None:
+    fields = {name: text.decode("ascii", "replace") for name, text in match.groupdict().items() if text is not None}
+    if "E" in fields:
+        digits = fields["E"]
+        return Stamp(int((digits + fields.get("EF", "")).ljust(19, "0")[:19]), 0)
+    tag = next(name[1] for name in fields if name[0] == "H" and name != "H")
+    second = int(fields[f"H{tag}"]) * 3600 + int(fields[f"M{tag}"]) * 60 + int(fields[f"S{tag}"])
+    if int(fields[f"H{tag}"]) > 24 or int(fields[f"M{tag}"]) > 59 or int(fields[f"S{tag}"]) > 60:
+        return None
+    ns = second * _NS + int(fields.get(f"F{tag}", "").ljust(9, "0") or 0)
+    offset_s = _offset_of(fields.get(f"Z{tag}", ""))
+    if tag == "e":
+        return Stamp(ns, offset_s, "date")
+    year = fields.get(f"Y{tag}") or (fields.get("Yd") if tag == "c" else None)
+    month = fields[f"M{tag}_"]
+    number = int(month) if month.isdigit() else _MONTHS.get(month.lower(), 0)
+    try:
+        day = date(int(year or 2000), number, int(fields[f"D{tag}"]))
+    except ValueError:
+        return None
+    return Stamp(_day_ns(day) + ns, offset_s, "" if year else "year")
+
+
+def _day_ns(day: date) -> int:
+    return (day.toordinal() - _EPOCH) * _DAY_S * _NS
+
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+def _offset_of(text: str) -> int | None:
+    if not text:
+        return None
+    if text[0] in "+-":
+        digits = text[1:].replace(":", "")
+        seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60
+        return -seconds if text[0] == "-" else seconds
+    hours = _ABBREVIATIONS.get(text)
+    return None if hours is None else hours * 3600
+
+
+def stamp_of(value: object, name: str = "") -> Stamp | None:
+    """Return the time that a field of JSON holds, as text or as a number since 1970; None if it holds none.
+
+    Args:
+        value: The field.
+        name: Its name; some names tell the unit.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        if value.isascii() and value.isdigit() and 10 <= len(value) <= 19:
+            value = int(value)
+        else:
+            found = stamps_in(value[:100].encode("utf-8", "replace"))
+            return found[0] if found else None
+    if isinstance(value, dict):  # log4j2's instant
+        second, nano = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+        if isinstance(second, (int, float)) and isinstance(nano, int) and 0 <= second < 1 << 33 and 0 <= nano < _NS:
+            return Stamp(int(second) * _NS + nano, 0)
+        return stamp_of(value.get("$date"), name)
+    if isinstance(value, float):
+        if not 0 <= value < 1 << 63:
+            return None
+        value = round(value * 1_000_000) * 1000 if value < 1e11 else round(value * 1000) * 1000
+        return Stamp(value if value > 1e17 else value * 1_000_000 if value < 1e14 else value * 1000, 0)
+    if isinstance(value, int) and 0 < value < 1 << 63:
+        scale = _NS if value < 1e11 else 1_000_000 if value < 1e14 else 1000 if value < 1e17 else 1
+        return Stamp(value * scale, 0)
+    return None
+
+
+_QUARTER_S: Final = 900
+_DELAY_NS: Final = 120 * _NS
+"""The longest time from a line's own stamp until a wrapper stamps it again, for telling the line's zone by both."""
+
+_NAMED_DAY: Final = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
+
+
+class LogClock:
+    """Turns written times into ns since 1970 UTC, for the lines of one capture point.
+
+    Args:
+        reading: What the reader was told.
+
+    Attributes:
+        assumed: Whether a time without a zone was taken as the reader's own.
+    """
+
+    def __init__(self, reading: LogReading) -> None:
+        self.assumed = False
+        self._reading = reading
+        self._zone = zone_of(reading.zone)
+        self._offsets: dict[int, int] = {}  # quarter of an hour on the log's clock -> its distance to UTC
+        self._day = date.fromisoformat(reading.day) if reading.day else None
+        self._told_day: date | None = None  # by the file's name, or the last line with a date
+        self._minute = b""
+        self._minute_ns = 0
+
+    def begin_file(self, name: str) -> None:
+        """Take the date that a file's name tells, if it tells one."""
+        self._told_day = None
+        if found := _NAMED_DAY.search(name):
+            try:
+                self._told_day = date(int(found[1]), int(found[2]), int(found[3]))
+            except ValueError:
+                return
+
+    def kafka_ns(self, line: bytes) -> int:
+        """Return the time of a line in Kafka's own layout, ``[2023-11-20 19:35:10,123] ``; -1 if it has another."""
+        if line[:17] != self._minute:
+            if line[25:26] != b"]" or line[20:21] != b"," or line[17:18] != b":":
+                return -1
+            found = stamps_in(line[1:24])
+            if not found or found[0].lacks or found[0].offset_s is not None:
+                return -1
+            self._minute_ns = self._utc_ns(Stamp(found[0].ns // (60 * _NS) * (60 * _NS), None))
+            self._minute = line[:17]
+        try:
+            return self._minute_ns + int(line[18:20]) * _NS + int(line[21:24]) * 1_000_000
+        except ValueError:
+            return -1
+
+    def time_ns(self, stamps: list[Stamp]) -> int:
+        """Return the time of a message.
+
+        The innermost time is the message's own. An outer one, of a wrapper, gives what it lacks: the date, the zone.
+
+        Args:
+            stamps: The times before the message, the outermost first.
+
+        Raises:
+            UnusableLine: There is no time, or it lacks its date or zone; says what gives it.
+        """
+        if not stamps:
+            raise UnusableLine("a line without a time that can be read, such as 2024-12-31 23:59:59,999")
+        own = stamps[-1]
+        whole = [stamp for stamp in stamps[:-1] if not stamp.lacks]
+        zoned = next((stamp for stamp in reversed(whole) if stamp.offset_s is not None), None)
+        if own.lacks:
+            own = self._dated(own, whole[-1] if whole else None, zoned)
+        if own.offset_s is None and zoned is not None and zoned.offset_s is not None:
+            outer_ns = zoned.ns - zoned.offset_s * _NS
+            ahead_ns = own.ns - outer_ns + _DELAY_NS  # the line is older than its wrapper's stamp
+            quarters, rest_ns = divmod(ahead_ns, _QUARTER_S * _NS)
+            if rest_ns <= 2 * _DELAY_NS and abs(quarters) <= 14 * 4:
+                own = own._replace(offset_s=quarters * _QUARTER_S)
+        return self._utc_ns(own)
+
+    def _dated(self, own: Stamp, whole: Stamp | None, zoned: Stamp | None) -> Stamp:
+        """Give a time without a year or a date what another one tells."""
+        if own.lacks == "date":
+            outer = whole or zoned
+            if outer is not None:
+                day_ns = outer.ns // (_DAY_S * _NS) * _DAY_S * _NS
+                near = min((day_ns + own.ns + n * _DAY_S * _NS for n in (-1, 0, 1)), key=lambda ns: abs(ns - outer.ns))
+                return Stamp(near, own.offset_s)
+            day = self._day or self._told_day
+            if day is None:
+                raise UnusableLine("a line with a time of day alone; name its date: --log-date 2023-11-20")
+            return Stamp(_day_ns(day) + own.ns, own.offset_s)
+        if whole is not None:
+            year = _year_of(whole.ns)
+        elif self._day or self._told_day:
+            year = (self._day or self._told_day).year  # type: ignore[union-attr]
+        else:
+            year = _year_of(time.time_ns() + _DAY_S * _NS)  # syslog's rule: the year in which it is not to come
+            if _in_year(own.ns, year) > time.time_ns() + _DAY_S * _NS:
+                year -= 1
+        return Stamp(_in_year(own.ns, year), own.offset_s)
+
+    def _utc_ns(self, stamp: Stamp) -> int:
+        if stamp.offset_s is not None:
+            ns = stamp.ns - stamp.offset_s * _NS
+        else:
+            quarter = stamp.ns // (_QUARTER_S * _NS)
+            offset_s = self._offsets.get(quarter)
+            if offset_s is None:
+                offset_s = self._offset_at(quarter * _QUARTER_S)
+                if len(self._offsets) > 10_000:
+                    self._offsets.clear()
+                self._offsets[quarter] = offset_s
+            ns = stamp.ns - offset_s * _NS
+        if not 0 <= ns < LATEST_NS:
+            raise UnusableLine("a line whose time lies before 1970 or after 2262")
+        if not stamp.lacks and stamp.ns >= 0:
+            self._told_day = date.fromordinal(_EPOCH + stamp.ns // (_DAY_S * _NS))
+        return ns
+
+    def _offset_at(self, second: int) -> int:
+        """The distance of the log's zone to UTC at a second of its own clock."""
+        if self._zone is None:
+            if self._reading.zone_required:
+                raise UnusableLine("a time without a zone; name the zone of the log: --log-zone Europe/Berlin")
+            self.assumed = True
+        if not 0 <= second < 1 << 33:
+            raise UnusableLine("a line whose time lies before 1970 or after 2262")
+        local = datetime.fromtimestamp(second, UTC).replace(tzinfo=self._zone)
+        try:
+            return second - int(local.timestamp())
+        except (OverflowError, OSError, ValueError):
+            raise UnusableLine("a line whose time lies before 1970 or after 2262") from None
+
+
+def _year_of(ns: int) -> int:
+    return date.fromordinal(_EPOCH + ns // (_DAY_S * _NS)).year
+
+
+def _in_year(ns: int, year: int) -> int:
+    """Move a time of the year 2000, a leap year, to the same day of another year."""
+    day, rest = divmod(ns, _DAY_S * _NS)
+    of_2000 = date.fromordinal(_EPOCH + day)
+    try:
+        return _day_ns(of_2000.replace(year=year)) + rest
+    except ValueError:  # 29 February
+        return _day_ns(date(year, 3, 1)) + rest

@@ -1,0 +1,410 @@
+"""What stands around a log line: JSON of a logging system, headers of a container runtime, prefixes, pieces, colours.
+
+Each form is recognised line by line, not by the file, so that a file may change its form, or hold several.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .request_lines import MARK
+from .times import Stamp, stamp_of, stamps_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST_LINE: Final = 16 << 20
+"""A longer line, or a longer sum of a line's pieces, is not read."""
+
+
+class LogLine(NamedTuple):
+    """A log line without what stood around it.
+
+    Attributes:
+        text: The line, perhaps with a prefix; empty where ``fields`` has it.
+        stamps: The times that stood around it, the outermost first.
+        fields: The fields of a request that were logged as a JSON object.
+        offset, length: Where it stands in the file; of several pieces the first one's offset.
+    """
+
+    text: bytes
+    stamps: list[Stamp]
+    fields: dict[str, Any] | None
+    offset: int
+    length: int
+
+
+class Lines:
+    """Cuts the bytes of a file into lines; reads UTF-16 as UTF-8, and leaves a byte order mark out.
+
+    Attributes:
+        offset: Of the next line in the file.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._too_long = False
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._begun = False
+
+    def feed(self, data: bytes, *, last: bool = False) -> Iterator[tuple[bytes | None, int, int]]:
+        """Yield each line that is whole with its end, its offset and its length; None for one that is too long."""
+        if not self._begun and (data or last):
+            data = b"".join(self._parts) + data
+            self._parts = []
+            if len(data) < 4 and not last:
+                self._parts = [data]
+                return
+            self._begun = True
+            data = self._begin(data)
+        if self._decoder is not None:
+            data = self._decoder.decode(data, last).encode("utf-8", "surrogatepass")
+        end = len(data) if last else data.rfind(b"\n") + 1
+        if end or last:
+            self._parts.append(data[:end])
+            whole = b"".join(self._parts)
+            self._parts, self._held, held = [], 0, self._held
+            yield from self._cut(whole, held)
+        if end < len(data):
+            self._held += len(data) - end
+            if self._held > LONGEST_LINE:
+                self._too_long = True
+                self._parts = []
+            else:
+                self._parts.append(data[end:])
+
+    def _begin(self, data: bytes) -> bytes:
+        """Tell the encoding by the first bytes."""
+        marks = ((codecs.BOM_UTF8, ""), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+        found = next(((mark, name) for mark, name in marks if data.startswith(mark)), None)
+        if found is not None:
+            mark, name = found
+            self.offset = len(mark)
+            data = data[len(mark) :]
+        elif data[1:2] == b"\0" == data[3:4]:
+            name = "utf-16-le"
+        elif data[:1] == b"\0" == data[2:3]:
+            name = "utf-16-be"
+        else:
+            name = ""
+        if name:
+            self._decoder = codecs.getincrementaldecoder(name)("replace")
+        return data
+
+    def _cut(self, data: bytes, held: int) -> Iterator[tuple[bytes | None, int, int]]:
+        at = 0
+        if self._too_long:
+            at = data.find(b"\n") + 1 or len(data)
+            length = self._length(data[:at]) + held
+            self._too_long = False
+            yield None, self.offset, length
+            self.offset += length
+        for line in data[at:].splitlines(keepends=True):
+            length = len(line) if self._decoder is None else self._length(line)
+            yield (line if len(line) <= LONGEST_LINE else None), self.offset, length
+            self.offset += length
+
+    def _length(self, line: bytes) -> int:
+        if self._decoder is None:
+            return len(line)
+        return 2 * len(line) if line.isascii() else len(line.decode("utf-8", "replace").encode("utf-16-le", "replace"))
+
+
+_COLOURS: Final = re.compile(
+    rb"\x1b\[[0-9;:?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]"
+)
+_CRI: Final = re.compile(
+    rb"(\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (stdout|stderr) ([PF])(?::\S{0,50})? ?"
+)
+_PREFIX: Final = re.compile(
+    rb"[\w./-]{1,200} {0,40}\| ?"  # docker compose logs
+    rb"|\[pod/[^\]]{1,300}\] "  # kubectl logs --prefix
+    rb"|\x1e|data: (?=\{)"  # journalctl -o json-seq, json-sse
+)
+_CONTINUED: Final = re.compile(rb'\s*(?:[\]}"\d-]|\{|\[|true|false|null)')
+_BEGINS_RECORD: Final = re.compile(rb"\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d")
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+_TEXTS: Final = (
+    "log", "message", "msg", "MESSAGE", "_raw", "event", "body", "@message", "line", "text", "textPayload",
+    "jsonPayload", "payload", "raw", "content", "data", "full_message", "short_message",
+    "logmessage", "Message", "@m", "original",
+)  # fmt: skip
+"""Fields that hold a log line, or the object that holds it; the first one counts."""
+
+_TIMES: Final = (
+    "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "ingestionTime", "receiveTimestamp", "observedTimestamp",
+    "@timestamp", "@t", "date", "_time", "time", "ts", "datetime", "eventTime", "timestamp", "Timestamp", "asctime",
+    "logtime", "timeMillis", "instant",
+)  # fmt: skip
+"""Fields that hold a time; of several the last one is nearest to the line."""
+
+_PIECE: Final = 16 << 10
+"""Docker cuts lines after so many bytes."""
+
+_BEHIND_BRACE: Final = frozenset((b'"', b" ", b"}", b"\n", b"\r", b"\t", b""))
+"""What follows the brace that begins a JSON object."""
+
+_DEEPEST: Final = 6
+_LINE_BYTES: Final = 200
+"""Estimated memory of a line that waits for others, beside its bytes."""
+
+_MOST_OPEN: Final = 64
+"""Of how many streams pieces are kept."""
+
+_raw_decode: Final = json.JSONDecoder().raw_decode
+
+
+class _Pieces:
+    """The pieces of one long line so far."""
+
+    def __init__(self, first: LogLine) -> None:
+        self.text = bytearray(first.text)
+        self._first = self._last = first
+
+    def add(self, piece: LogLine) -> None:
+        """Add the next piece."""
+        self.text += piece.text
+        self._last = piece
+
+    def joined(self) -> LogLine:
+        """The line, as far as it is there."""
+        return _spanning([self._first, self._last], bytes(self.text))
+
+
+class Unwrapper:
+    """Takes off what stands around lines, puts pieces together, and reads the lines of journald's export format."""
+
+    def __init__(self) -> None:
+        self._pieces: OrderedDict[bytes, _Pieces] = OrderedDict()
+        self._open: list[LogLine] = []  # the lines of an object that is printed over several
+        self._depth = 0
+        self._size = 0
+        self._export: dict[bytes, bytes] | None = None
+        self._binary: bytearray | None = None
+        self._binary_name = b""
+        self._export_at = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether lines are waiting for others."""
+        return bool(self._open) or self._export is not None
+
+    def line(self, line: bytes, offset: int, length: int) -> Iterator[LogLine]:
+        """Take a line with its end; yield what it completes."""
+        if self._export is None and not self._open and line.startswith(b"__CURSOR="):
+            self._export, self._export_at = {}, offset
+        if self._export is not None:
+            yield from self._exported(line, offset, length)
+            return
+        yield from self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0)
+
+    def end(self) -> Iterator[LogLine]:
+        """End the file; yield what can be read of lines that lack their end."""
+        if self._export:
+            yield from self._exported(b"\n", self._export_at, 0)
+        held, self._open = self._open, []
+        for each in held:
+            yield from self._whole(each, 0, gather=False)
+        pieces, self._pieces = self._pieces, OrderedDict()
+        for parts in pieces.values():
+            yield parts.joined()
+
+    def _line(self, message: LogLine, depth: int) -> Iterator[LogLine]:
+        """Take off a runtime's header, and put pieces together."""
+        text = message.text
+        if b"\x1b" in text:
+            text = _COLOURS.sub(b"", text)
+        stamps, stream = message.stamps, b""
+        if prefix := _PREFIX.match(text):
+            stream, text = prefix[0], text[prefix.end() :]
+        if text[:2] == b"20" and (cri := _CRI.match(text)):
+            stream += cri[2]
+            message = message._replace(text=text[cri.end() :], stamps=[*stamps, *stamps_in(cri[1])])
+            yield from self._piece(message, stream, is_last=cri[3] == b"F", depth=depth)
+            return
+        yield from self._whole(message._replace(text=text), depth)
+
+    def _piece(self, message: LogLine, stream: bytes, *, is_last: bool, depth: int) -> Iterator[LogLine]:
+        parts = self._pieces.get(stream)
+        if parts is None and is_last:
+            yield from self._whole(message, depth)
+            return
+        if parts is None:
+            parts = self._pieces[stream] = _Pieces(message)
+            if len(self._pieces) > _MOST_OPEN:
+                yield self._pieces.popitem(last=False)[1].joined()
+        else:
+            parts.add(message)
+        if is_last or len(parts.text) > LONGEST_LINE:
+            del self._pieces[stream]
+            yield from self._whole(parts.joined(), depth)
+
+    def _whole(self, message: LogLine, depth: int, *, gather: bool = True) -> Iterator[LogLine]:
+        """Take a line of the log itself: text, JSON, or a line of an object that is printed over several."""
+        text = message.text
+        if self._open:
+            wrapped = _json(text) if text[:2] == b'{"' and text[-1:] == b"}" else None
+            if isinstance(wrapped, dict) and any(isinstance(wrapped.get(name), str) for name in _TEXTS):
+                yield from self._records(wrapped, message, depth + 1)
+            else:
+                yield from self._gather(message, depth)
+            return
+        begin = text.find(b"{")
+        mark = text.find(MARK)
+        if gather and begin >= 0 and (mark >= 0 or text.strip() == b"{") and self._begins_object(message, max(mark, 0)):
+            return
+        if begin >= 0 and (mark < 0 or begin < mark) and text[begin + 1 : begin + 2] in _BEHIND_BRACE:
+            if text[begin - 1 : begin] == b"[" and text[: begin - 1].strip() == b"":
+                begin -= 1
+            value = _json(text[begin:])
+            if value is not None and depth < _DEEPEST:
+                stamps = message.stamps + stamps_in(text[:begin])
+                yield from self._records(value, message._replace(stamps=stamps), depth + 1)
+                return
+        yield message
+
+    def _begins_object(self, message: LogLine, at: int) -> bool:
+        """Begin an object that goes on in the next lines; return whether this line does."""
+        text = message.text.rstrip()
+        if text[-1:] not in b"{[,":
+            return False
+        depth = _depth(text[text.find(b"{", at) :])
+        if depth <= 0:
+            return False
+        self._open, self._depth, self._size = [message], depth, len(text) + _LINE_BYTES
+        return True
+
+    def _gather(self, message: LogLine, depth: int) -> Iterator[LogLine]:
+        text = message.text
+        self._size += len(text) + _LINE_BYTES
+        goes_on = _CONTINUED.match(text) and not _BEGINS_RECORD.match(text) and self._size <= LONGEST_LINE
+        if goes_on or not text.strip():
+            self._open.append(message)
+            self._depth += _depth(text)
+            if self._depth > 0:
+                return
+            held, self._open = self._open, []
+            joined = b"\n".join(each.text for each in held)
+            yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
+            return
+        held, self._open = self._open, []  # it was no such object
+        for each in held:
+            yield from self._whole(each, depth, gather=False)
+        yield from self._whole(message, depth)
+
+    def _records(self, value: Any, message: LogLine, depth: int) -> Iterator[LogLine]:
+        """Find the log lines in JSON, and the times beside them."""
+        if depth > _DEEPEST:
+            return
+        if isinstance(value, list):
+            if len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str) and value[0].isdigit():
+                stamp = stamp_of(value[0])  # Loki's form
+                stamps = message.stamps if stamp is None else [*message.stamps, stamp]
+                yield from self._text(value[1], message._replace(stamps=stamps), depth)
+                return
+            for each in value:
+                if isinstance(each, (dict, list)):
+                    yield from self._records(each, message, depth + 1)
+            return
+        if not isinstance(value, dict):
+            return
+        found = (stamp_of(value[name], name) for name in _TIMES if name in value)
+        message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
+        if isinstance(value.get("requestHeader"), dict):
+            yield message._replace(text=b"", fields=value)
+            return
+        for name in _TEXTS:
+            held = value.get(name)
+            if isinstance(held, list) and held and all(isinstance(byte, int) and 0 <= byte < 256 for byte in held):
+                held = bytes(held).decode("utf-8", "replace")  # journald's form of text that is not UTF-8
+            if isinstance(held, str):
+                yield from self._held_text(held, value, message, depth)
+                return
+        for each in value.values():
+            if isinstance(each, (dict, list)):
+                yield from self._records(each, message, depth + 1)
+
+    def _held_text(self, text: str, beside: dict[str, Any], message: LogLine, depth: int) -> Iterator[LogLine]:
+        """Take the text of a JSON record, perhaps a piece of a longer line."""
+        stream = b"json " + repr([beside.get(name) for name in ("stream", "partial_id", "container_id")]).encode(
+            "utf-8", "replace"
+        )
+        marked = beside.get("partial_message") in ("true", True) and beside.get("partial_last") not in ("true", True)
+        marked = marked or beside.get("logtag") == "P" or beside.get("_LINE_BREAK") == "line-max"
+        is_piece = marked or (
+            not text.endswith("\n") and len(text.encode("utf-8", "replace")) >= _PIECE - 8 and "log" in beside
+        )
+        if is_piece or stream in self._pieces:
+            data = text.encode("utf-8", "surrogatepass").removesuffix(b"\n")
+            yield from self._piece(message._replace(text=data), stream, is_last=not is_piece, depth=depth)
+            return
+        yield from self._text(text, message, depth)
+
+    def _text(self, text: str, message: LogLine, depth: int) -> Iterator[LogLine]:
+        data = text.encode("utf-8", "surrogatepass").rstrip(b"\r\n")
+        if b"\n" not in data or (MARK in data and data.find(MARK) < data.find(b"\n")):
+            yield from self._line(message._replace(text=data), depth)
+            return
+        for line in data.splitlines():
+            yield from self._line(message._replace(text=line), depth)
+
+    # ---- journalctl -o export
+
+    def _exported(self, line: bytes, offset: int, length: int) -> Iterator[LogLine]:
+        entry = self._export
+        assert entry is not None
+        if self._binary is not None:
+            self._binary += line
+            size = int.from_bytes(self._binary[:8], "little")
+            if len(self._binary) >= 8 and size > LONGEST_LINE:
+                self._binary = None
+            elif len(self._binary) > 8 + size:
+                entry[self._binary_name], self._binary = bytes(self._binary[8 : 8 + size]), None
+            return
+        bare = line.rstrip(b"\r\n")
+        name, equals, value = bare.partition(b"=")
+        if not bare:
+            text = entry.get(b"MESSAGE")
+            if text is not None:
+                stamps = [
+                    stamp
+                    for name in (b"__REALTIME_TIMESTAMP", b"_SOURCE_REALTIME_TIMESTAMP")
+                    if (stamp := stamp_of(entry.get(name, b"").decode("ascii", "replace"))) is not None
+                ]
+                message = LogLine(text, stamps, None, self._export_at, max(offset + length - self._export_at, 1))
+                yield from self._line(message, 1)
+            entry.clear()
+            self._export_at = offset + length
+        elif equals:
+            entry[name] = value
+            if len(entry) > 1000:
+                entry.clear()
+        else:
+            self._binary, self._binary_name = bytearray(), name
+
+
+def _depth(text: bytes) -> int:
+    text = _STRINGS.sub(b"", text)
+    return text.count(b"{") + text.count(b"[") - text.count(b"}") - text.count(b"]")
+
+
+def _json(text: bytes) -> Any:
+    """The JSON that a text consists of; None if it is none."""
+    try:
+        value, _ = _raw_decode(text.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, (dict, list)) else None
+
+
+def _spanning(parts: list[LogLine], text: bytes) -> LogLine:
+    first, last = parts[0], parts[-1]
+    length = max(last.offset + last.length - first.offset, 1)
+    return LogLine(text, first.stamps, None, first.offset, length)
