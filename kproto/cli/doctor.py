@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto.cli.options import identity_options
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.errors import CaptureError, ConfigurationError
@@ -20,8 +21,11 @@ from kproto.text import printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
+
+    from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.verdicts.facts import Facts
     from kproto.verdicts.rules import Finding
@@ -76,10 +80,13 @@ docs/verdicts.md defines every rule and term. """
 )
 @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Change a limit. Repeatable.")
 @click.option("--redact", is_flag=True, help="Number topics, addresses and files instead of naming them.")
+@identity_options
 @format_option("json", description="Text, or a JSON object for each finding.")
 def command(
     sources: tuple[Place, ...],
+    filters: Filters,
     *,
+    cluster: str | None,
     explain: str | None,
     fail_on: str | None,
     rules: tuple[str, ...],
@@ -92,8 +99,8 @@ def command(
     """Find what is wrong with a control plane, from its captures or tables.
 
     CAPTURE is a pcap or pcapng file, a kafka-request.log, either also gzip or zstd, a directory of such files, or - for
-    standard input; several are taken as one cluster's. TABLES is a directory that kproto analyze wrote; each cluster in
-    it is judged by itself.
+    standard input. TABLES is a directory that kproto analyze wrote. Captures of one cluster are judged together,
+    whatever their clocks say; each cluster is judged by itself.
 
     trouble wakes people up, warning wants to be looked at, note is good to know. Where the capture lacks the evidence,
     a finding says "cannot tell".
@@ -111,26 +118,29 @@ def command(
     wanted -= _rules_of(ignored)
     bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on is not None else ()
     is_bad = False
-    for cluster, facts in _judged(sources, redact=redact):
-        found = [f for f in findings(facts, given) if f.rule in wanted and (cluster, *f.key) not in known]
+    for name, facts in _judged(sources, filters, cluster, redact=redact):
+        found = [f for f in findings(facts, given) if f.rule in wanted and (name, *f.key) not in known]
         is_bad = is_bad or any(finding.severity in bad for finding in found)
         if form == "json":
-            of = {} if cluster is None else {"cluster": cluster}
+            of = {} if name is None else {"cluster": name}
             for finding in found:
                 print(json.dumps(finding.to_json() | of, ensure_ascii=False))
         else:
             shown = [] if redact else [str(source) for source in sources]
-            title = [] if cluster is None else [f"cluster {printable(cluster)}"]
+            title = [] if name is None else [f"cluster {printable(name)}"]
             print(*title, *finding_lines(found, shown, width=_width()), sep="\n")
     if is_bad:
         sys.exit(_FOUND)
 
 
-def _judged(sources: Sequence[Place], *, redact: bool) -> Iterator[tuple[str | None, Facts]]:
+def _judged(
+    sources: Sequence[Place], filters: Filters, cluster: str | None, *, redact: bool
+) -> Iterator[tuple[str | None, Facts]]:
     """Read the facts of captures in pieces, or of the clusters in tables; several clusters come with their names."""
     from kproto.cli.no_pandas import keep_pandas_out
     from kproto.cli.table_source import tables_in
-    from kproto.tables.reading import chunks, why_nothing
+    from kproto.tables.reading import why_nothing
+    from kproto.tables.resolved import by_cluster, resolved_pieces, resolved_reader
     from kproto.tables.stored import checked_run, reader_of
     from kproto.verdicts.facts import FACT_COLUMNS, Facts
     from kproto.verdicts.found import facts_of_clusters
@@ -138,19 +148,22 @@ def _judged(sources: Sequence[Place], *, redact: bool) -> Iterator[tuple[str | N
     keep_pandas_out()
     tables = tables_in(sources)
     if tables is not None:
-        clusters = list(facts_of_clusters(reader_of(checked_run(tables)), redact=redact))
-        if len(clusters) < 2:
-            yield None, clusters[0][1] if clusters else Facts([])
+        read = resolved_reader(reader_of(checked_run(tables)), cluster, filters.broker_ids)
+        stored = list(facts_of_clusters(read, redact=redact))
+        if len(stored) < 2:
+            yield None, stored[0][1] if stored else Facts([])
             return
-        for number, (cluster, facts) in enumerate(clusters, 1):
-            yield str(number) if redact else cluster, facts
+        for number, (name, facts) in enumerate(stored, 1):
+            yield str(number) if redact else name, facts
         return
+    wanted = {name: (*columns, "cluster") for name, columns in FACT_COLUMNS.items()}
+    wanted["clusters"] = ("cluster", "capture")
     bad: list[dict[str, Any]] = []
-    kept: deque[Mapping[str, Any]] = deque()
+    kept: deque[dict[str, Any]] = deque()
     held = left_out = 0
-    for piece in chunks([str(source) for source in sources]):
+    for piece in resolved_pieces([str(source) for source in sources], filters, cluster):
         bad.extend(piece["bad_inputs"].to_pylist())
-        kept.append({name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items()})
+        kept.append({name: _slim(piece[name], columns) for name, columns in wanted.items()})
         held += piece["requests"].num_rows
         while held > _MOST_REQUESTS and len(kept) > 1:
             rows = kept.popleft()["requests"].num_rows
@@ -160,10 +173,16 @@ def _judged(sources: Sequence[Place], *, redact: bool) -> Iterator[tuple[str | N
             f"kproto: findings are of the last {held:,} requests; {left_out:,} earlier ones are left out",
             file=sys.stderr,
         )
-    facts = Facts(kept, redact=redact)
-    if not facts.requests:
-        raise CaptureError(why_nothing(bad))
-    yield None, facts
+    clusters = by_cluster(iter(kept))
+    for number, (name, pieces) in enumerate(clusters, 1):
+        facts = Facts(pieces, redact=redact)
+        if not facts.requests:
+            raise CaptureError(why_nothing(bad))
+        yield None if len(clusters) == 1 else str(number) if redact else name, facts
+
+
+def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    return table.select([name for name in table.column_names if name in columns])
 
 
 def _width() -> int | None:

@@ -226,6 +226,9 @@ _CAPTURE_OPTIONS: Final = [
         help="The date of log lines with a time of day alone, e.g. 2026-11-21; else what the file tells.",
     ),
 ]
+cluster_option: Final = click.option(
+    "--cluster", metavar="NAME", help="Only this cluster, as declared or as found, where there are several."
+)
 
 
 class CaptureCommand(click.Command):
@@ -257,7 +260,12 @@ def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
     They are passed to it as ``filters``, but ``since`` and ``until``, which ``timed`` adds when the tables are open.
     """
-    return _with_options(command, _ANSWER_OPTIONS)
+    return _with_options(command, [*_ANSWER_OPTIONS, _CAPTURE_OPTIONS[-1]])
+
+
+def identity_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which broker and cluster is meant, as ``filters`` and ``cluster``."""
+    return _with_options(cluster_option(command), _CAPTURE_OPTIONS[-1:])
 
 
 def timed(filters: Filters, since: str | None, until: str | None, span: Callable[[], Span]) -> Filters:
@@ -288,11 +296,11 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
     @functools.wraps(command)
     def with_filters(
         *args: Any,
-        api: tuple[str, ...],
-        broker: tuple[str, ...],
-        controller: tuple[str, ...],
-        topic: tuple[str, ...],
-        partition: tuple[str, ...],
+        api: tuple[str, ...] = (),
+        broker: tuple[str, ...] = (),
+        controller: tuple[str, ...] = (),
+        topic: tuple[str, ...] = (),
+        partition: tuple[str, ...] = (),
         errors: ErrorScope | None = None,
         ports: tuple[str, ...] = (),
         brokers: tuple[str, ...] = (),

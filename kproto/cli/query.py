@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.options import answer_filters, timed
+from kproto.cli.options import answer_filters, cluster_option, timed
 from kproto.cli.output_format import format_option
 from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.times import moment_ns
@@ -72,6 +73,7 @@ Examples:
 )
 @click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]")
 @answer_filters
+@cluster_option
 @click.option(
     "--at", metavar="TIME", help="Only rows valid at this time, of leader, offline, under-replicated and restarts."
 )
@@ -84,6 +86,7 @@ def command(
     words: tuple[str, ...],
     filters: Filters,
     *,
+    cluster: str | None,
     since: str | None,
     until: str | None,
     at: str | None,
@@ -95,11 +98,9 @@ def command(
 ) -> None:
     """Ask the tables in DIR, which kproto analyze wrote, or captures; without QUESTION: count the rows of each table.
 
-    CAPTURE is a file, a directory of files, or - for standard input; several are taken as one cluster's, rotated files
-    as one stream.
-
-    behind, missed and lag compare brokers over all captures of a cluster, such as one of each host: captures that show
-    the same update belong together. Between hosts, lag is as exact as their clocks.
+    CAPTURE is a file, a directory of files, or - for standard input; rotated files are one stream. Answers are those of
+    clusters, whichever hosts recorded them and whatever their clocks say: an exchange that two captures show counts
+    once. Between hosts, lag is as exact as what they share tells of their clocks.
 
     Captures are read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
@@ -112,12 +113,14 @@ def command(
     from kproto.tables.schemas import TABLES
 
     sources, question = _split(words, tuple(QUESTIONS))
-    if sql is not None and (question or at or begin or end or since or until or limit or filters != AllFilters()):
+    if sql is not None and (
+        question or at or begin or end or since or until or limit or replace(filters, broker_ids={}) != AllFilters()
+    ):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
     run = tables_of([place_of(source) for source in sources])
     if question == "isr" and isinstance(run, dict) and not any(source == "-" or is_uri(source) for source in sources):
         run["isr_requests"] = isr_requests(*sources)
-    with open_tables(run) as tables:
+    with open_tables(run, cluster, filters.broker_ids) as tables:
         if sql is not None:
             answer = ask_sql(tables, sql)
         elif question is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.options import identity_options
 from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
 from kproto.cli.text import counted
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
 _SHOWN = 5
@@ -61,11 +63,12 @@ disk. """
     metavar="N",
     help="The most partitions in the timeline; those that changed most are shown.",
 )
-def command(sources: tuple[Place, ...], *, out: Path, partitions: int) -> None:
+@identity_options
+def command(sources: tuple[Place, ...], filters: Filters, *, cluster: str | None, out: Path, partitions: int) -> None:
     """Write a report on the tables in DIR, which kproto analyze wrote, or on captures, as one HTML page.
 
-    CAPTURE is a file, a directory of files, or - for standard input; several are taken as one cluster's, rotated files
-    as one stream.
+    CAPTURE is a file, a directory of files, or - for standard input; rotated files are one stream. Captures of one
+    cluster are shown as one, whatever their clocks say.
 
     It shows what stands out; requests over time; controllers, their epochs and fenced zombies; leaders and in-sync
     replicas of every partition over time, to zoom and search; how late metadata updates reach each broker; slow and
@@ -79,7 +82,10 @@ def command(sources: tuple[Place, ...], *, out: Path, partitions: int) -> None:
 
     is_piped = str(out) == "-"
     limits = Limits(partitions=partitions, states=10 * partitions)
-    facts = write_report(tables_of(sources), sys.stdout.buffer if is_piped else out, limits=limits)
+    facts = write_report(
+        tables_of(sources), sys.stdout.buffer if is_piped else out, limits=limits, cluster=cluster,
+        broker_ids=filters.broker_ids,
+    )  # fmt: skip
     lines = [*_outstanding(facts["findings"])]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]

@@ -11,9 +11,10 @@ import click
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.bad_inputs import warn_of_bad_inputs
 from kproto.cli.no_pandas import keep_pandas_out
-from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.options import CaptureCommand, capture_filters, cluster_option
 from kproto.cli.output_format import format_option
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,24 +47,35 @@ Spark. """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
+@cluster_option
 @click.option("--all", "every", is_flag=True, help="Every row of each section; a large cluster has thousands.")
 @format_option("json", "line", description="Text, one JSON object, or one line of text.")
-def command(captures: tuple[str, ...], filters: Filters, *, every: bool, form: str) -> None:
+def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None, every: bool, form: str) -> None:
     """Sum up captures: controllers, brokers, changes, errors, delays and losses.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
-    or - for standard input; several are taken as one cluster's, rotated files as one stream. Nothing
-    else is needed: no Spark, no Java.
+    or - for standard input; rotated files are one stream. Captures of one cluster are summed up together, whatever
+    their clocks say; each cluster by itself. Nothing else is needed: no Spark, no Java.
     """
     check_apis(filters)
     keep_pandas_out()
+    from kproto.tables.resolved import by_cluster, resolved_pieces
+
+    clusters = by_cluster(resolved_pieces(captures, filters, cluster))
+    for name, pieces in clusters:
+        _print_summary(name if len(clusters) > 1 else None, pieces, filters, every=every, form=form)
+
+
+def _print_summary(
+    cluster: str | None, pieces: Iterable[Mapping[str, pa.Table]], filters: Filters, *, every: bool, form: str
+) -> None:
+    """Print the summary of a cluster, with its name if there are several."""
     from kproto.cli.sections import print_sections
     from kproto.cli.summary_text import one_line, page_of, sections_of
-    from kproto.tables.reading import chunks, why_nothing
+    from kproto.tables.reading import why_nothing
     from kproto.verdicts.summary import summarize
 
     facts = _FactPieces()
-    pieces = chunks(captures, filters=filters)
     summary = summarize(pieces if filters.by_request else facts.kept(pieces))
     if not summary["requests"]:
         raise CaptureError(why_nothing(summary["bad_inputs"]))
@@ -72,12 +84,15 @@ def command(captures: tuple[str, ...], filters: Filters, *, every: bool, form: s
         case "json":
             found = facts.findings()
             rows = None if found is None else [finding.to_json() for finding in found]
-            print(json.dumps({"findings": rows} | summary))
+            of = {} if cluster is None else {"cluster": cluster}
+            print(json.dumps(of | {"findings": rows} | summary))
         case "line":
-            print(one_line(summary))
+            print(one_line(summary) if cluster is None else f"{printable(cluster)}: {one_line(summary)}")
         case _:
             sections = sections_of(summary) if every else page_of(summary, "--all shows them")
             first = [] if filters.by_request else [_findings_section(facts.findings())]
+            if cluster is not None:
+                print(f"Cluster {printable(cluster)}\n")
             print_sections([*first, *sections])
 
 

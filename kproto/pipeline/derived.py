@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.queries import Queries
 from kproto.pipeline.stored import read_table
 from kproto.tables import TABLES
 from kproto.tables.places import place_of
-from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.resolved import resolution_of, resolved_reader
 from kproto.tables.stored import current_tables, reader_of
-from kproto.verdicts.clusters import CLUSTERS, UPDATE_COLUMNS, clusters_of, declared_clusters
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import facts_of_clusters
-from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_capture, stale_rows
+from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_cluster, stale_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kproto.tables.places import Place
+    from kproto.tables.resolved import Resolution
     from kproto.verdicts.derived import Derived
 
 _OF_STATES: Final = (
@@ -50,11 +49,25 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     if name not in VIEWS:
         raise ConfigurationError(f"there is no derived table {name!r}; try {', '.join(VIEWS)}")
     judge = VIEWS[name].judge
+    stored = reader_of(current_tables(place_of(tables)))
     if judge is not None:
-        clusters = facts_of_clusters(reader_of(current_tables(place_of(tables))))
+        clusters = facts_of_clusters(resolved_reader(stored))
         return spark.createDataFrame(judge(clusters), spark_schema(VIEWS[name].schema))
-    frames = {stored: read_table(spark, tables, stored) for stored in TABLES}
-    return _derived(spark, frames, name, lambda: declared_clusters(reader_of(current_tables(place_of(tables)))))
+    frames = {each: read_table(spark, tables, each) for each in TABLES}
+    resolution = resolution_of(stored)
+    if resolution.changes_rows:
+        frames["requests"] = _resolved(frames["requests"], resolution)
+    return _derived(spark, frames, name)
+
+
+def _resolved(requests: DataFrame, resolution: Resolution) -> DataFrame:
+    """Return resolved rows of ``requests``."""
+
+    def resolve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from resolution.requests(pa.Table.from_batches([batch])).to_batches()
+
+    return requests.mapInArrow(resolve, requests.schema)
 
 
 def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
@@ -75,23 +88,16 @@ def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
     if name not in _OF_STATES:
         raise ConfigurationError(f"verdicts_of has no table {name!r}; try {', '.join(_OF_STATES)}")
 
-    def declared() -> dict[str, str]:
-        rows = requests.where(F.col("cluster") != DEFAULT_CLUSTER).select("capture", "cluster").distinct()
-        return {row["capture"]: row["cluster"] for row in rows.collect()}
-
-    return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name, declared)
+    return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name)
 
 
-def _derived(
-    spark: SparkSession, frames: Mapping[str, DataFrame], name: str, declared: Callable[[], dict[str, str]]
-) -> DataFrame:
+def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) -> DataFrame:
     """A derived table of stored ones.
 
     Args:
         spark: The session.
         frames: The stored tables that it needs, by name.
         name: The table.
-        declared: Returns the declared clusters of captures.
     """
     have = set(frames)
     with Queries(spark) as sql:
@@ -100,7 +106,7 @@ def _derived(
             if derived.sql and _needs(derived) <= have:
                 frame = sql(derived.sql)
             elif known == name:
-                frame = _stale_requests(frames["requests"], declared())
+                frame = _stale_requests(frames["requests"])
             else:
                 continue
             if known == name:
@@ -117,17 +123,12 @@ def _needs(derived: Derived) -> set[str]:
     return {name for _text, name, _form, _conversion in Formatter().parse(derived.sql) if name}
 
 
-def _stale_requests(requests: DataFrame, declared: dict[str, str]) -> DataFrame:
+def _stale_requests(requests: DataFrame) -> DataFrame:
     """The stale requests: tasks judge them by the epochs in all captures, which the driver collects before."""
     micros = F.unix_micros("ts")
     known = requests.where("controller_id IS NOT NULL").groupBy(*EPOCH_COLUMNS)
     found = known.agg(F.min(micros).alias("first"), F.max(micros).alias("last")).toArrow()
-    captures = sorted(set(found["capture"].to_pylist()))
-    updates = CLUSTERS.empty_table()
-    if len(captures) > 1:
-        accepted = f"api_key = {ApiKey.UPDATE_METADATA:d} AND coalesce(error_code, 0) = 0 AND n_partitions > 0"
-        updates = requests.where(accepted).select(*UPDATE_COLUMNS).distinct().toArrow()
-    epochs = epochs_by_capture(found, clusters_of(captures, updates, declared))
+    epochs = epochs_by_cluster(found)
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in stale_rows((pa.Table.from_batches([batch]) for batch in batches), epochs):

@@ -32,22 +32,22 @@ def comparison(tables: duckdb.DuckDBPyConnection) -> str:
         The sentence; empty where one capture shows several brokers.
     """
     captures, largest, brokers = tables.execute("""
-        WITH compared AS (
+        WITH shown AS (
+            SELECT cluster, count(DISTINCT capture) AS captures FROM clusters GROUP BY cluster
+        ), compared AS (
             SELECT c.captures, count(DISTINCT q.broker_id) AS brokers
-            FROM requests q JOIN clusters c ON c.capture = q.capture GROUP BY c.cluster, c.captures
+            FROM requests q JOIN shown c ON c.cluster = q.cluster GROUP BY c.cluster, c.captures
         )
         SELECT coalesce(sum(captures), 0), coalesce(max(captures), 0), coalesce(max(brokers), 0) FROM compared
     """).fetchone() or (0, 0, 0)
-    if largest > 1:
+    if largest > 1 and brokers != 1:
         return (
-            "captures of one cluster are compared with each other, and of these the first is named; "
-            "between hosts, lag is as exact as their clocks"
+            f"brokers are compared over {largest} captures of one cluster; between hosts, lag is as exact as what they "
+            "share tells of their clocks: some milliseconds"
         )
     if brokers != 1:
         return ""
-    shown = (
-        "the capture shows one broker" if captures == 1 else "each capture shows one broker, and no update is in two"
-    )
+    shown = "the capture shows one broker" if captures == 1 else "the captures show one broker"
     return f"{shown}, so none can be compared; capture on the controller's host, or on all brokers at the same time"
 
 

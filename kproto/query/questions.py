@@ -74,18 +74,18 @@ _DIFF: Final = """
     ), former AS (
         SELECT * FROM held WHERE was
         QUALIFY row_number() OVER (
-            PARTITION BY capture, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
+            PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
         ) = 1
     ), newer AS (
         SELECT * FROM held WHERE is_now
         QUALIFY row_number() OVER (
-            PARTITION BY capture, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
+            PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
         ) = 1
     ), known AS (
-        SELECT DISTINCT c.capture, c.topic, c.partition FROM changes c, asked
+        SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c, asked
         WHERE c.ts <= since OR (c.leader_epoch = 0 AND c.partition_epoch = 0)
     )
-    SELECT coalesce(n.capture, f.capture) AS capture, coalesce(n.topic, f.topic) AS topic,
+    SELECT coalesce(n.cluster, f.cluster) AS cluster, coalesce(n.topic, f.topic) AS topic,
            coalesce(n.partition, f.partition) AS partition,
            CASE WHEN n.topic IS NULL THEN 'deleted'
                 WHEN f.topic IS NULL THEN CASE WHEN k.topic IS NULL THEN 'first seen' ELSE 'created' END
@@ -94,8 +94,8 @@ _DIFF: Final = """
            f.leader AS former_leader, n.leader, f.leader_epoch AS former_leader_epoch, n.leader_epoch,
            f.isr AS former_isr, n.isr, f.replicas AS former_replicas, n.replicas
     FROM former f
-    FULL JOIN newer n ON n.capture = f.capture AND n.topic = f.topic AND n.partition = f.partition
-    LEFT JOIN known k ON k.capture = n.capture AND k.topic = n.topic AND k.partition = n.partition
+    FULL JOIN newer n ON n.cluster = f.cluster AND n.topic = f.topic AND n.partition = f.partition
+    LEFT JOIN known k ON k.cluster = n.cluster AND k.topic = n.topic AND k.partition = n.partition
     WHERE (f.topic IS NULL) <> (n.topic IS NULL) OR n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id
        OR n.leader <> f.leader OR n.leader_epoch <> f.leader_epoch OR n.replicas <> f.replicas
        OR list_sort(n.isr) <> list_sort(f.isr)
@@ -105,68 +105,68 @@ _DIFF: Final = """
 QUESTIONS: Final = {
     "leader": Question(
         "Who led a partition, from when to when, and which controller said so?",
-        "SELECT capture, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
+        "SELECT cluster, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
         "FROM leadership",
-        "capture, topic, partition, valid_from, leader_epoch",
+        "cluster, topic, partition, valid_from, leader_epoch",
         "valid_from",
         "valid_to",
     ),
     "offline": Question(
         "Which partitions had no leader, from when to when?",
-        "SELECT capture, topic, partition, leader_epoch, controller_id, controller_epoch, isr, valid_from, "
+        "SELECT cluster, topic, partition, leader_epoch, controller_id, controller_epoch, isr, valid_from, "
         "valid_to FROM spans WHERE leader = -1",
-        "capture, topic, partition, valid_from",
+        "cluster, topic, partition, valid_from",
         "valid_from",
         "valid_to",
     ),
     "under-replicated": Question(
         "Which partitions lacked in-sync replicas, which of them, from when to when?",
-        "SELECT capture, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
+        "SELECT cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
         "len(isr) AS isr_size, leader, leader_epoch, controller_id, valid_from, valid_to "
         "FROM spans WHERE len(array_except(replicas, isr)) > 0",
-        "capture, topic, partition, valid_from",
+        "cluster, topic, partition, valid_from",
         "valid_from",
         "valid_to",
     ),
     "findings": Question(
         "What do the rules of kproto doctor find, the worst first?",
-        "SELECT cluster AS capture, rule, severity, text, first_ts, last_ts, count, TRY_CAST(broker AS int) AS broker, "
+        "SELECT cluster, rule, severity, text, first_ts, last_ts, count, TRY_CAST(broker AS int) AS broker, "
         "topic, partition, cannot_tell FROM findings",
         "list_position(['trouble', 'warning', 'note'], severity), rule, first_ts, text",
         "first_ts",
     ),
     "behind": Question(
         "Which brokers were never sent the newest state of a partition?",
-        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM behind",
-        "capture, broker, topic, partition",
+        "SELECT * FROM behind",
+        "cluster, broker, topic, partition",
         "last_request",
         compares=True,
     ),
     "restarts": Question(
         "When did each broker register, with which broker epoch, and what shows it?",
-        "SELECT cluster AS capture, broker, address, mode, broker_epoch, valid_from, valid_to, last_request, requests, "
+        "SELECT cluster, broker, address, mode, broker_epoch, valid_from, valid_to, last_request, requests, "
         "shown_by FROM broker_lives",
-        "capture, broker, address, valid_from",
+        "cluster, broker, address, valid_from",
         "valid_from",
         "valid_to",
     ),
     "diff": Question(
         "What is different about each partition at two times?",
         _DIFF,
-        "capture, topic, partition",
+        "cluster, topic, partition",
         between=True,
     ),
     "missed": Question(
         "Which metadata updates did a broker never get that most others got, and is it down since?",
-        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM missed_updates",
-        "first_ts, capture, broker",
+        "SELECT * FROM missed_updates",
+        "first_ts, cluster, broker",
         "first_ts",
         compares=True,
     ),
     "isr": Question(
         "When did in-sync replicas leave and come back, and who asked for it?",
         """
-        SELECT capture, ts, e.topic, e.partition, kind, removed, added, isr_size, under_replicated, leader,
+        SELECT cluster, ts, e.topic, e.partition, kind, removed, added, isr_size, under_replicated, leader,
                CASE WHEN r.broker IS NOT NULL THEN 'broker ' || r.broker
                     WHEN e.leader_epoch > former_leader_epoch AND e.partition_epoch = former_partition_epoch + 1
                     THEN 'controller' END AS asked_by
@@ -174,40 +174,40 @@ QUESTIONS: Final = {
           ON r.partition = e.partition AND r.leader_epoch = e.leader_epoch AND r.partition_epoch = e.partition_epoch
          AND coalesce(r.topic = e.topic, r.topic_id = e.topic_id)
         """,
-        "ts, capture, topic, partition",
+        "ts, cluster, topic, partition",
         "ts",
     ),
     "flaps": Question(
         "Which partitions changed their leader again and again?",
-        "SELECT cluster AS capture, * EXCLUDE (cluster) FROM leader_flaps",
-        "changes DESC, capture, topic, partition",
+        "SELECT * FROM leader_flaps",
+        "changes DESC, cluster, topic, partition",
         "first_ts",
         compares=True,
     ),
     "stale": Question(
         "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",
-        "SELECT s.capture, s.ts, s.broker_id AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
+        "SELECT s.cluster, s.ts, s.broker_id AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
         "s.known_epoch, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
-        "ts, capture, broker, reason",
+        "ts, cluster, broker, reason",
         "ts",
     ),
     "lag": Question(
         "How long after the first broker did each broker get a metadata update, and which took longest?",
         """
         WITH figures AS (
-            SELECT capture, broker_id AS broker, count(delivered_ts) AS updates,
+            SELECT cluster, broker_id AS broker, count(delivered_ts) AS updates,
                    CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
                    CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
-                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
+                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.cluster AND m.broker = p.broker_id)
                        AS missed,
                    min_by(change_id, (-lag_us, delivered_ts, change_id)) AS body_id
-            FROM cluster_propagation p GROUP BY capture, broker_id
+            FROM propagation p GROUP BY cluster, broker_id
         ), worst AS (
-            SELECT f.capture, f.broker, min(q.ts) AS worst_ts, any_value(q.controller_id) AS worst_controller_id,
+            SELECT f.cluster, f.broker, min(q.ts) AS worst_ts, any_value(q.controller_id) AS worst_controller_id,
                    any_value(q.controller_epoch) AS worst_controller_epoch
-            FROM figures f JOIN cluster_requests q
-              ON q.capture = f.capture AND q.broker_id = f.broker AND q.body_id = f.body_id
-            GROUP BY f.capture, f.broker
+            FROM figures f JOIN requests q
+              ON q.cluster = f.cluster AND q.broker_id = f.broker AND q.body_id = f.body_id
+            GROUP BY f.cluster, f.broker
         ), named AS (
             SELECT body_id, count(*) AS worst_partitions, min_by(topic, (topic, partition)) AS worst_topic,
                    min_by(partition, (topic, partition)) AS worst_partition,
@@ -217,10 +217,10 @@ QUESTIONS: Final = {
         SELECT f.* EXCLUDE (body_id), worst_ts, worst_topic, worst_partition,
                coalesce(worst_partitions, 0) AS worst_partitions, worst_leader_epoch, worst_controller_id,
                worst_controller_epoch
-        FROM figures f JOIN worst w ON w.capture = f.capture AND w.broker = f.broker
+        FROM figures f JOIN worst w ON w.cluster = f.cluster AND w.broker = f.broker
         LEFT JOIN named n ON n.body_id = f.body_id
         """,
-        "capture, broker",
+        "cluster, broker",
         compares=True,
     ),
     "worst": Question(
@@ -230,33 +230,33 @@ QUESTIONS: Final = {
             SELECT CAST(date_trunc('week', date) AS date) AS week, * FROM broker_days
             WHERE broker_id IS NOT NULL
         ), weeks AS (
-            SELECT week, cluster AS capture, broker_id AS broker, round(sum(offline_minutes), 1) AS offline_minutes,
+            SELECT week, cluster, broker_id AS broker, round(sum(offline_minutes), 1) AS offline_minutes,
                    round(sum(out_of_isr_minutes), 1) AS out_of_isr_minutes,
                    CAST(sum(leader_changes) AS bigint) AS leader_changes,
                    CAST(sum(isr_shrinks) AS bigint) AS isr_shrinks,
                    CAST(sum(refusals) AS bigint) AS refusals, CAST(sum(updates) AS bigint) AS updates
             FROM days GROUP BY ALL
         ), lags AS (
-            SELECT week, cluster AS capture, broker_id AS broker, unnest(map_entries(lag_us_log)) AS entry FROM days
+            SELECT week, cluster, broker_id AS broker, unnest(map_entries(lag_us_log)) AS entry FROM days
         ), buckets AS (
-            SELECT week, capture, broker, entry.key AS bucket, sum(entry.value) AS n FROM lags GROUP BY ALL
+            SELECT week, cluster, broker, entry.key AS bucket, sum(entry.value) AS n FROM lags GROUP BY ALL
         ), ranked AS (
-            SELECT b.*, sum(n) OVER (PARTITION BY week, capture, broker ORDER BY bucket) AS until,
-                   sum(n) OVER (PARTITION BY week, capture, broker) AS every
+            SELECT b.*, sum(n) OVER (PARTITION BY week, cluster, broker ORDER BY bucket) AS until,
+                   sum(n) OVER (PARTITION BY week, cluster, broker) AS every
             FROM buckets b
         ), quantiles AS (
-            SELECT week, capture, broker, min(bucket) FILTER (2 * until >= every) AS p50,
+            SELECT week, cluster, broker, min(bucket) FILTER (2 * until >= every) AS p50,
                    min(bucket) FILTER (100 * until >= 99 * every) AS p99
             FROM ranked GROUP BY ALL
         )
         SELECT row_number() OVER (
-                   PARTITION BY week, capture ORDER BY offline_minutes DESC, out_of_isr_minutes DESC,
+                   PARTITION BY week, cluster ORDER BY offline_minutes DESC, out_of_isr_minutes DESC,
                    p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
                ) AS place, w.*, CAST(2 ** ((p50 + 0.5) / 8) AS bigint) AS p50_us,
                CAST(2 ** ((p99 + 0.5) / 8) AS bigint) AS p99_us
-        FROM weeks w LEFT JOIN quantiles q USING (week, capture, broker)
+        FROM weeks w LEFT JOIN quantiles q USING (week, cluster, broker)
         """,
-        "place, week, capture",
+        "place, week, cluster",
         "week",
     ),
     "errors": Question(

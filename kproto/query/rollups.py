@@ -66,11 +66,11 @@ class _Day(NamedTuple):
 # The states held from the day before are given to the views as if a request had brought each.
 _DAY: Final = """
     CREATE OR REPLACE TEMP TABLE sent AS
-    SELECT coalesce(cluster, 'default') AS capture, frame_id, body_id, ts, api_key, controller_id, broker_id,
+    SELECT coalesce(cluster, 'default') AS cluster, frame_id, body_id, ts, api_key, controller_id, broker_id,
            error_code, response_frame_id
     FROM day_requests;
     CREATE OR REPLACE TEMP VIEW all_sent AS
-    SELECT capture, frame_id, body_id, ts, api_key, controller_id, error_code FROM sent UNION ALL
+    SELECT cluster, frame_id, body_id, ts, api_key, controller_id, error_code FROM sent UNION ALL
     SELECT DISTINCT cluster, frame_id, frame_id, ts, CAST(6 AS smallint), controller_id, CAST(0 AS smallint) FROM held;
     CREATE OR REPLACE TEMP VIEW all_states AS
     SELECT body_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
@@ -78,81 +78,81 @@ _DAY: Final = """
     SELECT frame_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
     FROM held;
     CREATE OR REPLACE TEMP TABLE windows AS
-    SELECT s.capture, coalesce(any_value(h.until), min(s.ts) - INTERVAL 1 microsecond) AS since, max(s.ts) AS until
-    FROM sent s LEFT JOIN (SELECT DISTINCT cluster, until FROM held) h ON h.cluster = s.capture GROUP BY s.capture;
+    SELECT s.cluster, coalesce(any_value(h.until), min(s.ts) - INTERVAL 1 microsecond) AS since, max(s.ts) AS until
+    FROM sent s LEFT JOIN (SELECT DISTINCT cluster, until FROM held) h ON h.cluster = s.cluster GROUP BY s.cluster;
 """
 
 _FIGURES: Final = """
     WITH asked AS (
-        SELECT capture, broker_id, count(*) AS requests, count(*) FILTER (error_code <> 0) AS refusals,
+        SELECT cluster, broker_id, count(*) AS requests, count(*) FILTER (error_code <> 0) AS refusals,
                count(*) FILTER (response_frame_id IS NULL) AS unanswered
-        FROM sent GROUP BY GROUPING SETS ((capture, broker_id), (capture))
+        FROM sent GROUP BY GROUPING SETS ((cluster, broker_id), (cluster))
         HAVING broker_id IS NOT NULL OR grouping(broker_id) = 1
     ), lags AS (
-        SELECT capture, broker_id, CAST(floor(8 * log2(greatest(lag_us, 1))) AS int) AS bucket, count(*) AS n
-        FROM day_propagation GROUP BY GROUPING SETS ((capture, broker_id, bucket), (capture, bucket))
+        SELECT cluster, broker_id, CAST(floor(8 * log2(greatest(lag_us, 1))) AS int) AS bucket, count(*) AS n
+        FROM day_propagation GROUP BY GROUPING SETS ((cluster, broker_id, bucket), (cluster, bucket))
     ), updates AS (
-        SELECT capture, broker_id, CAST(sum(n) AS bigint) AS updates,
+        SELECT cluster, broker_id, CAST(sum(n) AS bigint) AS updates,
                map_from_entries(list((bucket, n) ORDER BY bucket)) AS lag_us_log
-        FROM lags GROUP BY capture, broker_id
+        FROM lags GROUP BY cluster, broker_id
     ), led AS (
         SELECT l.*, lag(leader) OVER (
-            PARTITION BY capture, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from) AS before
+            PARTITION BY cluster, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from) AS before
         FROM day_leadership l
     ), lost AS (
-        SELECT capture, before AS broker_id, count(*) AS leader_changes
-        FROM led JOIN windows w USING (capture)
+        SELECT cluster, before AS broker_id, count(*) AS leader_changes
+        FROM led JOIN windows w USING (cluster)
         WHERE before <> leader AND valid_from > w.since
-        GROUP BY GROUPING SETS ((capture, before), (capture)) HAVING before >= 0 OR grouping(before) = 1
+        GROUP BY GROUPING SETS ((cluster, before), (cluster)) HAVING before >= 0 OR grouping(before) = 1
     ), shrunk AS (
-        SELECT capture, removed FROM day_isr_events JOIN windows w USING (capture)
+        SELECT cluster, removed FROM day_isr_events JOIN windows w USING (cluster)
         WHERE len(removed) > 0 AND ts > w.since
     ), shrinks AS (
-        SELECT capture, NULL AS broker_id, count(*) AS isr_shrinks FROM shrunk GROUP BY capture UNION ALL
-        SELECT capture, broker_id, count(*) FROM (SELECT capture, unnest(removed) AS broker_id FROM shrunk)
-        GROUP BY capture, broker_id
+        SELECT cluster, NULL AS broker_id, count(*) AS isr_shrinks FROM shrunk GROUP BY cluster UNION ALL
+        SELECT cluster, broker_id, count(*) FROM (SELECT cluster, unnest(removed) AS broker_id FROM shrunk)
+        GROUP BY cluster, broker_id
     ), spans AS (
-        SELECT capture, leader, isr, array_except(replicas, isr) AS missing,
+        SELECT cluster, leader, isr, array_except(replicas, isr) AS missing,
                (epoch_us(least(coalesce(valid_to, w.until), w.until)) - epoch_us(greatest(valid_from, w.since))) / 6e7
                    AS minutes
-        FROM day_spans JOIN windows w USING (capture)
+        FROM day_spans JOIN windows w USING (cluster)
     ), out_of_isr AS (
-        SELECT capture, NULL AS broker_id, sum(minutes) AS minutes FROM spans
-        WHERE minutes > 0 AND len(missing) > 0 GROUP BY capture UNION ALL
-        SELECT capture, broker_id, sum(minutes)
-        FROM (SELECT capture, unnest(missing) AS broker_id, minutes FROM spans WHERE minutes > 0)
-        GROUP BY capture, broker_id
+        SELECT cluster, NULL AS broker_id, sum(minutes) AS minutes FROM spans
+        WHERE minutes > 0 AND len(missing) > 0 GROUP BY cluster UNION ALL
+        SELECT cluster, broker_id, sum(minutes)
+        FROM (SELECT cluster, unnest(missing) AS broker_id, minutes FROM spans WHERE minutes > 0)
+        GROUP BY cluster, broker_id
     ), offline AS (
-        SELECT capture, NULL AS broker_id, sum(minutes) AS minutes FROM spans
-        WHERE minutes > 0 AND leader = -1 GROUP BY capture UNION ALL
-        SELECT capture, broker_id, sum(minutes)
-        FROM (SELECT capture, unnest(isr) AS broker_id, minutes FROM spans WHERE minutes > 0 AND leader = -1)
-        GROUP BY capture, broker_id
+        SELECT cluster, NULL AS broker_id, sum(minutes) AS minutes FROM spans
+        WHERE minutes > 0 AND leader = -1 GROUP BY cluster UNION ALL
+        SELECT cluster, broker_id, sum(minutes)
+        FROM (SELECT cluster, unnest(isr) AS broker_id, minutes FROM spans WHERE minutes > 0 AND leader = -1)
+        GROUP BY cluster, broker_id
     ), places AS (
-        SELECT capture, broker_id FROM asked UNION SELECT capture, broker_id FROM lost
-        UNION SELECT capture, broker_id FROM shrinks UNION SELECT capture, broker_id FROM out_of_isr
-        UNION SELECT capture, broker_id FROM offline
+        SELECT cluster, broker_id FROM asked UNION SELECT cluster, broker_id FROM lost
+        UNION SELECT cluster, broker_id FROM shrinks UNION SELECT cluster, broker_id FROM out_of_isr
+        UNION SELECT cluster, broker_id FROM offline
     )
-    SELECT CAST(? AS date) AS date, p.capture AS cluster, p.broker_id, coalesce(requests, 0) AS requests,
+    SELECT CAST(? AS date) AS date, p.cluster, p.broker_id, coalesce(requests, 0) AS requests,
            coalesce(refusals, 0) AS refusals, coalesce(unanswered, 0) AS unanswered,
            coalesce(leader_changes, 0) AS leader_changes, coalesce(isr_shrinks, 0) AS isr_shrinks,
            coalesce(m.minutes, 0) AS out_of_isr_minutes, coalesce(o.minutes, 0) AS offline_minutes,
            coalesce(updates, 0) AS updates, coalesce(lag_us_log, MAP {}) AS lag_us_log
     FROM places p
-    LEFT JOIN asked a ON a.capture = p.capture AND a.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN updates u ON u.capture = p.capture AND u.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN lost l ON l.capture = p.capture AND l.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN shrinks s ON s.capture = p.capture AND s.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN out_of_isr m ON m.capture = p.capture AND m.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN offline o ON o.capture = p.capture AND o.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN asked a ON a.cluster = p.cluster AND a.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN updates u ON u.cluster = p.cluster AND u.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN lost l ON l.cluster = p.cluster AND l.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN shrinks s ON s.cluster = p.cluster AND s.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN out_of_isr m ON m.cluster = p.cluster AND m.broker_id IS NOT DISTINCT FROM p.broker_id
+    LEFT JOIN offline o ON o.cluster = p.cluster AND o.broker_id IS NOT DISTINCT FROM p.broker_id
     ORDER BY cluster, broker_id NULLS FIRST
 """
 
 _STATES_LEFT: Final = """
-    SELECT capture AS cluster, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
+    SELECT cluster, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
            replicas, ts, controller_id, frame_id, w.until
-    FROM day_spans JOIN windows w USING (capture) WHERE valid_to IS NULL
-    UNION ALL SELECT * FROM held WHERE cluster NOT IN (SELECT capture FROM windows)
+    FROM day_spans JOIN windows w USING (cluster) WHERE valid_to IS NULL
+    UNION ALL SELECT * FROM held WHERE cluster NOT IN (SELECT cluster FROM windows)
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -14,20 +14,14 @@ from kproto.errors import ConfigurationError
 from kproto.query.isr_requests import ISR_REQUESTS
 from kproto.query.rollups import SPARK_FUNCTIONS, broker_days
 from kproto.tables.places import RemotePath, place_of
+from kproto.tables.resolved import RESOLVED, changes_rows, resolved_reader
 from kproto.tables.schemas import BROKER_DAYS, TABLES
 from kproto.tables.stored import Reader, StoredTables, checked_run, reader_of, table_dataset
-from kproto.verdicts.clusters import CLUSTERS, cluster_rows
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import Judged, facts_of_clusters
 
 if TYPE_CHECKING:
     from kproto.tables.places import Place
-
-_CLUSTER_REQUESTS: Final = """
-    CREATE TEMP VIEW cluster_requests AS
-    SELECT q.* REPLACE (c.cluster AS capture) FROM requests q JOIN clusters c ON c.capture = q.capture;
-"""
-"""Requests are compared over all captures of a cluster; the name of the cluster is that of its first capture."""
 
 
 @contextmanager
@@ -43,7 +37,11 @@ def explained_by_duckdb() -> Iterator[None]:
         raise ConfigurationError(f"the tables cannot be read: {str(e).strip().splitlines()[0]}") from None
 
 
-def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+def open_tables(
+    tables: Place | str | Mapping[str, pa.Table],
+    cluster: str | None = None,
+    broker_ids: Mapping[tuple[str, int], int] | None = None,
+) -> duckdb.DuckDBPyConnection:
     """Open tables for questions.
 
     Times are shown in UTC. The connection reads files while it is used; the caller closes it.
@@ -51,14 +49,16 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
     Args:
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``,
             to which ``isr_requests`` of the same captures may be added under this name.
+        cluster: Only rows of this cluster; None: all.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
 
     Returns:
-        A connection with a view for each of ``kproto.tables.TABLES`` and ``kproto.verdicts.derived.VIEWS``; and, over
-        all captures of a cluster instead of over each capture: ``clusters`` (which capture belongs to which cluster),
-        ``cluster_requests`` and ``cluster_propagation``, whose column ``capture`` names the cluster.
+        A connection with a view for each of ``kproto.tables.resolved.RESOLVED``, whose rows have their cluster, the
+        common time and their broker, and for each of ``kproto.verdicts.derived.VIEWS``.
 
     Raises:
-        ConfigurationError: There are no tables in that directory, or files of them are missing or damaged.
+        ConfigurationError: There are no tables in that directory, or files of them are missing or damaged; or there is
+            no such cluster.
     """
     run = tables if isinstance(tables, Mapping) else checked_run(place_of(tables))
     connection = duckdb.connect()
@@ -66,13 +66,18 @@ def open_tables(tables: Place | str | Mapping[str, pa.Table]) -> duckdb.DuckDBPy
         with explained_by_duckdb():
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(SPARK_FUNCTIONS)
-            for name in TABLES:
-                _open_table(connection, name, run[name] if isinstance(run, Mapping) else run)
+            read = resolved_reader(reader_of(run), cluster, broker_ids)
+            as_stored = not changes_rows(read) and cluster is None
+            for name, schema in RESOLVED.items():
+                if as_stored and name in TABLES:
+                    _open_table(connection, name, run[name] if isinstance(run, Mapping) else run)
+                else:
+                    connection.register(name, _Lazy(schema, partial(_whole, read, name, schema)))
             asked = run.get("isr_requests") if isinstance(run, Mapping) else None
             connection.register("isr_requests", ISR_REQUESTS.empty_table() if asked is None else asked)
-            _make_views(connection, reader_of(run))
+            _make_views(connection, read)
             directory = None if isinstance(tables, Mapping) else place_of(tables)
-            connection.register("broker_days", _Lazy(BROKER_DAYS, lambda: broker_days(run, directory)))
+            connection.register("broker_days", _Lazy(BROKER_DAYS, partial(_days, run, read, directory)))
     except BaseException:
         connection.close()
         raise
@@ -107,12 +112,23 @@ class _Lazy:
         yield from self._compute().to_batches()
 
 
+def _whole(read: Reader, name: str, schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *read(name, schema.names)])
+
+
+def _days(run: StoredTables | Mapping[str, pa.Table], read: Reader, directory: Place | None) -> pa.Table:
+    if isinstance(run, StoredTables):
+        return broker_days(run, directory)
+    names = ("requests", "responses", "partition_states")
+    return broker_days({name: _whole(read, name, RESOLVED[name]) for name in names})
+
+
 def _judged(judge: Callable[[Iterable[Judged]], pa.Table], facts: Callable[[], Iterable[Judged]]) -> pa.Table:
     return judge(facts())
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
-    """Give the connection the derived tables, over each capture and over all captures of a cluster."""
+    """Give the connection the derived tables."""
     names = {name: name for name in (*TABLES, *VIEWS)}
     facts = cache(lambda: list(facts_of_clusters(read)))
     for name, derived in VIEWS.items():
@@ -122,7 +138,3 @@ def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
             connection.register(name, _Lazy(derived.schema, partial(_judged, derived.judge, facts)))
         else:
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")
-    connection.register("clusters", _Lazy(CLUSTERS, lambda: cluster_rows(read)))
-    connection.execute(_CLUSTER_REQUESTS)
-    over_clusters = VIEWS["propagation"].sql.format_map(names | {"requests": "cluster_requests"})
-    connection.execute(f"CREATE TEMP VIEW cluster_propagation AS {over_clusters}")

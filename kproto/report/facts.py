@@ -14,6 +14,7 @@ from kproto.error_codes import error_name
 from kproto.query.views import explained_by_duckdb, open_tables
 from kproto.report.figures import (
     captures,
+    clusters,
     controllers,
     errors,
     flaps,
@@ -53,31 +54,40 @@ class Limits:
     body_bytes: int = 8 << 20
 
 
-def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | None = None) -> dict[str, Any]:
+def report_facts(
+    tables: Place | str | Mapping[str, pa.Table],
+    limits: Limits | None = None,
+    cluster: str | None = None,
+    broker_ids: Mapping[tuple[str, int], int] | None = None,
+) -> dict[str, Any]:
     """Read the facts for the page from tables.
 
     Args:
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``.
         limits: Bounds of the page's size.
+        cluster, broker_ids: See ``open_tables``.
 
     Returns:
         Lists of columns and rows. Times are us since 1970, latencies us; a request is its place in ``requests``,
-        -1 for none; a capture is its place in ``captures``.
+        -1 for none; a capture is its place in ``captures``, a cluster its place in ``clusters``.
 
     Raises:
         ConfigurationError: There are no tables in that directory, or they cannot be read.
     """
     limits = limits or Limits()
     cut: list[str] = []
-    with explained_by_duckdb(), open_tables(tables) as sql:
+    with explained_by_duckdb(), open_tables(tables, cluster, broker_ids) as sql:
         keep_changes(sql)
         requests = RequestIndex(sql)
         found = captures(sql)
-        places = {row["name"]: place for place, row in enumerate(found)}
+        shown = clusters(sql)
+        places = {row["name"]: place for place, row in enumerate(shown)}
+        files = {row["name"]: place for place, row in enumerate(found)}
         senders = controllers(sql, places)
         # In the order in which bodies are kept, should there be more than fit.
         facts: dict[str, Any] = {
             "captures": found,
+            "clusters": shown,
             "controllers": senders,
             "stale": stale(sql, places, senders, requests, limits.rows, cut),
             "errors": errors(sql, places, requests, limits.rows, cut),
@@ -85,12 +95,12 @@ def report_facts(tables: Place | str | Mapping[str, pa.Table], limits: Limits | 
             "lag": lag(sql, places, requests),
             "weeks": weeks(sql, limits.rows, cut),
             "rates": rates(sql, places),
-            "losses": losses(sql, places, limits.rows, cut),
+            "losses": losses(sql, files, limits.rows, cut),
             "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
         }
         found_by_rules = findings(sql)
         facts["flaps"] = flaps(sql, limits.rows, cut)
-        facts["requests"] = requests.rows(places, limits.body_bytes, cut)
+        facts["requests"] = requests.rows(files, limits.body_bytes, cut)
     codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}
     return {
         "kproto": kproto.__version__,

@@ -23,6 +23,18 @@ _BINS: Final = 240
 """The number of intervals of equal length that a capture's time is divided into, to count requests."""
 
 
+def clusters(sql: duckdb.DuckDBPyConnection) -> list[Row]:
+    """Return the clusters by name, with the times of the first and last control request to each."""
+    found = ask_sql(
+        sql,
+        """
+        SELECT cluster AS name, count(*) AS requests, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last
+        FROM requests GROUP BY cluster ORDER BY cluster <> 'default', cluster
+        """,
+    )
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
 def captures(sql: duckdb.DuckDBPyConnection) -> list[Row]:
     """Return the capture points by name, with their files and the times of the first and last control request."""
     found = ask_sql(
@@ -48,11 +60,11 @@ def controllers(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> li
         sql,
         places,
         """
-        SELECT capture, controller_id, controller_epoch, is_kraft_controller, count(*) AS requests,
+        SELECT cluster, controller_id, controller_epoch, is_kraft_controller, count(*) AS requests,
                count(DISTINCT coalesce(broker_id::varchar, server_ip || ' ' || server_port)) AS brokers,
                count_if(error_code <> 0) AS refused, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last
         FROM requests WHERE controller_id IS NOT NULL
-        GROUP BY ALL ORDER BY controller_epoch, first, controller_id, capture
+        GROUP BY ALL ORDER BY controller_epoch, first, controller_id, cluster
         """,
     )
 
@@ -69,7 +81,7 @@ def stale(
 
     Args:
         sql: The tables.
-        places: Places of captures by their names.
+        places: Places of clusters by their names.
         senders: The rows of ``controllers``; each takes how many of its requests were ``zombies``, how many of these
             were ``fenced``, and the ``newer`` controller epoch that they came after.
         requests: Takes the requests.
@@ -80,17 +92,17 @@ def stale(
         sql,
         places,
         """
-        SELECT s.capture, epoch_us(s.ts) AS ts, s.broker_id, s.controller_id, q.controller_epoch, q.api_key,
+        SELECT s.cluster, epoch_us(s.ts) AS ts, s.broker_id, s.controller_id, q.controller_epoch, q.api_key,
                s.zombie, s.seen_epoch, s.known_epoch, s.error_code, s.frame_id
         FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id
         ORDER BY s.ts, s.frame_id, s.reason
         """,
     )
-    found = {(row["capture"], row["controller_id"], row["controller_epoch"]): row for row in senders}
+    found = {(row["cluster"], row["controller_id"], row["controller_epoch"]): row for row in senders}
     for sender in senders:
         sender |= {"zombies": 0, "fenced": 0, "newer": None}
     for row in rows:
-        of = found.get((row["capture"], row["controller_id"], row["controller_epoch"]))
+        of = found.get((row["cluster"], row["controller_id"], row["controller_epoch"]))
         if of is not None and row["zombie"]:
             of["zombies"] += 1
             of["fenced"] += bool(row["error_code"])
@@ -108,29 +120,29 @@ def errors(
         places,
         """
         WITH found AS (
-            SELECT capture, api_key, api_version, 'request' AS scope, error_code, NULL AS reason, broker_id,
+            SELECT cluster, api_key, api_version, 'request' AS scope, error_code, NULL AS reason, broker_id,
                    ts, frame_id, NULL AS topic, NULL AS partition
             FROM requests WHERE error_code <> 0
             UNION ALL
-            SELECT q.capture, q.api_key, q.api_version, 'partition', e.error_code, NULL, q.broker_id, q.ts,
+            SELECT q.cluster, q.api_key, q.api_version, 'partition', e.error_code, NULL, q.broker_id, q.ts,
                    q.frame_id, e.topic, e.partition
             FROM partition_errors e JOIN requests q ON q.frame_id = e.frame_id
             UNION ALL
-            SELECT capture, api_key, api_version, 'unreadable', NULL, decode_error, broker_id, ts, frame_id,
+            SELECT cluster, api_key, api_version, 'unreadable', NULL, decode_error, broker_id, ts, frame_id,
                    NULL, NULL
             FROM requests WHERE decode_error IS NOT NULL
             UNION ALL
-            SELECT capture, api_key, api_version, 'unanswered', NULL, unmatched_reason, broker_id, ts, frame_id,
+            SELECT cluster, api_key, api_version, 'unanswered', NULL, unmatched_reason, broker_id, ts, frame_id,
                    NULL, NULL
             FROM requests WHERE response_frame_id IS NULL
         )
-        SELECT capture, api_key, api_version, scope, error_code, reason, count(*) AS n,
+        SELECT cluster, api_key, api_version, scope, error_code, reason, count(*) AS n,
                epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last,
                list_slice(list(DISTINCT broker_id ORDER BY broker_id), 1, 20) AS brokers,
                count(DISTINCT broker_id) AS brokers_in_all,
                min_by(frame_id, (ts, frame_id)) AS frame_id, min_by(topic, (ts, frame_id)) AS topic,
                min_by(partition, (ts, frame_id)) AS partition
-        FROM found GROUP BY ALL ORDER BY n DESC, first, capture, api_key, api_version, scope, error_code, reason
+        FROM found GROUP BY ALL ORDER BY n DESC, first, cluster, api_key, api_version, scope, error_code, reason
         """,
     )
     for row in rows:
@@ -148,9 +160,9 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
         WITH sent AS (
             SELECT *, max(CASE WHEN response_frame_id IS NOT NULL THEN ts END) OVER broker AS answered_ts,
                    frame_id IN (SELECT frame_id FROM stale_requests WHERE NOT zombie) AS early
-            FROM requests WINDOW broker AS (PARTITION BY capture, broker_id, server_ip, server_port)
+            FROM requests WINDOW broker AS (PARTITION BY cluster, broker_id, server_ip, server_port)
         )
-        SELECT capture, broker_id,
+        SELECT cluster, broker_id,
                CASE WHEN contains(server_ip, ':') THEN '[' || server_ip || ']' ELSE server_ip END
                    || ':' || server_port AS address,
                count(*) AS requests, count(latency_us) AS answered, count_if(response_frame_id IS NULL) AS unanswered,
@@ -161,8 +173,8 @@ def responders(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], reques
                epoch_us(min(CASE WHEN ts > answered_ts OR answered_ts IS NULL THEN ts END)) AS silent,
                max_by(frame_id, (latency_us, frame_id)) FILTER (latency_us IS NOT NULL) AS frame_id,
                min_by(frame_id, (ts, frame_id)) FILTER (response_frame_id IS NULL) AS unanswered_frame_id
-        FROM sent GROUP BY capture, broker_id, server_ip, server_port
-        ORDER BY silent IS NULL, p99_us DESC NULLS LAST, broker_id, address, capture
+        FROM sent GROUP BY cluster, broker_id, server_ip, server_port
+        ORDER BY silent IS NULL, p99_us DESC NULLS LAST, broker_id, address, cluster
         """,
     )
     for row in rows:
@@ -182,27 +194,23 @@ def lag(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], requests: Req
         places,
         f"""
         WITH figures AS (
-            SELECT capture, broker_id, count(delivered_ts) AS updates,
-                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.capture AND m.broker = p.broker_id)
+            SELECT cluster, broker_id, count(delivered_ts) AS updates,
+                   (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.cluster AND m.broker = p.broker_id)
                        AS missing,
                    quantile_disc(lag_us, {parts}) AS lag_us,
                    max_by({{'id': change_id, 'ts': delivered_ts}}, (lag_us, first_ts)) FILTER (lag_us IS NOT NULL)
                        AS slowest
-            FROM cluster_propagation p GROUP BY capture, broker_id
+            FROM propagation p GROUP BY cluster, broker_id
         ), frames AS (
-            SELECT f.capture, f.broker_id, min(q.frame_id) AS frame_id
-            FROM figures f JOIN cluster_requests q ON q.capture = f.capture AND q.broker_id = f.broker_id
+            SELECT f.cluster, f.broker_id, min(q.frame_id) AS frame_id
+            FROM figures f JOIN requests q ON q.cluster = f.cluster AND q.broker_id = f.broker_id
                                           AND q.body_id = f.slowest.id AND q.ts = f.slowest.ts
-            GROUP BY f.capture, f.broker_id
-        ), shown AS (
-            SELECT DISTINCT c.cluster, q.capture, q.broker_id
-            FROM requests q JOIN clusters c ON c.capture = q.capture WHERE q.api_key = 6
+            GROUP BY f.cluster, f.broker_id
         )
-        SELECT s.capture, f.broker_id, f.updates, f.missing, f.lag_us, r.frame_id
+        SELECT f.cluster, f.broker_id, f.updates, f.missing, f.lag_us, r.frame_id
         FROM figures f
-        JOIN shown s ON s.cluster = f.capture AND s.broker_id = f.broker_id
-        LEFT JOIN frames r ON r.capture = f.capture AND r.broker_id = f.broker_id
-        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.broker_id, s.capture
+        LEFT JOIN frames r ON r.cluster = f.cluster AND r.broker_id = f.broker_id
+        ORDER BY f.lag_us[-3] DESC NULLS LAST, f.missing DESC, f.broker_id, f.cluster
         """,  # noqa: S608  # our own numbers
     )
     return {"percentiles": PERCENTILES, "brokers": _linked(rows, requests)}
@@ -231,22 +239,22 @@ def weeks(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row
 
 
 def rates(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int]) -> Row:
-    """Count the requests in each interval of a capture's time.
+    """Count the requests in each interval of a cluster's time.
 
     Returns:
-        ``bins`` in a capture, from its first to its last request; ``counts`` of those that are not empty.
+        ``bins`` in a cluster, from its first to its last request; ``counts`` of those that are not empty.
     """
     rows = _rows(
         sql,
         places,
         f"""
         WITH spans AS (
-            SELECT capture, epoch_us(min(ts)) AS first, epoch_us(max(ts)) - epoch_us(min(ts)) + 1 AS us
-            FROM requests GROUP BY capture
+            SELECT cluster, epoch_us(min(ts)) AS first, epoch_us(max(ts)) - epoch_us(min(ts)) + 1 AS us
+            FROM requests GROUP BY cluster
         )
-        SELECT q.capture, CAST(floor((epoch_us(q.ts) - s.first)::double * {_BINS} / s.us) AS int) AS bin, q.api_key,
+        SELECT q.cluster, CAST(floor((epoch_us(q.ts) - s.first)::double * {_BINS} / s.us) AS int) AS bin, q.api_key,
                count(*) AS requests, count_if(q.error_code <> 0) AS refused
-        FROM requests q JOIN spans s ON s.capture = q.capture GROUP BY ALL ORDER BY ALL
+        FROM requests q JOIN spans s ON s.cluster = q.cluster GROUP BY ALL ORDER BY ALL
         """,  # noqa: S608  # our own numbers
     )
     return {"bins": _BINS, "counts": rows}
@@ -278,10 +286,13 @@ def losses(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], most: int,
 
 
 def _rows(sql: duckdb.DuckDBPyConnection, places: Mapping[str, int], query: str) -> list[Row]:
-    """Return the rows of a query, each capture's name replaced by its index."""
+    """Return the rows of a query, each cluster's or capture's name replaced by its index."""
     found = ask_sql(sql, query)
     return [
-        {name: places[value] if name == "capture" else value for name, value in zip(found.columns, row, strict=True)}
+        {
+            name: places[value] if name in ("cluster", "capture") else value
+            for name, value in zip(found.columns, row, strict=True)
+        }
         for row in found.rows
     ]
 

@@ -29,7 +29,12 @@ _SCRIPTS: Final = ("common", "lanes", "timeline", "controllers", "request", "tab
 
 
 def write_report(
-    tables: Place | str | Mapping[str, pa.Table], out: Path | IO[bytes], *, limits: Limits | None = None
+    tables: Place | str | Mapping[str, pa.Table],
+    out: Path | IO[bytes],
+    *,
+    limits: Limits | None = None,
+    cluster: str | None = None,
+    broker_ids: Mapping[tuple[str, int], int] | None = None,
 ) -> dict[str, Any]:
     """Write a report as one HTML file; an existing file is replaced when the new file is complete.
 
@@ -37,6 +42,8 @@ def write_report(
         tables: The directory that ``kproto analyze`` wrote, or its URI; or Arrow tables as in ``kproto.tables.read``.
         out: The file, or a stream such as ``sys.stdout.buffer``, which stays open.
         limits: Bounds of the page's size.
+        cluster: Only rows of this cluster; None: all.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
 
     Returns:
         The facts that the page shows, as ``report_facts`` gives them.
@@ -45,7 +52,7 @@ def write_report(
         ConfigurationError: There are no tables in that directory.
         OSError: The file cannot be written.
     """
-    facts = report_facts(tables, limits)
+    facts = report_facts(tables, limits, cluster, broker_ids)
     html = page(facts).encode("utf-8")
     with whole_file(out) if isinstance(out, Path) else nullcontext(out) as file:
         file.write(html)

@@ -29,7 +29,7 @@ def keep_changes(sql: duckdb.DuckDBPyConnection) -> None:
 
 def timeline(
     sql: duckdb.DuckDBPyConnection,
-    captures: Mapping[str, int],
+    clusters: Mapping[str, int],
     requests: RequestIndex,
     most_partitions: int,
     most_states: int,
@@ -39,7 +39,7 @@ def timeline(
 
     Args:
         sql: The tables, with the view ``changes``.
-        captures: Places of captures by their names.
+        clusters: Places of clusters by their names.
         requests: Numbers the requests that first sent the states.
         most_partitions, most_states: The largest numbers of partitions and states to give.
         cut: Takes a sentence about what was left out.
@@ -53,9 +53,9 @@ def timeline(
     sql.execute(_ENDS)
     sql.execute(_KEPT, [most_partitions, most_states])
     topics, topic_ids, brokers = _Places(), _Places(), _Places()
-    partitions: dict[str, list[Any]] = {name: [] for name in ("capture", "topic", "topic_id", "partition", "deleted")}
-    for capture, topic, topic_id, partition, deleted in ask_sql(sql, _PARTITIONS).rows:
-        values = (captures[capture], topics.of(topic), topic_ids.of(topic_id), partition, deleted)
+    partitions: dict[str, list[Any]] = {name: [] for name in ("cluster", "topic", "topic_id", "partition", "deleted")}
+    for cluster, topic, topic_id, partition, deleted in ask_sql(sql, _PARTITIONS).rows:
+        values = (clusters[cluster], topics.of(topic), topic_ids.of(topic_id), partition, deleted)
         for name, value in zip(partitions, values, strict=True):
             partitions[name].append(value)
     states: dict[str, list[Any]] = {name: [] for name in _STATES}
@@ -90,12 +90,12 @@ _EPOCHS: Final = ", ".join(STATE_ORDER)
 _ENDS: Final = f"""
     CREATE OR REPLACE TEMP TABLE ends AS
     WITH last_states AS (
-        SELECT capture, topic, topic_id, partition, count(*) AS states, min(ts) AS first_ts,
+        SELECT cluster, topic, topic_id, partition, count(*) AS states, min(ts) AS first_ts,
                max_by({{'leader': leader, 'missing': len(replicas) - len(isr), 'deleted_ts': deleted_ts}},
                       (incarnation, {_EPOCHS}, ts)) AS state
         FROM changes GROUP BY ALL
     )
-    SELECT capture, topic, topic_id, partition, states, first_ts, state.deleted_ts AS deleted_ts,
+    SELECT cluster, topic, topic_id, partition, states, first_ts, state.deleted_ts AS deleted_ts,
            state.deleted_ts IS NULL AND state.leader = -1 AS leaderless,
            state.deleted_ts IS NULL AND state.leader <> -1 AND state.missing > 0 AS short
     FROM last_states
@@ -108,28 +108,28 @@ _KEPT: Final = """
         SELECT *, row_number() OVER worst AS rank, sum(states) OVER worst AS total
         FROM ends
         WINDOW worst AS (
-            ORDER BY leaderless DESC, short DESC, states DESC, capture, topic, partition, first_ts, topic_id
+            ORDER BY leaderless DESC, short DESC, states DESC, cluster, topic, partition, first_ts, topic_id
         )
     )
-    SELECT row_number() OVER (ORDER BY capture, topic, partition, first_ts, topic_id) - 1 AS row, *
+    SELECT row_number() OVER (ORDER BY cluster, topic, partition, first_ts, topic_id) - 1 AS row, *
     FROM ranked WHERE rank <= ? AND total <= ?
 """
 
 _PARTITIONS: Final = """
-    SELECT capture, topic, topic_id, partition, epoch_us(deleted_ts) FROM kept_partitions ORDER BY row
+    SELECT cluster, topic, topic_id, partition, epoch_us(deleted_ts) FROM kept_partitions ORDER BY row
 """
 
 _KEPT_STATES: Final = f"""
     SELECT p.row, epoch_us(c.ts), c.leader, c.leader_epoch, c.controller_epoch, c.partition_epoch, c.controller_id,
            c.isr, c.replicas, c.frame_id
     FROM changes c
-    JOIN kept_partitions p ON p.capture = c.capture AND p.topic = c.topic AND p.partition = c.partition
+    JOIN kept_partitions p ON p.cluster = c.cluster AND p.topic = c.topic AND p.partition = c.partition
                           AND p.topic_id IS NOT DISTINCT FROM c.topic_id
     ORDER BY p.row, c.incarnation, {_EPOCHS}, c.ts, c.frame_id
 """  # noqa: S608  # our own names
 
 _IN_ALL: Final = """
-    SELECT count(*), count(DISTINCT row(capture, topic)), count_if(leaderless), count_if(short),
+    SELECT count(*), count(DISTINCT row(cluster, topic)), count_if(leaderless), count_if(short),
            list(topic || '-' || partition ORDER BY topic, partition) FILTER (leaderless)[:3]
     FROM ends
 """

@@ -21,6 +21,7 @@ from kproto.tables.schemas import BODIES, SCAN, TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kproto.capture import CapturePoint
     from kproto.tables.brokers import BrokerFacts
 
 _STANDARD_INPUT: Final = "-"
@@ -86,11 +87,22 @@ def chunks(
         filters: See ``read``.
         chunk_bytes: About how much a piece may be made of; None makes one piece.
     """
-    filters = filters or Filters()
-    reader = TableReader(filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES)
+    yield from chunks_of(points_in(paths), filters or Filters(), chunk_bytes)
+
+
+def points_in(paths: Sequence[str]) -> list[str | CapturePoint]:
+    """Return the capture points in files, directories, patterns and URIs; ``-``, once, stands for itself."""
     piped = [path for path in paths if path == _STANDARD_INPUT][:1]
+    return [*piped, *points_of(path for path in paths if path != _STANDARD_INPUT)]
+
+
+def chunks_of(
+    points: Iterable[str | CapturePoint], filters: Filters, chunk_bytes: int | None = _PIECE_BYTES
+) -> Iterator[dict[str, pa.Table]]:
+    """Yield ``chunks`` of capture points."""
+    reader = TableReader(filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES)
     batches = scan(
-        [*piped, *points_of(path for path in paths if path != _STANDARD_INPUT)],
+        points,
         ports=filters.ports,
         apis=filters.apis or CONTROL_APIS,
         since_ns=filters.since_ns,

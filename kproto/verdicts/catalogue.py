@@ -374,12 +374,11 @@ RULES: Final[dict[str, Rule]] = {
         ),
         Rule(
             "KP063", "clocks-disagree", "note", "capture",
-            "The clock of a capture point differs by over a second from most others': updates that went to all brokers "
-            "have another time there, always by the same.",
+            "The clock of a capture point differs by over a second from that of the point with the most connections of "
+            "controllers: what both saw has another time there, always by the same. Or too little was seen at both.",
             "The hosts' clocks are not synchronised.",
             "Synchronise the clocks (chrony, NTP): logs and certificates depend on them too.",
-            "Findings are not affected, as the difference is taken off; kproto inspect and the tables show the times "
-            "of each capture point.",
+            "A difference is taken off all times that commands print; stored tables keep the times of each capture.",
         ),
     )
 }  # fmt: skip

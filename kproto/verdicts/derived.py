@@ -54,14 +54,14 @@ class Derived(NamedTuple):
 
 
 _PARTITION: Final = (
-    column("capture", pa.string(), "Capture point that showed it."),
+    column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
     column("topic", pa.string(), "Topic."),
     column("topic_id", pa.binary(), "Topic id; null where the version has none."),
     column("partition", pa.int32(), "Partition."),
     column("incarnation", pa.int32(), "Number of the topic among those of its name that no topic id tells apart."),
 )
 
-_LIFE: Final = "capture, topic, topic_id, partition, incarnation"
+_LIFE: Final = "cluster, topic, topic_id, partition, incarnation"
 _IN_ORDER: Final = f"PARTITION BY {_LIFE} ORDER BY {', '.join(STATE_ORDER)}, ts"
 """The order of a partition's states: by their epochs, from its creation to its deletion."""
 
@@ -82,67 +82,67 @@ _CHANGES: Final = Derived(
     ),
     f"""
     WITH sent AS (
-        SELECT capture, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
+        SELECT cluster, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
                min_by(frame_id, (ts, frame_id)) AS frame_id
         FROM {{requests}}
         WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
-        GROUP BY capture, body_id
+        GROUP BY cluster, body_id
     ), told AS (
-        SELECT q.capture, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS told_id,
+        SELECT q.cluster, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS told_id,
                s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
                q.ts, q.controller_id, q.frame_id
         FROM {{partition_states}} s JOIN sent q ON q.body_id = s.body_id
         WHERE s.leader IS NOT NULL
     ), ids AS (
-        SELECT capture, topic, topic_id, ts, lead(ts) OVER (PARTITION BY capture, topic ORDER BY ts) AS next_ts,
-               row_number() OVER (PARTITION BY capture, topic ORDER BY ts) AS number
+        SELECT cluster, topic, topic_id, ts, lead(ts) OVER (PARTITION BY cluster, topic ORDER BY ts) AS next_ts,
+               row_number() OVER (PARTITION BY cluster, topic ORDER BY ts) AS number
         FROM (
-            SELECT t.capture, t.topic, t.told_id AS topic_id, min(t.ts) AS ts
-            FROM told t JOIN (SELECT DISTINCT capture, topic FROM told WHERE told_id IS NULL) p
-              ON p.capture = t.capture AND p.topic = t.topic
+            SELECT t.cluster, t.topic, t.told_id AS topic_id, min(t.ts) AS ts
+            FROM told t JOIN (SELECT DISTINCT cluster, topic FROM told WHERE told_id IS NULL) p
+              ON p.cluster = t.cluster AND p.topic = t.topic
             WHERE t.told_id IS NOT NULL AND t.leader <> {BEING_DELETED}
-            GROUP BY t.capture, t.topic, t.told_id
+            GROUP BY t.cluster, t.topic, t.told_id
         ) known
     ), named AS (
-        SELECT i.capture, i.topic, i.topic_id, i.next_ts, CASE WHEN i.number > 1 THEN i.ts ELSE max(d.ts) END AS since
+        SELECT i.cluster, i.topic, i.topic_id, i.next_ts, CASE WHEN i.number > 1 THEN i.ts ELSE max(d.ts) END AS since
         FROM ids i LEFT JOIN told d
-          ON d.capture = i.capture AND d.topic = i.topic AND d.told_id IS NULL AND d.leader = {BEING_DELETED}
+          ON d.cluster = i.cluster AND d.topic = i.topic AND d.told_id IS NULL AND d.leader = {BEING_DELETED}
          AND d.ts < i.ts
-        GROUP BY i.capture, i.topic, i.topic_id, i.ts, i.next_ts, i.number
+        GROUP BY i.cluster, i.topic, i.topic_id, i.ts, i.next_ts, i.number
     ), states AS (
         SELECT t.*, told_id AS topic_id FROM told t WHERE told_id IS NOT NULL
         UNION ALL
         SELECT t.*, n.topic_id
         FROM told t LEFT JOIN named n
-          ON n.capture = t.capture AND n.topic = t.topic
+          ON n.cluster = t.cluster AND n.topic = t.topic
          AND (n.since IS NULL OR t.ts > n.since) AND (n.next_ts IS NULL OR t.ts <= n.next_ts)
         WHERE t.told_id IS NULL
     ), deletions AS (
-        SELECT DISTINCT capture, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
+        SELECT DISTINCT cluster, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
     ), births AS (
-        SELECT DISTINCT capture, topic, partition, ts FROM (
-            SELECT d.capture, d.topic, d.partition, min(s.ts) AS ts
-            FROM deletions d JOIN states s ON s.capture = d.capture AND s.topic = d.topic AND s.partition = d.partition
+        SELECT DISTINCT cluster, topic, partition, ts FROM (
+            SELECT d.cluster, d.topic, d.partition, min(s.ts) AS ts
+            FROM deletions d JOIN states s ON s.cluster = d.cluster AND s.topic = d.topic AND s.partition = d.partition
             WHERE s.ts > d.ts AND s.topic_id IS NULL AND s.leader <> {BEING_DELETED} AND {BEGINS_SQL}
-            GROUP BY d.capture, d.topic, d.partition, d.ts
+            GROUP BY d.cluster, d.topic, d.partition, d.ts
         ) first
     ), lives AS (
-        SELECT b.*, lead(ts) OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS next_ts,
-               CAST(row_number() OVER (PARTITION BY capture, topic, partition ORDER BY ts) AS int) AS incarnation
+        SELECT b.*, lead(ts) OVER (PARTITION BY cluster, topic, partition ORDER BY ts) AS next_ts,
+               CAST(row_number() OVER (PARTITION BY cluster, topic, partition ORDER BY ts) AS int) AS incarnation
         FROM births b
     ), lived AS (
         SELECT s.*, coalesce(l.incarnation, 0) AS incarnation
         FROM states s LEFT JOIN lives l
-          ON l.capture = s.capture AND l.topic = s.topic AND l.partition = s.partition AND s.topic_id IS NULL
+          ON l.cluster = s.cluster AND l.topic = s.topic AND l.partition = s.partition AND s.topic_id IS NULL
          AND s.ts >= l.ts AND (l.next_ts IS NULL OR s.ts < l.next_ts)
         WHERE s.leader <> {BEING_DELETED}
     ), ends AS (
-        SELECT d.capture, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0) AS incarnation,
+        SELECT d.cluster, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0) AS incarnation,
                min(d.ts) AS deleted_ts
         FROM deletions d LEFT JOIN lives l
-          ON l.capture = d.capture AND l.topic = d.topic AND l.partition = d.partition AND d.topic_id IS NULL
+          ON l.cluster = d.cluster AND l.topic = d.topic AND l.partition = d.partition AND d.topic_id IS NULL
          AND d.ts >= l.ts AND (l.next_ts IS NULL OR d.ts < l.next_ts)
-        GROUP BY d.capture, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0)
+        GROUP BY d.cluster, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0)
     ), first AS (
         SELECT {_LIFE}, controller_epoch, leader_epoch, partition_epoch,
                leader, isr, min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
@@ -150,10 +150,10 @@ _CHANGES: Final = Derived(
         FROM lived
         GROUP BY {_LIFE}, controller_epoch, leader_epoch, partition_epoch, leader, isr
     )
-    SELECT f.capture, f.topic, f.topic_id, f.partition, f.incarnation, f.controller_epoch, f.leader_epoch,
+    SELECT f.cluster, f.topic, f.topic_id, f.partition, f.incarnation, f.controller_epoch, f.leader_epoch,
            f.partition_epoch, f.leader, f.isr, f.replicas, f.ts, f.controller_id, f.frame_id, e.deleted_ts
     FROM first f LEFT JOIN ends e
-      ON e.capture = f.capture AND e.topic = f.topic AND e.topic_id IS NOT DISTINCT FROM f.topic_id
+      ON e.cluster = f.cluster AND e.topic = f.topic AND e.topic_id IS NOT DISTINCT FROM f.topic_id
      AND e.partition = f.partition AND e.incarnation = f.incarnation
     """,  # noqa: S608  # our own numbers
 )
@@ -224,7 +224,7 @@ _STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
 _PROPAGATION: Final = Derived(
     described(
         "How each UpdateMetadata reached each broker.",
-        column("capture", pa.string(), "Capture point that showed it."),
+        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
         column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
         column("first_ts", TIME, "When the first broker was sent it (UTC, us)."),
         column("broker_id", pa.int32(), "Broker."),
@@ -234,18 +234,18 @@ _PROPAGATION: Final = Derived(
     ),
     """
     WITH updates AS (
-        SELECT q.capture, q.body_id, q.broker_id, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
+        SELECT q.cluster, q.body_id, q.broker_id, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
         FROM {requests} q LEFT JOIN {responses} r ON r.frame_id = q.frame_id
         WHERE q.api_key = 6 AND q.body_id IS NOT NULL AND q.broker_id IS NOT NULL
     ), deliveries AS (
-        SELECT capture, body_id, broker_id, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
-        FROM updates GROUP BY capture, body_id, broker_id
+        SELECT cluster, body_id, broker_id, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
+        FROM updates GROUP BY cluster, body_id, broker_id
     ), bodies AS (
-        SELECT capture, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY capture, body_id
+        SELECT cluster, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY cluster, body_id
     )
-    SELECT b.capture, b.body_id AS change_id, b.first_ts, d.broker_id, d.delivered_ts, d.acked_ts,
+    SELECT b.cluster, b.body_id AS change_id, b.first_ts, d.broker_id, d.delivered_ts, d.acked_ts,
            unix_micros(d.delivered_ts) - unix_micros(b.first_ts) AS lag_us
-    FROM bodies b JOIN deliveries d ON d.capture = b.capture AND d.body_id = b.body_id
+    FROM bodies b JOIN deliveries d ON d.cluster = b.cluster AND d.body_id = b.body_id
     """,
 )
 
@@ -287,14 +287,14 @@ _BY_BROKER: Final = Derived(
     described(
         "The partitions of each request, and so of each broker: partition_states joined with requests.",
         column("frame_id", pa.binary(), "The request's frame. Joins requests."),
-        column("capture", pa.string(), "Capture point that showed it."),
+        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
         column("ts", TIME, "When the request passed (UTC, us)."),
         column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
         column("error_code", pa.int16(), "The broker's answer to the whole request; null: none."),
         *PARTITION_STATES,
     ),
     f"""
-    SELECT q.frame_id, q.capture, q.ts, q.broker_id, q.error_code,
+    SELECT q.frame_id, q.cluster, q.ts, q.broker_id, q.error_code,
            {", ".join(f"s.{name}" for name in PARTITION_STATES.names)}
     FROM {{requests}} q JOIN {{partition_states}} s ON s.body_id = q.body_id
     """,  # noqa: S608  # our own names

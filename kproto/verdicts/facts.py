@@ -18,7 +18,7 @@ from kproto.api import ApiKey
 from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
-from kproto.verdicts.clocks import clock_offsets
+from kproto.tables.clocks import CLOCKS, Clock
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
@@ -55,10 +55,12 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
         "bad_checksums", "losses", "kafka_connections", "without_handshake",
     ),
+    "clocks": tuple(CLOCKS.names),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
+_SAME: Final = Clock("", "")
 _QUEUED: Final = 200_000
 """A request that is sent within this time, in us, after an answer was waiting for it."""
 
@@ -136,15 +138,15 @@ class Facts:
 
     Attributes:
         epochs: Of controllers and brokers.
-        clock_offsets: By how many us the clocks of capture points are ahead of most. It is taken off all times.
+        clocks: Those of the capture points; times are on the common one already.
         requests: In the order of time.
         begin, end: The times of the first and the last of them.
         bodies: In the order in which the first broker accepted each.
         unanswered_deletions: Topic, partition and broker of each deletion that was sent and has no answer.
 
     Args:
-        pieces: The tables by name, whole or in pieces; of each table the columns of ``FACT_COLUMNS`` count. A piece
-            with requests may repeat bodies of earlier ones, as those of ``chunks`` do.
+        pieces: Resolved tables by name, whole or in pieces, see ``kproto.tables.resolved``; of each the columns of
+            ``FACT_COLUMNS`` count. A piece with requests may repeat bodies of earlier ones, as those of ``chunks`` do.
         redact: Whether to number topics, addresses and files instead of naming them.
     """
 
@@ -164,7 +166,7 @@ class Facts:
                     parts[name].append(rows)
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
-        self.clock_offsets: dict[str, int] = {}
+        self.clocks: dict[str, Clock] = {row[0]: Clock(*row) for row in self._rows("clocks")}
         requests = self._tables.get("requests")
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
         self.end = max((request.ts for request in self.requests), default=0)
@@ -192,10 +194,6 @@ class Facts:
     def _read_requests(self, table: pa.Table) -> list[Request]:
         place = table.column_names.index("ts")
         table = table.set_column(place, "ts", table["ts"].cast(pa.int64()))
-        self.clock_offsets = clock_offsets(table)
-        if self.clock_offsets:
-            ahead = pa.array([self.clock_offsets.get(name, 0) for name in table["capture"].to_pylist()], pa.int64())
-            table = table.set_column(place, "ts", pc.subtract(table["ts"], ahead))
         learn_epochs(self.epochs, epochs_in([table]))
         table = table.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
         requests = map(Request._make, rows_of(table, FACT_COLUMNS["requests"]))
@@ -514,8 +512,10 @@ class Facts:
                 if loss["kind"] != "partial start":
                     address = loss["server_ip"], loss["server_port"]
                     broker = brokers.get(address, self._address(*address))
-                    ahead = self.clock_offsets.get(row["capture"], 0)
-                    since = self.begin if loss["ts"] is None else _micros(loss["ts"]) - ahead
+                    since = self.begin
+                    if loss["ts"] is not None:
+                        since = _micros(loss["ts"])
+                        since -= self.clocks.get(row["capture"], _SAME).ahead(since)
                     found[broker] = min(since, found.get(broker, since))
         return found
 

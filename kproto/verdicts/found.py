@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.tables.schemas import INTS, TIME, column, described
+from kproto.tables.arrays import rows_of
+from kproto.tables.clusters import cluster_names
+from kproto.tables.schemas import INTS, TABLES, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
-from kproto.verdicts.clusters import read_cluster_names
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-_CLUSTER: Final = column("cluster", pa.string(), "The cluster: its first capture by name, and how many more it has.")
+_CLUSTER: Final = column("cluster", pa.string(), "The cluster, as declared or as found, see the table clusters.")
 _TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
 _FLAPS: Final = int(LIMITS["flaps"].default)
 _FLAP_MINUTES: Final = int(LIMITS["flap-minutes"].default)
@@ -107,22 +108,30 @@ def facts_of_clusters(read: Reader, *, redact: bool = False) -> Iterator[Judged]
     """Yield the facts of each cluster in stored tables.
 
     Args:
-        read: Reads the tables.
+        read: Reads resolved rows, see ``kproto.tables.resolved``.
         redact: Number topics, addresses and files instead of naming them.
     """
-    clusters, names = read_cluster_names(read)
-    for cluster in sorted(set(clusters.values())):
-        captures = sorted(capture for capture, of in clusters.items() if of == cluster)
-        every = len(captures) == len(clusters)
-        yield names[captures[0]], Facts.of(read if every else _only(read, captures), redact=redact)
+    shown: dict[str, set[str]] = {}
+    for table in read("clusters", ("cluster", "capture")):
+        for cluster, capture in rows_of(table):
+            shown.setdefault(cluster, set()).add(capture)
+    for cluster in cluster_names(shown):
+        some = read if len(shown) == 1 else _only(read, cluster, sorted(shown[cluster]))
+        yield cluster, Facts.of(some, redact=redact)
 
 
-def _only(read: Reader, captures: Sequence[str]) -> Reader:
+def _only(read: Reader, cluster: str, captures: Sequence[str]) -> Reader:
     wanted = pa.array(captures, pa.string())
 
     def read_some(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
-        for table in read(name, columns):
-            yield table.filter(pc.is_in(table["capture"], value_set=wanted)) if "capture" in columns else table
+        has_cluster = name in TABLES and "cluster" in TABLES[name].names and name != "captures"
+        for table in read(name, [*dict.fromkeys([*columns, *(["cluster"] if has_cluster else [])])]):
+            if has_cluster:
+                yield table.filter(pc.equal(table["cluster"], cluster)).select(list(columns))
+            elif "capture" in columns:
+                yield table.filter(pc.is_in(table["capture"], value_set=wanted))
+            else:
+                yield table
 
     return read_some
 

@@ -668,13 +668,24 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _clocks(doctor: _Doctor) -> Iterator[Finding]:
+    clocks = doctor.facts.clocks
+    files = {row["capture"]: row["file"] for row in reversed(doctor.facts.captures)}
+    references = Counter(clocks[name].reference for name in files if name in clocks)
+    reference = max(references, key=lambda name: (references[name], name), default="")
     for row in doctor.facts.captures:
-        offset = doctor.facts.clock_offsets.get(row["capture"])
-        if offset is not None:
+        clock = clocks.get(row["capture"])
+        if clock is None:
+            continue
+        ahead = max((clock.ahead(ts) for ts in (clock.anchor_us, doctor.facts.end)), key=abs)
+        if abs(ahead) >= _SECOND:
+            drift = f", and gains {clock.drift_ppm:+.0f} us a second" if clock.drift_ppm else ""
             text = (
-                f"The clock of {row['file']} is {abs(offset) / _SECOND:.1f} s {'ahead of' if offset > 0 else 'behind'} "
-                "most others; this is taken off its times"
+                f"The clock of {row['file']} is {abs(ahead) / _SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
+                f"that of {files.get(clock.reference, 'another host')}{drift}; this is taken off its times"
             )
+            yield doctor.finding("KP063", text, doctor.facts.begin)
+        elif clock.reference != reference:
+            text = f"The clock of {row['file']} cannot be compared with that of others: they share too few requests"
             yield doctor.finding("KP063", text, doctor.facts.begin)
 
 

@@ -11,7 +11,6 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import TIME, column, described
-from kproto.verdicts.clusters import read_clusters
 from kproto.verdicts.epochs import Epochs
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from kproto.tables.stored import Reader
 
 EPOCH_COLUMNS: Final = (
-    "capture", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
+    "cluster", "server_ip", "server_port", "controller_id", "controller_epoch", "broker_epoch", "error_code",
     "api_key", "is_kraft_controller", "type",
 )  # fmt: skip
 """The columns of ``requests`` that hold epochs, beside ``ts``."""
@@ -34,7 +33,7 @@ _END: Final = (1 << 63) - 1
 STALE_REQUESTS: Final = described(
     "Requests whose sender was no longer the controller, or that meant an earlier registration of their broker.",
     column("frame_id", pa.binary(), "The request's frame. Joins requests."),
-    column("capture", pa.string(), "Capture point that showed it."),
+    column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
     column("ts", TIME, "When the request passed (UTC, us)."),
     column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
     column("controller_id", pa.int32(), "Sender."),
@@ -58,7 +57,7 @@ def epochs_in(requests: Iterable[pa.Table]) -> pa.Table:
     """Reduce rows of ``requests``, or earlier results, to one row for each combination of epochs and address.
 
     Args:
-        requests: With the columns ``EPOCH_COLUMNS`` (``capture`` may be missing) and ``ts``.
+        requests: With the columns ``EPOCH_COLUMNS`` (``cluster`` may be missing) and ``ts``.
 
     Returns:
         A small table with ``first`` and ``last``, the times of the first and the last such request in us since 1970.
@@ -97,13 +96,13 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
 
     Args:
         requests: Rows of ``requests``.
-        epochs_of: By capture, the epochs in the captures of its cluster.
+        epochs_of: The epochs of each cluster.
     """
     for table in requests:
         rows = [
             row
-            for capture in pc.unique(table["capture"]).to_pylist()
-            for row in _stale_of(table.filter(pc.equal(table["capture"], capture)), epochs_of[capture])
+            for cluster in pc.unique(table["cluster"]).to_pylist()
+            for row in _stale_of(table.filter(pc.equal(table["cluster"], cluster)), epochs_of[cluster])
         ]
         if rows:
             columns = zip(*rows, strict=True)
@@ -113,10 +112,10 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
 
 def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:
     for row in rows_of(_suspects(requests, epochs), STALE_COLUMNS):
-        capture, ip, port, controller_id, epoch, broker_epoch, error, _api, kraft, _type, frame_id, ts, target = row
+        cluster, ip, port, controller_id, epoch, broker_epoch, error, _api, kraft, _type, frame_id, ts, target = row
         for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
             yield (
-                frame_id, capture, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
+                frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
                 found.known_epoch, error,
             )  # fmt: skip
 
@@ -134,23 +133,21 @@ def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
     return suspects.set_column(place, "ts", suspects["ts"].cast(pa.int64()))
 
 
-def epochs_by_capture(found: pa.Table, clusters: Mapping[str, str]) -> dict[str, Epochs]:
-    """Return the epochs that count for each capture: those in all captures of its cluster.
+def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:
+    """Return the epochs of each cluster.
 
     Args:
-        found: The result of ``epochs_in``, with the column ``capture``.
-        clusters: The result of ``clusters_of``.
+        found: The result of ``epochs_in``, with the column ``cluster``.
     """
-    by_cluster = {cluster: Epochs() for cluster in clusters.values()}
-    for capture, cluster in clusters.items():
-        learn_epochs(by_cluster[cluster], found.filter(pc.equal(found["capture"], capture)))
-    return {capture: by_cluster[cluster] for capture, cluster in clusters.items()}
+    epochs: dict[str, Epochs] = {}
+    for cluster in pc.unique(found["cluster"]).to_pylist():
+        epochs[cluster] = Epochs()
+        learn_epochs(epochs[cluster], found.filter(pc.equal(found["cluster"], cluster)))
+    return epochs
 
 
 def stale_requests(read: Reader) -> pa.Table:
-    """Return the table ``STALE_REQUESTS`` of the stored tables."""
-    found = epochs_in(read("requests", (*EPOCH_COLUMNS, "ts")))
-    captures = pc.unique(found["capture"]).to_pylist()
-    known = epochs_by_capture(found, read_clusters(read, captures))
+    """Return the table ``STALE_REQUESTS`` of resolved rows."""
+    known = epochs_by_cluster(epochs_in(read("requests", (*EPOCH_COLUMNS, "ts"))))
     rows = stale_rows(read("requests", STALE_COLUMNS), known)
     return pa.concat_tables([STALE_REQUESTS.empty_table(), *rows])

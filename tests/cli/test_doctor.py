@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from table_truth import CAPTURES, name_of, store
 
 from kproto.cli import main
-from kproto.tables import reading, scanning
+from kproto.tables import reading, resolved, scanning
 from kproto.verdicts.catalogue import RULES
 
 PATHS = {name_of(path): str(path) for path in CAPTURES}
@@ -49,10 +49,14 @@ def test_json_is_an_object_for_each_finding() -> None:
 def test_each_cluster_in_tables_is_judged_by_itself(tmp_path: Path) -> None:
     store(tmp_path, Path(PATHS["ibp-3.9-a"]), Path(PATHS["ibp-2.8-a"]))
     found = rows(str(tmp_path))
-    for name in "ibp-3.9-a", "ibp-2.8-a":
-        mine = [row for row in found if row["cluster"] == f"{name}.pcap"]
-        assert [row | {"cluster": None} for row in mine] == [row | {"cluster": None} for row in rows(PATHS[name])]
-        assert f"cluster {name}.pcap" in doctor(str(tmp_path)).stdout.splitlines()
+    for name, cluster in (("ibp-3.9-a", "default"), ("ibp-2.8-a", "at [::1]:19092")):
+        alone = [row | {"cluster": None} for row in rows(PATHS[name])]
+        mine = [row for row in found if row["cluster"] == cluster]
+        assert [row | {"cluster": None} for row in mine] == alone
+        assert f"cluster {cluster}" in doctor(str(tmp_path)).stdout.splitlines()
+        for sources in ([str(tmp_path)], [PATHS["ibp-3.9-a"], PATHS["ibp-2.8-a"]]):
+            assert [row | {"cluster": None} for row in rows(*sources, "--cluster", cluster)] == alone
+    assert "no traffic of cluster 'west' is here; there is default" in doctor(str(tmp_path), "--cluster", "west").stderr
     (tmp_path / "known.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
     assert rows(str(tmp_path), "--baseline", str(tmp_path / "known.jsonl")) == []
     assert rows(PATHS["ibp-3.9-a"], "--baseline", str(tmp_path / "known.jsonl")) == rows(PATHS["ibp-3.9-a"])
@@ -144,7 +148,7 @@ def test_a_summary_begins_with_the_same_findings() -> None:
 
 def test_findings_of_a_long_stream_rest_on_its_last_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "scan", partial(scanning.scan, batch_bytes=5000))
-    monkeypatch.setattr(reading, "chunks", partial(reading.chunks, chunk_bytes=5000))
+    monkeypatch.setattr(resolved, "chunks_of", partial(reading.chunks_of, chunk_bytes=5000))
     assert "left out" not in doctor(UNCLEAN).stderr
     monkeypatch.setattr("kproto.cli.doctor._MOST_REQUESTS", 50)
     result = doctor(UNCLEAN)

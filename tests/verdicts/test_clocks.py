@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-import kproto.tables
 from kproto.cli import main
 from kproto.generate import PlannedFleet, write_captures
+from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 
@@ -47,7 +47,7 @@ def hosts(tmp_path: Path) -> Path:
 
 
 def found_in(hosts: Path) -> list[Finding]:
-    return findings(Facts([kproto.tables.read(str(hosts))]))
+    return findings(Facts(resolved_pieces([str(hosts)])))
 
 
 def certain(found: list[Finding]) -> set[tuple[str, object]]:

@@ -14,7 +14,7 @@ function percentileTexts(percentiles, apart) {
 
 class RatesChart {
   constructor(facts, host, legend) {
-    Object.assign(this, { facts, host, legend, capture: -1 });
+    Object.assign(this, { facts, host, legend, cluster: -1 });
     range.listeners.push(() => { if (this.plot) this.plot.setScale("x", { min: this.seconds(range.from), max: this.seconds(range.to) }); });
     new ResizeObserver(() => { if (this.plot && this.plot.width !== host.clientWidth) this.plot.setSize({ width: host.clientWidth, height: this.plot.height }); }).observe(host);
   }
@@ -22,18 +22,18 @@ class RatesChart {
   seconds(us) { return (us - range.first) / 1e6; }
   us(seconds) { return seconds * 1e6 + range.first; }
 
-  choose(capture) { this.capture = capture; this.make(); }
+  choose(cluster) { this.cluster = cluster; this.make(); }
 
-  // One column for each stretch of the capture, or of all captures on one axis.
+  // One column for each stretch of a cluster's time, or of all clusters' on one axis.
   columns() {
     const { bins, counts } = this.facts.rates;
-    const chosen = this.facts.captures.map((row, place) => [row, place]).filter(([row, place]) => row.first !== null && (this.capture < 0 || place === this.capture));
+    const chosen = this.facts.clusters.map((row, place) => [row, place]).filter(([row, place]) => row.first !== null && (this.cluster < 0 || place === this.cluster));
     const first = Math.min(...chosen.map(([row]) => row.first));
     const width = (Math.max(...chosen.map(([row]) => row.last)) - first + 1) / bins;
     const series = Object.fromEntries([...APIS, "refused"].map((name) => [name, new Float64Array(bins)]));
     const spans = new Map(chosen.map(([row, place]) => [place, row]));
-    for (const { capture, bin, api_key: key, requests, refused } of counts) {
-      const span = spans.get(capture);
+    for (const { cluster, bin, api_key: key, requests, refused } of counts) {
+      const span = spans.get(cluster);
       if (!span) continue;
       const at = span.first + ((bin + 0.5) * (span.last - span.first + 1)) / bins;
       const place = Math.min(bins - 1, Math.floor((at - first) / width));
@@ -110,8 +110,8 @@ class LagChart {
     new ResizeObserver(() => { if (this.plot && this.plot.width !== host.clientWidth) this.plot.setSize({ width: host.clientWidth, height: this.plot.height }); }).observe(host);
   }
 
-  choose(capture) {
-    this.rows = this.facts.lag.brokers.filter((row) => capture < 0 || row.capture === capture);
+  choose(cluster) {
+    this.rows = this.facts.lag.brokers.filter((row) => cluster < 0 || row.cluster === cluster);
     this.make();
     const { percentiles } = this.facts.lag;
     const figure = (percentile) => ({
@@ -121,7 +121,7 @@ class LagChart {
     });
     this.table.replaceChildren(makeTable("Lag by broker", [
       { name: "broker", number: true, value: (row) => row.broker_id, cell: (row) => element("span", {}, this.colours.has(row) ? swatch(this.colours.get(row)) : null, String(row.broker_id)) },
-      ...captureColumn(this.facts),
+      ...clusterColumn(this.facts),
       { name: "updates", number: true, value: (row) => row.updates, cell: (row) => counted(row.updates) },
       figure(50), figure(90), figure(99), figure(100),
       { name: "missed", number: true, value: (row) => row.missing, cell: (row) => (row.missing ? flag("warning", counted(row.missing)) : "0") },

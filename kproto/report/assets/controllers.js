@@ -9,11 +9,11 @@ class Controllers {
 
   get count() { return this.rows.length; }
 
-  choose(capture) {
-    const mine = (row) => capture < 0 || row.capture === capture;
+  choose(cluster) {
+    const mine = (row) => cluster < 0 || row.cluster === cluster;
     this.rows = this.facts.controllers.filter(mine).map((sender) => ({
       ...sender,
-      stale: this.facts.stale.filter((row) => row.capture === sender.capture && row.controller_id === sender.controller_id
+      stale: this.facts.stale.filter((row) => row.cluster === sender.cluster && row.controller_id === sender.controller_id
         && row.controller_epoch === sender.controller_epoch),
     }));
   }

@@ -9,19 +9,19 @@ async function readFacts() {
   return JSON.parse(await new Response(stream).text());
 }
 
-function tiles(facts, timeline, capture) {
-  const mine = (rows) => rows.filter((row) => capture < 0 || row.capture === capture);
+function tiles(facts, timeline, cluster) {
+  const mine = (rows) => rows.filter((row) => cluster < 0 || row.cluster === cluster);
   const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
   let [leaders, isrs, partitions] = [0, 0, 0];
   const topics = new Set();
-  timeline.partitions.capture.forEach((place, row) => {
-    if (capture >= 0 && place !== capture) return;
+  timeline.partitions.cluster.forEach((place, row) => {
+    if (cluster >= 0 && place !== cluster) return;
     partitions++;
     topics.add(timeline.partitions.topic[row]);
     leaders += timeline.leaderChanges[row];
     isrs += timeline.isrChanges[row];
   });
-  const every = capture < 0 || facts.captures.length === 1;
+  const every = cluster < 0 || facts.clusters.length === 1;
   const brokers = mine(facts.brokers);
   const senders = mine(facts.controllers);
   const newest = senders.at(-1);
@@ -47,13 +47,13 @@ function showFindings(facts) {
     : element("p", { class: "none" }, "Nothing: every request was accepted and answered, every partition has a leader and all its replicas."));
 }
 
-// Where the captures are far apart in time, one at a time is readable.
-function firstCapture(facts) {
-  const spans = facts.captures.filter((row) => row.first !== null).map((row) => [row.first, row.last]).sort((a, b) => a[0] - b[0]);
-  if (facts.captures.length === 1 || spans.length < 2) return -1;
+// Where the clusters' times are far apart, one at a time is readable.
+function firstCluster(facts) {
+  const spans = facts.clusters.filter((row) => row.first !== null).map((row) => [row.first, row.last]).sort((a, b) => a[0] - b[0]);
+  if (facts.clusters.length === 1 || spans.length < 2) return -1;
   const covered = spans.reduce((total, [first, last]) => total + last - first, 0);
   if (Math.max(...spans.map(([, last]) => last)) - spans[0][0] < 2 * covered) return -1;
-  return facts.captures.findIndex((row) => row.first === Math.max(...spans.map(([first]) => first)));
+  return facts.clusters.findIndex((row) => row.first === Math.max(...spans.map(([first]) => first)));
 }
 
 let searchFor = () => {};
@@ -65,14 +65,14 @@ function start(facts) {
   document.title = `kproto report: ${facts.captures.map((row) => row.name).join(", ")}`;
   const timeline = new Timeline(facts);
   const controllers = new Controllers(facts);
-  const choice = { capture: firstCapture(facts), text: "", changed: false, troubled: false, order: "name" };
+  const choice = { cluster: firstCluster(facts), text: "", changed: false, troubled: false, order: "name" };
   const bound = () => {
-    const rows = facts.captures.filter((row, place) => row.first !== null && (choice.capture < 0 || place === choice.capture));
+    const rows = facts.clusters.filter((row, place) => row.first !== null && (choice.cluster < 0 || place === choice.cluster));
     if (rows.length) range.bound(Math.min(...rows.map((row) => row.first)), Math.max(...rows.map((row) => row.last)));
   };
   bound();
   timeline.choose(choice);
-  controllers.choose(choice.capture);
+  controllers.choose(choice.cluster);
   const controllerLanes = new Lanes(byId("controllers-lanes"), controllers, "Controllers by time; arrow keys walk through the stale requests", 320);
   const lanes = new Lanes(byId("timeline-lanes"), timeline, "Partitions by time; arrow keys walk through partitions and their states", 560);
   const rates = new RatesChart(facts, byId("rates-chart"), byId("rates-legend"));
@@ -88,34 +88,33 @@ function start(facts) {
     lanes.reset();
     byId("shown").textContent = `${counted(timeline.count)} of ${plural(timeline.partitions.topic.length, "partition")}`;
   };
-  const showCapture = () => {
-    const mine = (rows) => rows.filter((row) => choice.capture < 0 || row.capture === choice.capture);
+  const showCluster = () => {
+    const mine = (rows) => rows.filter((row) => choice.cluster < 0 || row.cluster === choice.cluster);
     bound();
-    controllers.choose(choice.capture);
+    controllers.choose(choice.cluster);
     controllerLanes.reset();
     showChosen();
-    rates.choose(choice.capture);
-    lag.choose(choice.capture);
-    tiles(facts, timeline, choice.capture);
+    rates.choose(choice.cluster);
+    lag.choose(choice.cluster);
+    tiles(facts, timeline, choice.cluster);
     byId("stale").replaceChildren(staleTable(facts, mine(facts.stale)));
     byId("brokers-table").replaceChildren(brokersTable(facts, mine(facts.brokers)));
     byId("errors-table").replaceChildren(errorsTable(facts, mine(facts.errors)));
     byId("weeks").replaceChildren(...[weeksTable(facts.weeks)].filter(Boolean));
     byId("flaps").replaceChildren(...[flapsTable(facts.flaps)].filter(Boolean));
-    byId("captures-table").replaceChildren(capturesTable(facts, choice.capture));
-    const named = choice.capture < 0 ? facts.captures : [facts.captures[choice.capture]];
-    byId("span").textContent = `${named.map((row) => row.name).join(", ")} · ${day(range.first)} ${clock(range.first, 0)} UTC, ${duration(range.last - range.first)}`;
+    byId("captures-table").replaceChildren(capturesTable(facts));
+    byId("span").textContent = `${facts.captures.map((row) => row.name).join(", ")} · ${day(range.first)} ${clock(range.first, 0)} UTC, ${duration(range.last - range.first)}`;
   };
   showFindings(facts);
   byId("cut").replaceChildren(...facts.cut.map((text) => element("li", {}, text)));
   byId("timeline-legend").replaceChildren(...timelineLegend(timeline));
-  if (facts.captures.length > 1) {
-    byId("capture-choice").hidden = false;
-    byId("capture").append(element("option", { value: -1 }, "all"), ...facts.captures.map((row, place) => element("option", { value: place }, row.name)));
-    byId("capture").value = String(choice.capture);
-    byId("capture").addEventListener("change", (event) => { choice.capture = Number(event.target.value); showCapture(); });
+  if (facts.clusters.length > 1) {
+    byId("cluster-choice").hidden = false;
+    byId("cluster").append(element("option", { value: -1 }, "all"), ...facts.clusters.map((row, place) => element("option", { value: place }, row.name)));
+    byId("cluster").value = String(choice.cluster);
+    byId("cluster").addEventListener("change", (event) => { choice.cluster = Number(event.target.value); showCluster(); });
   }
-  showCapture();
+  showCluster();
 
   byId("choice").addEventListener("submit", (event) => event.preventDefault());
   byId("search").addEventListener("input", (event) => { choice.text = event.target.value; showChosen(); });

@@ -55,16 +55,16 @@ const apiText = (facts, row) => `${facts.apis[row.api_key] ?? `api ${row.api_key
 const errorText = (facts, code) => (code === null ? "" : facts.error_names[code] ?? String(code));
 const brokerText = (id, address) => (id === null ? address ?? "unknown" : String(id));
 
-// A column with the capture, where the report has several.
-function captureColumn(facts) {
-  return facts.captures.length > 1 ? [{ name: "capture", cell: (row) => facts.captures[row.capture].name, long: true }] : [];
+// A column with the cluster, where the report has several.
+function clusterColumn(facts) {
+  return facts.clusters.length > 1 ? [{ name: "cluster", cell: (row) => facts.clusters[row.cluster].name, long: true }] : [];
 }
 
 function staleTable(facts, rows) {
   if (!rows.length) return element("p", { class: "hint" }, "No stale request: no controller sent any after another had replaced it.");
   return element("div", {}, element("h3", {}, "Stale requests"), makeTable("Stale requests", [
     { name: "time", value: (row) => row.ts, cell: (row) => requestButton(facts, row.request, clock(row.ts, 6)) },
-    ...captureColumn(facts),
+    ...clusterColumn(facts),
     { name: "controller", number: true, cell: (row) => row.controller_id },
     { name: "epoch", number: true, cell: (row) => row.controller_epoch },
     { name: "broker", number: true, cell: (row) => row.broker_id },
@@ -79,7 +79,7 @@ function brokersTable(facts, rows) {
   return makeTable("Slowest and silent brokers", [
     { name: "broker", number: true, value: (row) => row.broker_id, cell: (row) => row.broker_id },
     { name: "address", cell: (row) => row.address },
-    ...captureColumn(facts),
+    ...clusterColumn(facts),
     { name: "requests", number: true, value: (row) => row.requests, cell: (row) => counted(row.requests) },
     { name: "unanswered", number: true, value: (row) => row.unanswered, cell: (row) => (row.unanswered ? requestButton(facts, row.unanswered_request, counted(row.unanswered)) : "0") },
     { name: "refused", number: true, value: (row) => row.refused, cell: (row) => counted(row.refused) },
@@ -98,7 +98,7 @@ function brokersTable(facts, rows) {
 function weeksTable(rows) {
   if (!rows.length) return null;
   const minutes = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
-  const clusters = new Set(rows.map((row) => row.capture)).size > 1 ? [{ name: "cluster", cell: (row) => row.capture, long: true }] : [];
+  const clusters = new Set(rows.map((row) => row.cluster)).size > 1 ? [{ name: "cluster", cell: (row) => row.cluster, long: true }] : [];
   return element("div", {}, element("h3", {}, "Worst brokers, week by week"), makeTable("Worst brokers, week by week", [
     { name: "week from", cell: (row) => row.week },
     ...clusters,
@@ -117,7 +117,7 @@ function weeksTable(rows) {
 function errorsTable(facts, rows) {
   return makeTable("Errors", [
     { name: "request", value: (row) => row.api_key * 100 + row.api_version, cell: (row) => apiText(facts, row) },
-    ...captureColumn(facts),
+    ...clusterColumn(facts),
     { name: "error", value: (row) => errorText(facts, row.error_code) || row.scope, cell: (row) => (row.error_code === null ? flag("warning", row.scope === "unanswered" ? "no answer" : "cannot be read") : flag(row.scope === "request" ? "bad" : "", errorText(facts, row.error_code))) },
     { name: "of", cell: (row) => (row.scope === "partition" ? "partitions" : "the whole request") },
     { name: "count", number: true, value: (row) => row.n, cell: (row) => counted(row.n) },
@@ -138,8 +138,8 @@ function flapsTable(rows) {
   ], rows, { first: 6 }));
 }
 
-function capturesTable(facts, chosen) {
-  const rows = facts.captures.map((row, capture) => ({ ...row, capture })).filter((row) => chosen < 0 || row.capture === chosen);
+function capturesTable(facts) {
+  const rows = facts.captures.map((row, capture) => ({ ...row, capture }));
   const lost = (row) => {
     const found = facts.losses.counts.filter((loss) => loss.capture === row.capture);
     const words = [["partial_starts", "beginning of a message"], ["gaps", "gap"], ["cut_packets", "cut packet"], ["ip_fragments", "IP fragment"], ["bad_checksums", "bad checksum"], ["unmatched_responses", "answer without request"], ["tls_connections", "TLS connection"]]

@@ -45,12 +45,12 @@ class Timeline {
   }
 
   // Choose the rows to show. Words of `text` must all fit: part of topic-partition, leader:ID or replica:ID.
-  choose({ capture, text, changed, troubled, order }) {
+  choose({ cluster, text, changed, troubled, order }) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = [];
-    const { topic, partition, capture: captures } = this.partitions;
+    const { topic, partition, cluster: clusters } = this.partitions;
     for (let row = 0; row < topic.length; row++) {
-      if (capture >= 0 && captures[row] !== capture) continue;
+      if (cluster >= 0 && clusters[row] !== cluster) continue;
       if (changed && !this.leaderChanges[row] && !this.isrChanges[row]) continue;
       if (troubled && !this.trouble[row]) continue;
       if (words.length) {
@@ -88,7 +88,7 @@ class Timeline {
   }
 
   lastTime(row) {
-    const last = this.facts.captures[this.partitions.capture[row]].last;
+    const last = this.facts.clusters[this.partitions.cluster[row]].last;
     return last === null ? range.last : Math.max(last, range.last);
   }
 

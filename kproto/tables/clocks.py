@@ -1,0 +1,306 @@
+"""Estimates by how much the clocks of capture points differ, from what passed at several of them.
+
+The reference is the capture point with the most connections of controllers; points that share nothing with it, such as
+those of another cluster, have their own. Evidence, the first that is there:
+
+1. exchanges that two points saw: their packets are the same, so the difference of their times is that of the clocks;
+2. bodies that a controller sends to many brokers in one batch (UpdateMetadata, LeaderAndIsr): a third or more of the
+   differences of their first times agree, whatever the queue of one broker does to the others. The densest stretch of
+   the differences counts.
+
+Clocks that run at different speeds are told from each other in captures of an hour or more. Where too little passed at
+two points, their clocks cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import ApiKey
+from kproto.tables.arrays import rows_of
+from kproto.tables.schemas import column, described
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+CLOCKS: Final = described(
+    "The clock of each capture point, against that of the point with the most connections of controllers.",
+    column("capture", pa.string(), "Capture point."),
+    column("reference", pa.string(), "The point with whose clock it was compared; others cannot be compared."),
+    column("offset_us", pa.int64(), "By how many us it is ahead at anchor_us; negative: behind; 0: no difference."),
+    column("drift_ppm", pa.float64(), "By how many us it gains in each second; 0 where captures are short."),
+    column("anchor_us", pa.int64(), "The time by this clock at which offset_us holds, us since 1970."),
+    column("shared", pa.int64(), "Updates and exchanges on which the estimate rests."),
+)
+
+BATCH_US: Final = 1_000_000
+"""A body that a capture point sees again within this time belongs to one batch."""
+
+_WIDTHS_US: Final = (60_000, 15_000, 4_000)
+"""The densest stretch of this width is sought, and within it the next."""
+
+_EQUAL_US: Final = 30_000
+"""Clocks that differ by less are taken as equal: a controller sends a batch to one broker after the other."""
+
+_LEAST: Final = 3
+_SHARE: Final = 5
+"""Of this many differences one at least must agree with the others in the densest stretch."""
+
+_LONG_US: Final = 3600 * 1_000_000
+"""Only captures that share a longer time show how fast a clock runs."""
+
+_MOST: Final = 2000
+"""The most shared bodies that are compared."""
+
+_STEP_PPM: Final = 5
+_MOST_PPM: Final = 200
+
+
+class Clock(NamedTuple):
+    """The clock of a capture point: a row of ``CLOCKS``."""
+
+    capture: str
+    reference: str
+    offset_us: int = 0
+    drift_ppm: float = 0.0
+    anchor_us: int = 0
+    shared: int = 0
+
+    @property
+    def differs(self) -> bool:
+        """Whether times by this clock are corrected."""
+        return bool(self.offset_us or self.drift_ppm)
+
+    def ahead(self, ts: int) -> int:
+        """By how many us it is ahead at a time by this clock."""
+        return self.offset_us + round(self.drift_ppm * (ts - self.anchor_us) / 1_000_000)
+
+    def common(self, times: Any) -> Any:
+        """Return times by this clock, int64 us since 1970, by the reference."""
+        if self.drift_ppm:
+            gained = pc.multiply(pc.subtract(times, self.anchor_us).cast(pa.float64()), self.drift_ppm / 1_000_000)
+            times = pc.subtract(times, pc.round(gained).cast(pa.int64()))
+        return pc.subtract(times, self.offset_us)
+
+
+class ClockEvidence:
+    """What several capture points saw, from pieces of ``requests``."""
+
+    def __init__(self) -> None:
+        self._bodies: list[pa.Table] = []
+        self._connections: list[pa.Table] = []
+        self._exchanges: list[pa.Table] = []
+
+    def add(self, requests: pa.Table) -> None:
+        """Add rows of ``requests``."""
+        control = requests.filter(pc.is_valid(requests["controller_id"]))
+        self._connections.append(control.group_by(["capture", "conn_id"], use_threads=False).aggregate([]))
+        times = control["ts"].cast(pa.int64())
+        control = control.select(["capture", "api_key", "body_id"]).append_column("first", times)
+        control = control.append_column("last", times)
+        is_batch = pc.and_(
+            pc.is_in(control["api_key"], value_set=pa.array([4, 6], pa.int16())), pc.is_valid(control["body_id"])
+        )
+        assert (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA) == (4, 6)
+        self._bodies.append(_spans(control.filter(is_batch), "body_id"))
+        if "exchange_id" in requests.column_names:
+            seen = requests.select(["capture", "exchange_id"]).append_column("first", requests["ts"].cast(pa.int64()))
+            self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
+
+    def clocks(self, captures: Iterable[str]) -> dict[str, Clock]:
+        """Return the clock of each capture point."""
+        names = sorted(captures)
+        if len(names) < 2:
+            return {name: Clock(name, name) for name in names}
+        connections = dict.fromkeys(names, 0)
+        for table in self._connections:
+            for capture in table["capture"].to_pylist():
+                connections[capture] += 1
+        seen: dict[str, dict[bytes, int]] = {name: {} for name in names}
+        if self._bodies:
+            spans = _spans(pa.concat_tables(self._bodies), "body_id")
+            once = pc.less(pc.subtract(spans["last"], spans["first"]), BATCH_US)
+            for capture, body, first in rows_of(spans.filter(once), ("capture", "body_id", "first")):
+                seen[capture][body] = first
+        same: dict[str, dict[bytes, int]] = defaultdict(dict)
+        if self._exchanges:
+            every = pa.concat_tables(self._exchanges)
+            counts = every.group_by("exchange_id", use_threads=False).aggregate([("capture", "count_distinct")])
+            twice = counts.filter(pc.greater(counts["capture_count_distinct"], 1))["exchange_id"]
+            every = every.filter(pc.is_in(every["exchange_id"], value_set=twice.combine_chunks()))
+            for capture, exchange, first in rows_of(every, ("capture", "exchange_id", "first")):
+                same[capture].setdefault(exchange, first)
+        return compared(names, connections, seen, same)
+
+
+def _spans(rows: pa.Table, key: str) -> pa.Table:
+    found = rows.group_by(["capture", key], use_threads=False).aggregate([("first", "min"), ("last", "max")])
+    return found.rename_columns(["capture", key, "first", "last"])
+
+
+def compared(
+    names: Sequence[str],
+    connections: Mapping[str, int],
+    bodies: Mapping[str, Mapping[bytes, int]],
+    exchanges: Mapping[str, Mapping[bytes, int]],
+) -> dict[str, Clock]:
+    """Compare the clocks of capture points.
+
+    Args:
+        names: The capture points.
+        connections: How many connections of controllers each shows.
+        bodies: When each saw a body that it saw in one batch alone, us since 1970.
+        exchanges: When each saw an exchange that others saw too.
+    """
+    left = dict.fromkeys(sorted(names, key=lambda name: (-connections.get(name, 0), name)))
+    found: dict[str, Clock] = {}
+    while left:
+        reference = next(iter(left))
+        del left[reference]
+        queue = deque([Clock(reference, reference)])
+        # All are compared with the reference first; those that share nothing with it, with points that were compared.
+        while queue:
+            known = queue.popleft()
+            found[known.capture] = known
+            for name in list(left):
+                clock = _against(name, known, bodies, exchanges)
+                if clock is not None:
+                    queue.append(clock)
+                    del left[name]
+    return {name: found[name] for name in sorted(found)}
+
+
+def _against(
+    name: str,
+    known: Clock,
+    bodies: Mapping[str, Mapping[bytes, int]],
+    exchanges: Mapping[str, Mapping[bytes, int]],
+) -> Clock | None:
+    """Compare a clock with one that is known; None: they share too little."""
+    for seen, few in ((exchanges, 1), (bodies, _LEAST)):
+        here, there = seen.get(name, {}), seen.get(known.capture, {})
+        shared = sorted((here[key], here[key] - (there[key] - known.ahead(there[key]))) for key in here.keys() & there)
+        if shared:
+            clock = _fitted(name, _sample(shared), few)
+            if clock is not None:
+                return clock._replace(reference=known.reference)
+    return None
+
+
+def _sample(shared: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    step = len(shared) / _MOST
+    return shared if step <= 1 else [shared[int(at * step)] for at in range(_MOST)]
+
+
+def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> Clock | None:
+    """Return the clock on which most of the times and differences agree; None: too few do."""
+    anchor = shared[0][0]
+    drift = _drift(shared) if shared[-1][0] - anchor >= _LONG_US else 0.0
+
+    def straight(ts: int, difference: int) -> int:
+        return difference - round(drift * (ts - anchor) / 1_000_000)
+
+    differences = sorted(straight(ts, difference) for ts, difference in shared)
+    agreed = _densest(differences, _WIDTHS_US[0])
+    near = [one for one in differences if abs(one) <= _WIDTHS_US[0] / 2]
+    if 2 * len(near) >= len(agreed):
+        agreed = near  # no other difference is as probable as none
+    count, every = len(agreed), len(differences)
+    is_small = count == every and (count == 2 or agreed is near)  # all that there is agrees
+    if not is_small and (count < few or _SHARE * count < every):
+        return None
+    for width in _WIDTHS_US[1:]:
+        agreed = _densest(agreed, width)
+    offset = round(median(agreed))
+    if abs(offset) < _EQUAL_US and not drift:
+        offset = 0
+    return Clock(name, name, offset, drift, anchor if drift else 0, len(agreed))
+
+
+def _densest(differences: Sequence[int], width: int) -> Sequence[int]:
+    """Return the most of sorted differences that lie within a width; of several stretches the one nearest to 0."""
+    best = (0, 0, 0)
+    begin = end = 0
+    for end in range(1, len(differences) + 1):
+        while differences[end - 1] - differences[begin] > width:
+            begin += 1
+        count = end - begin
+        if count > best[0] or (count == best[0] and abs(differences[begin]) < abs(differences[best[1]])):
+            best = (count, begin, end)
+    return differences[best[1] : best[2]]
+
+
+def _drift(shared: list[tuple[int, int]]) -> float:
+    """Return by how many us a clock gains in each second: where most differences agree once that is taken off."""
+    anchor = shared[0][0]
+
+    def agreeing(ppm: float) -> list[tuple[int, int]]:
+        straight = sorted((difference - ppm * (ts - anchor) / 1_000_000, ts, difference) for ts, difference in shared)
+        dense = _densest([round(one) for one, _ts, _difference in straight], _WIDTHS_US[0])
+        if not dense:
+            return []
+        return [(ts, difference) for one, ts, difference in straight if dense[0] <= round(one) <= dense[-1]]
+
+    steps = range(0, _MOST_PPM + 1, _STEP_PPM)
+    best = max((sign * ppm for ppm in steps for sign in (1, -1)), key=lambda ppm: (len(agreeing(ppm)), -abs(ppm)))
+    found = float(best)
+    for _ in range(3):
+        found = _slope(agreeing(found), found)
+    span = shared[-1][0] - anchor
+    gained = abs(found) * span / 1_000_000
+    return found if gained >= _EQUAL_US and len(agreeing(found)) > len(agreeing(0.0)) else 0.0
+
+
+def _slope(points: list[tuple[int, int]], otherwise: float) -> float:
+    """Return the slope of the line through points, in us for each second."""
+    if len(points) < _LEAST:
+        return otherwise
+    middle_x = sum(x for x, _y in points) / len(points)
+    middle_y = sum(y for _x, y in points) / len(points)
+    spread = sum((x - middle_x) ** 2 for x, _y in points)
+    if not spread:
+        return otherwise
+    return 1_000_000 * sum((x - middle_x) * (y - middle_y) for x, y in points) / spread
+
+
+def clock_table(clocks: Iterable[Clock]) -> pa.Table:
+    """Return the table ``CLOCKS``."""
+    columns = list(zip(*clocks, strict=True)) or [()] * len(CLOCKS)
+    return pa.Table.from_arrays(
+        [pa.array(values, kind) for values, kind in zip(columns, CLOCKS.types, strict=True)], schema=CLOCKS
+    )
+
+
+def on_common_clock(
+    rows: pa.Table, captures: pa.ChunkedArray, clocks: Mapping[str, Clock], names: Iterable[str]
+) -> pa.Table:
+    """Return rows with their times by the reference.
+
+    Args:
+        rows: The rows.
+        captures: The capture point of each row.
+        clocks: By capture point.
+        names: The columns with times: timestamps in us, or, if the name ends in ``_ns``, integers in ns.
+    """
+    shown = pc.unique(captures).drop_null().to_pylist()
+    differing = [clocks[name] for name in shown if name in clocks and clocks[name].differs]
+    for name in names if differing else ():
+        place = rows.schema.get_field_index(name)
+        if place < 0:
+            continue
+        kind = rows.schema.field(place).type
+        is_ns = name.endswith("_ns")
+        whole = rows[name].cast(pa.int64())
+        times = pc.divide(whole, 1000) if is_ns else whole
+        common = times
+        for clock in differing:
+            common = pc.if_else(pc.equal(captures, clock.capture), clock.common(times), common)
+        if is_ns:
+            common = pc.add(pc.multiply(common, 1000), pc.subtract(whole, pc.multiply(times, 1000)))
+        rows = rows.set_column(place, rows.schema.field(place), common.cast(kind))
+    return rows

@@ -1,0 +1,509 @@
+"""Gives the rows of tables what all captures together tell: the cluster, the common time and the receiving broker.
+
+Stored tables keep times and addresses as the capture points recorded them: a capture that is added later may tell whose
+clock is ahead, and which broker stands behind an address. Whoever reads rows reads them here:
+
+- ``ts`` and the other times are by the clock of the reference, see ``clocks``;
+- ``cluster`` names the cluster, as declared or as found, see ``clusters``;
+- ``broker_id`` is the receiving broker, by all evidence, see ``brokers``;
+- an exchange that several capture points saw has one row, of the place that saw most of it.
+
+Two tables come with them: ``clocks`` and ``clusters``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.errors import ConfigurationError
+from kproto.tables.arrays import rows_of
+from kproto.tables.clocks import CLOCKS, Clock, ClockEvidence, clock_table, on_common_clock
+from kproto.tables.clusters import (
+    CLUSTER_COLUMNS,
+    CLUSTERS,
+    NODE,
+    ClusterEvidence,
+    Node,
+    cluster_names,
+    cluster_table,
+    topic_ids_of,
+)
+from kproto.tables.filters import Filters
+from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.reading import chunks_of, points_in
+from kproto.tables.schemas import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kproto.tables.stored import Reader
+
+RESOLVED: Final = TABLES | {"clocks": CLOCKS, "clusters": CLUSTERS}
+"""The tables whose rows are resolved, by name."""
+
+_TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
+_SURVEYED: Final = (
+    *dict.fromkeys(
+        (*CLUSTER_COLUMNS, "cluster", "conn_id", "frame_id", "response_frame_id", "broker_id", "decode_error")
+    ),
+)
+_EXCHANGE: Final = "exchange_id"
+_OF_REQUESTS: Final = ("responses", "partition_errors")
+"""Tables whose rows belong to a request each, by ``frame_id``, and do not name the capture point."""
+
+
+class Survey:
+    """Gathers what tells who, when and which from all rows of ``requests``.
+
+    Args:
+        is_one: Whether there is one capture point alone, whose clock is the reference.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
+    """
+
+    def __init__(self, *, is_one: bool, broker_ids: Mapping[tuple[str, int], int] | None = None) -> None:
+        self._is_one = is_one
+        self._broker_ids = dict(broker_ids or {})
+        self._captures: dict[str, None] = {}
+        self._stored: set[str | None] = set()
+        self._clocks = ClockEvidence()
+        self._clusters = ClusterEvidence()
+        self._sightings: list[pa.Table] = []
+
+    def add_captures(self, captures: pa.Table) -> None:
+        """Add rows of ``captures``."""
+        self._clusters.add_captures(captures)
+
+    def add_brokers(self, brokers: pa.Table) -> None:
+        """Add rows of ``brokers``."""
+        self._clusters.add_brokers(brokers)
+
+    def add(self, requests: pa.Table) -> None:
+        """Add rows of ``requests``, with the columns ``_SURVEYED``."""
+        self._stored.update(pc.unique(requests["cluster"]).to_pylist())
+        self._captures.update(dict.fromkeys(pc.unique(requests["capture"]).to_pylist()))
+        self._clusters.add(requests)
+        if self._is_one:
+            return
+        self._clocks.add(requests)
+        if _EXCHANGE in requests.column_names:
+            answered = pc.is_valid(requests["response_frame_id"])
+            whole = pc.is_null(requests["decode_error"])
+            rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
+            self._sightings.append(requests.select([_EXCHANGE, "capture", "frame_id"]).append_column("rank", rank))
+
+    def resolution(self, states: Callable[[], Iterable[pa.Table]]) -> Resolution:
+        """Return what all rows tell.
+
+        Args:
+            states: Returns rows of ``partition_states``; asked only where there may be several clusters.
+        """
+        clocks = self._clocks.clocks(self._captures) if not self._is_one else {c: Clock(c, c) for c in self._captures}
+        clusters = self._clusters.clusters(
+            lambda: topic_ids_of(states()), lambda capture, ts: clocks[capture].ahead(ts)
+        )
+        return Resolution(clocks, clusters, self._repeated(), self._broker_ids, self._stored)
+
+    def _repeated(self) -> pa.Array:
+        """Return the request frames of exchanges that have another row that counts."""
+        if not self._sightings:
+            return pa.array([], pa.binary())
+        every = pa.concat_tables(self._sightings)
+        counts = every.group_by(_EXCHANGE, use_threads=False).aggregate([("frame_id", "count")])
+        several = counts.filter(pc.greater(counts["frame_id_count"], 1))[_EXCHANGE].combine_chunks().drop_null()
+        every = every.filter(pc.is_in(every[_EXCHANGE], value_set=several, skip_nulls=True))
+        every = every.sort_by([("rank", "descending"), ("capture", "ascending"), ("frame_id", "ascending")])
+        kept: set[bytes] = set()
+        repeated = []
+        for exchange, frame in rows_of(every, (_EXCHANGE, "frame_id")):
+            if exchange in kept:
+                repeated.append(frame)
+            kept.add(exchange)
+        return pa.array(repeated, pa.binary())
+
+
+class Resolution:
+    """What all captures together tell of who, when and which.
+
+    Attributes:
+        clocks: By capture point.
+        clusters: The name of each address's cluster.
+        repeated: The request frames of exchanges that another row stands for.
+        changes_rows: Whether any row is different from what was stored.
+    """
+
+    def __init__(
+        self,
+        clocks: dict[str, Clock],
+        clusters: dict[Node, str],
+        repeated: pa.Array,
+        broker_ids: Mapping[tuple[str, int], int],
+        stored: Collection[str | None],
+    ) -> None:
+        self._broker_ids = broker_ids
+        self.clocks = clocks
+        self.clusters = clusters
+        self.repeated = repeated
+        self._differs = any(clock.differs for clock in clocks.values())
+        self._cluster_table = cluster_table(clusters)
+        names = set(clusters.values())
+        self._one = next(iter(names)) if len(names) == 1 else None
+        self.changes_rows = self._differs or len(repeated) > 0 or self._one is None or {self._one} != set(stored)
+
+    @property
+    def names(self) -> list[str]:
+        """The clusters: the one that was not declared first."""
+        return cluster_names(self.clusters.values())
+
+    def small(self, name: str) -> pa.Table:
+        """Return the table ``clocks`` or ``clusters``."""
+        return clock_table(self.clocks.values()) if name == "clocks" else self._cluster_table
+
+    def requests(self, rows: pa.Table) -> pa.Table:
+        """Return resolved rows of ``requests``, with the columns ``NODE``."""
+        if len(self.repeated):
+            rows = rows.filter(pc.invert(pc.is_in(rows["frame_id"], value_set=self.repeated)))
+        if self._differs:
+            rows = on_common_clock(rows, rows["capture"], self.clocks, _TIMES)
+        if self._broker_ids and "broker_id" in rows.column_names:
+            given = self._broker_ids
+            ids = [given.get((ip, port), broker) for ip, port, broker in rows_of(rows, (*NODE[1:], "broker_id"))]
+            rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
+        return self._with_cluster(rows, [rows[name] for name in NODE])
+
+    def others(self, name: str, rows: pa.Table, origins: Callable[[], pa.Table]) -> pa.Table:
+        """Return resolved rows of another table.
+
+        Args:
+            name: The table.
+            rows: Its rows.
+            origins: Returns the columns ``frame_id``, ``capture`` and ``cluster`` of resolved requests.
+        """
+        if not self.changes_rows:
+            return rows
+        if name in _OF_REQUESTS:
+            known = origins()
+            places = pc.index_in(rows["frame_id"], value_set=known["frame_id"].combine_chunks())
+            rows = rows.filter(pc.is_valid(places))
+            of = known.take(places.drop_null())
+            if "cluster" in rows.column_names:
+                rows = _replaced(rows, "cluster", of["cluster"])
+            return on_common_clock(rows, of["capture"], self.clocks, _TIMES)
+        if "capture" not in rows.column_names:
+            return rows
+        if self._differs:
+            rows = on_common_clock(rows, rows["capture"], self.clocks, _TIMES)
+        if name == "frames":
+            flow = rows["flow"]
+            asked = pc.equal(rows["direction"], "request")
+            ends = [
+                (pc.struct_field(flow, f"dst_{end}"), pc.struct_field(flow, f"src_{end}")) for end in ("ip", "port")
+            ]
+            return self._with_cluster(rows, [rows["capture"], *(pc.if_else(asked, to, of) for to, of in ends)])
+        if "cluster" in rows.column_names:
+            main = self._main_clusters()
+            listed = ("host", "port") if name == "brokers" else ("capture", "capture")
+            names = [
+                self.clusters.get((capture, host, port), main.get(capture, cluster))
+                for capture, cluster, host, port in rows_of(rows, ("capture", "cluster", *listed))
+            ]
+            rows = _replaced(rows, "cluster", pa.array(names, pa.string()))
+        return rows
+
+    def _main_clusters(self) -> dict[str, str]:
+        """Return the cluster of each capture point; of several the first."""
+        found: dict[str, str] = {}
+        for cluster in reversed(self.names):
+            found.update({node[0]: cluster for node, of in self.clusters.items() if of == cluster})
+        return found
+
+    def _with_cluster(self, rows: pa.Table, node: Sequence[Any]) -> pa.Table:
+        if "cluster" not in rows.column_names:
+            return rows
+        if self._one is not None:
+            return _replaced(rows, "cluster", pa.repeat(pa.scalar(self._one, pa.string()), rows.num_rows))
+        keys = pa.table(dict(zip(NODE, node, strict=True)))
+        names = {tuple(key): cluster for *key, cluster in rows_of(self._cluster_table)}
+        found = [names.get(key, DEFAULT_CLUSTER) for key in rows_of(keys)]
+        return _replaced(rows, "cluster", pa.array(found, pa.string()))
+
+
+def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
+    place = rows.schema.get_field_index(name)
+    return rows.set_column(place, rows.schema.field(place), values)
+
+
+def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> Resolution:
+    """Survey stored tables.
+
+    Args:
+        read: Reads the rows as they are stored.
+        broker_ids: See ``resolved_reader``.
+    """
+    captures = list(read("captures", ["capture", "cluster"]))
+    names = {name for table in captures for name in table["capture"].to_pylist()}
+    survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
+    for table in captures:
+        survey.add_captures(table)
+    for table in read("brokers", ["capture", "host", "port"]):
+        survey.add_brokers(table)
+    for table in read("requests", _surveyed()):
+        survey.add(table)
+    return survey.resolution(lambda: read("partition_states", ["body_id", "topic", "topic_id"]))
+
+
+def resolved_reader(
+    read: Reader, cluster: str | None = None, broker_ids: Mapping[tuple[str, int], int] | None = None
+) -> Reader:
+    """Return a reader of resolved rows.
+
+    All requests are surveyed when the first rows are read.
+
+    Args:
+        read: Reads the rows as they are stored.
+        cluster: Only rows of this cluster; None: all.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
+
+    Raises:
+        ConfigurationError: When rows are read: there is no such cluster.
+    """
+    found: list[Resolution] = []
+    origin: list[pa.Table] = []
+    named: list[pa.Array] = []
+
+    def resolution() -> Resolution:
+        if not found:
+            found.append(resolution_of(read, broker_ids))
+            if cluster is not None:
+                check_cluster(cluster, found[0].names)
+        return found[0]
+
+    def requests(columns: Sequence[str]) -> Iterator[pa.Table]:
+        resolved = resolution()
+        needed = [*dict.fromkeys([*columns, *NODE, "frame_id", "cluster"])]
+        for table in read("requests", needed):
+            rows = resolved.requests(table)
+            if cluster is not None:
+                rows = rows.filter(pc.equal(rows["cluster"], cluster))
+            yield rows.select(list(columns))
+
+    def origins() -> pa.Table:
+        if not origin:
+            names = ["frame_id", "capture", "cluster"]
+            origin.append(pa.concat_tables([TABLES["requests"].empty_table().select(names), *requests(names)]))
+        return origin[0]
+
+    def bodies() -> pa.Array:
+        if not named:
+            named.append(pc.unique(pa.concat_tables(requests(["body_id"]))["body_id"]).drop_null())
+        return named[0]
+
+    def read_resolved(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if name == "requests":
+            yield from requests(columns)
+        elif name == "resolution":
+            yield pa.table({"changes_rows": [resolution().changes_rows]})
+        elif name in ("clocks", "clusters"):
+            small = resolution().small(name)
+            if cluster is not None and name == "clusters":
+                small = small.filter(pc.equal(small["cluster"], cluster))
+            yield small.select(list(columns))
+        else:
+            extra = {"frames": ["flow", "direction"], "brokers": ["host", "port"]}.get(name, [])
+            of = [
+                column
+                for column in ("frame_id", "capture", "cluster", *extra)
+                if column in TABLES[name].names and (name in _OF_REQUESTS or column != "frame_id")
+            ]
+            needed = [*dict.fromkeys([*columns, *of, *(["body_id"] if name == "partition_states" else [])])]
+            for table in read(name, needed):
+                rows = resolution().others(name, table, origins)
+                if cluster is not None and name == "partition_states":
+                    rows = rows.filter(pc.is_in(rows["body_id"], value_set=bodies()))
+                if cluster is not None and "cluster" in rows.column_names:
+                    rows = rows.filter(pc.equal(rows["cluster"], cluster))
+                yield rows.select(list(columns))
+
+    return read_resolved
+
+
+def changes_rows(read: Reader) -> bool:
+    """Whether rows of a reader that ``resolved_reader`` made differ from those that are stored."""
+    return any(pc.any(table["changes_rows"]).as_py() for table in read("resolution", ["changes_rows"]))
+
+
+def check_cluster(cluster: str, names: Sequence[str]) -> None:
+    """Refuse a cluster that is not there.
+
+    Raises:
+        ConfigurationError: There is no such cluster.
+    """
+    if cluster not in names:
+        raise ConfigurationError(f"no traffic of cluster {cluster!r} is here; there is {', '.join(names)}")
+
+
+def _surveyed() -> list[str]:
+    return [*_SURVEYED, *([_EXCHANGE] if _EXCHANGE in TABLES["requests"].names else [])]
+
+
+def resolved_tables(tables: Mapping[str, pa.Table], cluster: str | None = None) -> dict[str, pa.Table]:
+    """Return tables in memory with resolved rows, requests in the order of time, and ``clocks`` and ``clusters``.
+
+    Args:
+        tables: As in ``kproto.tables.read``.
+        cluster: Only rows of this cluster; None: all.
+
+    Raises:
+        ConfigurationError: There is no such cluster.
+    """
+
+    def read(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
+        return [tables[name].select(columns)]
+
+    reader = resolved_reader(read, cluster)
+    found = {}
+    for name in (*tables, "clocks", "clusters"):
+        if name in RESOLVED:
+            columns = tables[name].column_names if name in tables else RESOLVED[name].names
+            found[name] = pa.concat_tables(reader(name, columns))
+        else:
+            found[name] = tables[name]
+    found["requests"] = found["requests"].sort_by([("ts", "ascending"), ("frame_id", "ascending")])
+    return found
+
+
+_HELD: Final = 64 << 20
+"""About how much of the tables of one capture point is read before the first piece is given, so that clusters and
+brokers are known from the beginning."""
+
+
+def resolved_pieces(
+    paths: Sequence[str], filters: Filters | None = None, cluster: str | None = None
+) -> Iterator[dict[str, pa.Table]]:
+    """Yield resolved tables of captures in pieces, with ``clocks`` and ``clusters``, but without frames and bodies.
+
+    Several capture points make one piece, in the order of time: what the last one shows may change all rows. One
+    capture point makes many, as ``chunks`` does; what it shows later than in its first 64 MB of tables changes later
+    rows alone.
+
+    Args:
+        paths: See ``kproto.tables.read``.
+        filters: The requests to keep; times are on the common clock.
+        cluster: Only rows of this cluster; None: all.
+
+    Raises:
+        ConfigurationError: There is no such cluster.
+    """
+    filters = filters or Filters()
+    points = points_in(paths)
+    if len(points) > 1:
+        anywhere = replace(filters, since_ns=None, until_ns=None, brokers=frozenset())
+        found = resolved_tables(_joined([_slim(piece) for piece in chunks_of(points, anywhere)]), cluster)
+        yield _wanted(found, filters)
+        return
+    pieces = chunks_of(points, filters)
+    held = []
+    size = 0
+    for piece in pieces:
+        held.append(_slim(piece))
+        size += sum(table.nbytes for table in held[-1].values())
+        if size > _HELD:
+            break
+    survey = Survey(is_one=True)
+    for piece in held:
+        survey.add_brokers(piece["brokers"])
+        survey.add(piece["requests"])
+    resolution = survey.resolution(lambda: [piece["partition_states"] for piece in held])
+    if cluster is not None:
+        check_cluster(cluster, resolution.names)
+    while held:
+        yield _resolved(held.pop(0), resolution, cluster)
+    for piece in pieces:
+        yield _resolved(_slim(piece), resolution, cluster)
+
+
+def _slim(piece: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    return {name: table for name, table in piece.items() if name not in ("frames", "bodies")}
+
+
+def _joined(pieces: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Return pieces as one, each body's states once."""
+    known = pa.array([], pa.binary())
+    states = []
+    for piece in pieces:
+        rows = piece["partition_states"]
+        states.append(rows.filter(pc.invert(pc.is_in(rows["body_id"], value_set=known))))
+        known = pa.concat_arrays([known, pc.unique(states[-1]["body_id"])])
+    joined = {name: pa.concat_tables([piece[name] for piece in pieces]) for name in pieces[0]}
+    return joined | {"partition_states": pa.concat_tables(states)}
+
+
+def _resolved(piece: dict[str, pa.Table], resolution: Resolution, cluster: str | None) -> dict[str, pa.Table]:
+    """Return a piece of the tables of one capture point, whose clock is the common one."""
+    small = {name: resolution.small(name) for name in ("clocks", "clusters")}
+    requests = resolution.requests(piece["requests"])
+    rows = {name: resolution.others(name, table, lambda: requests) for name, table in piece.items()}
+    found = rows | {"requests": requests} | small
+    return found if cluster is None else of_cluster(found, cluster)
+
+
+def of_cluster(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
+    """Return the rows of resolved tables that are of a cluster; ``bad_inputs`` stay whole."""
+    found = {
+        name: table.filter(pc.equal(table["cluster"], cluster)) if "cluster" in table.column_names else table
+        for name, table in tables.items()
+    }
+    shown = pc.unique(found["clusters"]["capture"])
+    captures = tables["captures"]
+    bodies = pc.unique(found["requests"]["body_id"]).drop_null()
+    states = tables["partition_states"]
+    return found | {
+        "captures": captures.filter(pc.is_in(captures["capture"], value_set=shown)),
+        "partition_states": states.filter(pc.is_in(states["body_id"], value_set=bodies)),
+    }
+
+
+def by_cluster(
+    pieces: Iterator[dict[str, pa.Table]],
+) -> list[tuple[str, Iterable[dict[str, pa.Table]]]]:
+    """Return the clusters in pieces of resolved tables, each with its pieces.
+
+    The pieces of one cluster are passed on as they come; those of several are held in memory.
+    """
+    first = next(pieces, None)
+    names = cluster_names(first["clusters"]["cluster"].to_pylist()) if first is not None else []
+    every = chain([] if first is None else [first], pieces)
+    if len(names) < 2:
+        return [(names[0] if names else DEFAULT_CLUSTER, every)]
+    held = list(every)
+    return [(name, [of_cluster(piece, name) for piece in held]) for name in names]
+
+
+def _wanted(tables: dict[str, pa.Table], filters: Filters) -> dict[str, pa.Table]:
+    """Return the rows of requests at some time, and to some brokers."""
+    requests = tables["requests"]
+    micros = requests["ts"].cast(pa.int64())
+    keep = pa.repeat(pa.scalar(True), requests.num_rows)
+    if filters.since_ns is not None:
+        keep = pc.and_(keep, pc.greater_equal(micros, -(-filters.since_ns // 1000)))
+    if filters.until_ns is not None:
+        keep = pc.and_(keep, pc.less(micros, -(-filters.until_ns // 1000)))
+    if filters.brokers:
+        ids = pa.array(sorted(filters.brokers), pa.int32())
+        keep = pc.and_(keep, pc.is_in(requests["broker_id"], value_set=ids))
+    kept = requests.filter(keep)
+    if kept.num_rows == requests.num_rows:
+        return tables
+    asked, bodies = kept["frame_id"].combine_chunks(), pc.unique(kept["body_id"]).drop_null()
+    found = tables | {"requests": kept}
+    for name, column, values in (
+        ("responses", "frame_id", asked),
+        ("partition_errors", "frame_id", asked),
+        ("partition_states", "body_id", bodies),
+    ):
+        found[name] = tables[name].filter(pc.is_in(tables[name][column], value_set=values))
+    return found
