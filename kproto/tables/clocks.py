@@ -61,7 +61,7 @@ _STEP_PPM: Final = 5
 _MOST_PPM: Final = 200
 
 
-class Clock(NamedTuple):
+class PointClock(NamedTuple):
     """The clock of a capture point: a row of ``CLOCKS``."""
 
     capture: str
@@ -112,11 +112,11 @@ class ClockEvidence:
             seen = requests.select(["capture", "exchange_id"]).append_column("first", requests["ts"].cast(pa.int64()))
             self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
 
-    def clocks(self, captures: Iterable[str]) -> dict[str, Clock]:
+    def clocks(self, captures: Iterable[str]) -> dict[str, PointClock]:
         """Return the clock of each capture point."""
         names = sorted(captures)
         if len(names) < 2:
-            return {name: Clock(name, name) for name in names}
+            return {name: PointClock(name, name) for name in names}
         connections = dict.fromkeys(names, 0)
         for table in self._connections:
             for capture in table["capture"].to_pylist():
@@ -148,7 +148,7 @@ def compared(
     connections: Mapping[str, int],
     bodies: Mapping[str, Mapping[bytes, int]],
     exchanges: Mapping[str, Mapping[bytes, int]],
-) -> dict[str, Clock]:
+) -> dict[str, PointClock]:
     """Compare the clocks of capture points.
 
     Args:
@@ -158,11 +158,11 @@ def compared(
         exchanges: When each saw an exchange that others saw too.
     """
     left = dict.fromkeys(sorted(names, key=lambda name: (-connections.get(name, 0), name)))
-    found: dict[str, Clock] = {}
+    found: dict[str, PointClock] = {}
     while left:
         reference = next(iter(left))
         del left[reference]
-        queue = deque([Clock(reference, reference)])
+        queue = deque([PointClock(reference, reference)])
         # All are compared with the reference first; those that share nothing with it, with points that were compared.
         while queue:
             known = queue.popleft()
@@ -177,10 +177,10 @@ def compared(
 
 def _against(
     name: str,
-    known: Clock,
+    known: PointClock,
     bodies: Mapping[str, Mapping[bytes, int]],
     exchanges: Mapping[str, Mapping[bytes, int]],
-) -> Clock | None:
+) -> PointClock | None:
     """Compare a clock with one that is known; None: they share too little."""
     for seen, few in ((exchanges, 1), (bodies, _LEAST)):
         here, there = seen.get(name, {}), seen.get(known.capture, {})
@@ -197,7 +197,7 @@ def _sample(shared: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return shared if step <= 1 else [shared[int(at * step)] for at in range(_MOST)]
 
 
-def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> Clock | None:
+def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | None:
     """Return the clock on which most of the times and differences agree; None: too few do."""
     anchor = shared[0][0]
     drift = _drift(shared) if shared[-1][0] - anchor >= _LONG_US else 0.0
@@ -219,7 +219,7 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> Clock | None:
     offset = round(median(agreed))
     if abs(offset) < _EQUAL_US and not drift:
         offset = 0
-    return Clock(name, name, offset, drift, anchor if drift else 0, len(agreed))
+    return PointClock(name, name, offset, drift, anchor if drift else 0, len(agreed))
 
 
 def _densest(differences: Sequence[int], width: int) -> Sequence[int]:
@@ -268,7 +268,7 @@ def _slope(points: list[tuple[int, int]], otherwise: float) -> float:
     return 1_000_000 * sum((x - middle_x) * (y - middle_y) for x, y in points) / spread
 
 
-def clock_table(clocks: Iterable[Clock]) -> pa.Table:
+def clock_table(clocks: Iterable[PointClock]) -> pa.Table:
     """Return the table ``CLOCKS``."""
     columns = list(zip(*clocks, strict=True)) or [()] * len(CLOCKS)
     return pa.Table.from_arrays(
@@ -277,7 +277,7 @@ def clock_table(clocks: Iterable[Clock]) -> pa.Table:
 
 
 def on_common_clock(
-    rows: pa.Table, captures: pa.ChunkedArray, clocks: Mapping[str, Clock], names: Iterable[str]
+    rows: pa.Table, captures: pa.ChunkedArray, clocks: Mapping[str, PointClock], names: Iterable[str]
 ) -> pa.Table:
     """Return rows with their times by the reference.
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from kproto.errors import ConfigurationError
 from kproto.tables.arrays import rows_of
-from kproto.tables.clocks import CLOCKS, Clock, ClockEvidence, clock_table, on_common_clock
+from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, clock_table, on_common_clock
 from kproto.tables.clusters import (
     CLUSTER_COLUMNS,
     CLUSTERS,
@@ -47,11 +47,7 @@ RESOLVED: Final = TABLES | {"clocks": CLOCKS, "clusters": CLUSTERS}
 """The tables whose rows are resolved, by name."""
 
 _TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
-_SURVEYED: Final = (
-    *dict.fromkeys(
-        (*CLUSTER_COLUMNS, "cluster", "conn_id", "frame_id", "response_frame_id", "broker_id", "decode_error")
-    ),
-)
+_SURVEYED: Final = (*CLUSTER_COLUMNS, "cluster", "conn_id", "frame_id", "response_frame_id", "decode_error")
 _EXCHANGE: Final = "exchange_id"
 _OF_REQUESTS: Final = ("responses", "partition_errors")
 """Tables whose rows belong to a request each, by ``frame_id``, and do not name the capture point."""
@@ -102,7 +98,9 @@ class Survey:
         Args:
             states: Returns rows of ``partition_states``; asked only where there may be several clusters.
         """
-        clocks = self._clocks.clocks(self._captures) if not self._is_one else {c: Clock(c, c) for c in self._captures}
+        clocks = (
+            self._clocks.clocks(self._captures) if not self._is_one else {c: PointClock(c, c) for c in self._captures}
+        )
         clusters = self._clusters.clusters(
             lambda: topic_ids_of(states()), lambda capture, ts: clocks[capture].ahead(ts)
         )
@@ -138,7 +136,7 @@ class Resolution:
 
     def __init__(
         self,
-        clocks: dict[str, Clock],
+        clocks: dict[str, PointClock],
         clusters: dict[Node, str],
         repeated: pa.Array,
         broker_ids: Mapping[tuple[str, int], int],

@@ -18,7 +18,7 @@ from kproto.api import ApiKey
 from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
-from kproto.tables.clocks import CLOCKS, Clock
+from kproto.tables.clocks import CLOCKS, PointClock
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
@@ -60,7 +60,7 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
-_SAME: Final = Clock("", "")
+_SAME: Final = PointClock("", "")
 _QUEUED: Final = 200_000
 """A request that is sent within this time, in us, after an answer was waiting for it."""
 
@@ -166,7 +166,7 @@ class Facts:
                     parts[name].append(rows)
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
-        self.clocks: dict[str, Clock] = {row[0]: Clock(*row) for row in self._rows("clocks")}
+        self.clocks: dict[str, PointClock] = {row[0]: PointClock(*row) for row in self._rows("clocks")}
         requests = self._tables.get("requests")
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
         self.end = max((request.ts for request in self.requests), default=0)

@@ -153,7 +153,7 @@ def assert_changes_agree(path: Path, summary: Row) -> None:
     leaders = """
         SELECT leader FROM leadership
         QUALIFY lag(leader) OVER (
-            PARTITION BY capture, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from
+            PARTITION BY cluster, topic, topic_id, partition, incarnation ORDER BY leader_epoch, valid_from
         ) <> leader
     """
     asked = {
