@@ -15,6 +15,7 @@ import re
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -28,7 +29,7 @@ from .splits import Split, is_splittable, read_split
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
@@ -49,6 +50,9 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
 _LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.M)
+
+_START: Final = 1024
+"""The number of bytes at a file's beginning that copies of it are looked for by."""
 
 _END: Final = 1 << 20
 """The number of bytes before a file's end that show when it was last written to."""
@@ -163,7 +167,7 @@ def capture_points(
     Args:
         paths: Files, and directories, of which the captures and request logs are taken: the files that are such by
             their content, and those that are by their name, so that reading them tells why they cannot be read. A file
-            named twice counts once.
+            named twice counts once, and so do a file and its copies, packed or not.
         opener: Opens a file by its name, for seeking; None: the file system does.
         unfinished: Whether directories give files that are being written, as ``kproto tap`` names them: ``NAME.part``.
 
@@ -171,7 +175,9 @@ def capture_points(
         CaptureError: A directory holds no capture.
     """
     by_stem: dict[tuple[Path, str], list[str]] = {}
-    for file in dict.fromkeys(_files(paths, unfinished)):
+    files_found = [*dict.fromkeys(_files(paths, unfinished))]
+    copied = copies_among(files_found, opener)
+    for file in (file for file in files_found if file not in copied):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
@@ -191,6 +197,49 @@ def capture_points(
     ]
     names = _distinct([list(_names(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
+
+
+def copies_among(files: Sequence[str], opener: Opener | None = None) -> dict[str, str]:
+    """Return the files whose unpacked bytes are those of an earlier one, each with the earlier one's name."""
+    if len(files) < 2:
+        return {}
+    same_start: dict[bytes, list[str]] = {}
+    for file in files:
+        start = digest_of(file, opener, most=_START)
+        if start is not None:
+            same_start.setdefault(start, []).append(file)
+    found: dict[str, str] = {}
+    for alike in same_start.values():
+        first: dict[bytes, str] = {}
+        for file in alike if len(alike) > 1 else ():
+            whole = digest_of(file, opener)
+            if whole is not None and (original := first.setdefault(whole, file)) is not file:
+                found[file] = original
+    return found
+
+
+def digest_of(file: str, opener: Opener | None = None, *, most: int | None = None) -> bytes | None:
+    """Return a hash of a file's unpacked bytes; None of an empty file, and of one that cannot be read.
+
+    Args:
+        file: The file.
+        opener: See ``capture_points``.
+        most: The number of bytes at its beginning that count; None: all.
+    """
+    digest = blake2b(digest_size=16)
+    try:
+        with Source(file, opener=opener) as source:
+            if most is not None:
+                start = source.peek(most)[:most]
+                digest.update(start)
+                return digest.digest() if start else None
+            read = 0
+            while data := source.read():
+                read += len(data)
+                digest.update(data)
+            return None if source.damage or not read else digest.digest()
+    except CaptureError:
+        return None  # reading the file reports the error
 
 
 def point_name(file: str | os.PathLike[str]) -> str:

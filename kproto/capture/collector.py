@@ -65,6 +65,7 @@ class Conversation:
 
     Args:
         senders: The two ends.
+        streams: What they send.
         opened_ns: Time of the connection's first packet.
         handshake: Whether its handshake is in the capture.
         server: The end that answers, if the handshake, the ports or other connections tell; None to find out.
@@ -88,6 +89,7 @@ class Conversation:
     def __init__(
         self,
         senders: tuple[Endpoint, Endpoint],
+        streams: tuple[Stream, Stream],
         opened_ns: int,
         *,
         handshake: bool,
@@ -107,6 +109,7 @@ class Conversation:
         self.ending = False
         self.held = 0
         self._senders = senders
+        self._streams = streams
         self._opened_ns = opened_ns
         self._handshake = handshake
         self._wanted = wanted
@@ -377,10 +380,15 @@ class Conversation:
                 header.client_id,
                 header.body_at,
                 self.file,
+                self._sequence(side, cut.offset),
             )
             self._has_wanted = True
             events.append(frame)
         self._add(PendingRequest(header.correlation_id, header.api_key, header.api_version, frame), events)
+
+    def _sequence(self, side: Side, offset: int) -> int:
+        """The sequence number at a stream offset of one side."""
+        return (self._streams[side].first + offset) & 0xFFFFFFFF
 
     def _add(self, request: PendingRequest, events: list[Event]) -> None:
         oldest = self._matcher.add(request)
@@ -416,6 +424,7 @@ class Conversation:
             None,
             min(4, len(cut.payload)),
             self.file,
+            self._sequence(0 if self.client else 1, cut.offset),
         )
         if request is None:
             self._unmatched.append(frame)
@@ -753,6 +762,7 @@ class Collector:
         senders = endpoints(connection.flow)
         return Conversation(
             senders,
+            connection.streams,
             connection.opened_ns,
             handshake=connection.client is not None,
             server=self._server_of(connection, senders),

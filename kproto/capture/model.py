@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import cached_property
 from hashlib import blake2b
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kproto import codec
@@ -38,6 +39,9 @@ Direction = Literal["request", "response"]
 
 Unreadable: TypeAlias = DecodeError | UnsupportedApi | UnsupportedVersion
 """Why a body cannot be decoded."""
+
+
+_FRAME_KEY: Final = Struct(">qqq")
 
 
 class Endpoint(NamedTuple):
@@ -74,6 +78,11 @@ class Connection:
         self.saw_open = saw_open
 
     @cached_property
+    def ends(self) -> bytes:
+        """Both endpoints as text, the client's first."""
+        return f"{self.client}\0{self.server}".encode("utf-8", "surrogatepass")
+
+    @cached_property
     def conn_id(self) -> bytes:
         """16 bytes that name this connection: a hash of the capture point, both endpoints and ``opened_ns``."""
         ends = sorted((str(self.client), str(self.server)))
@@ -91,6 +100,7 @@ class Frame:
         connection: The TCP connection that carried it.
         direction: ``request`` from client to server, ``response`` from server to client.
         offset: Stream offset of its first byte, the size field's, in its direction (see ``Connection.saw_open``).
+        sequence: TCP sequence number of that byte; None of a frame from a log.
         time_ns: When the packet with its first byte passed, ns since the epoch.
         time_last_ns: When the last of its packets passed.
         status: Whether all of it was captured.
@@ -120,6 +130,7 @@ class Frame:
         "length",
         "offset",
         "request",
+        "sequence",
         "status",
         "time_last_ns",
         "time_ns",
@@ -142,6 +153,7 @@ class Frame:
         client_id: str | None,
         body_at: int,
         file: str,
+        sequence: int | None = None,
     ) -> None:
         self.connection = connection
         self.direction = direction
@@ -157,8 +169,33 @@ class Frame:
         self.client_id = client_id
         self.body_at = body_at
         self.file = file
+        self.sequence = sequence
         self.request: Frame | None = None
         self.unmatched_reason: str | None = None
+
+    @property
+    def frame_id(self) -> bytes:
+        """16 bytes that name this frame, the same in every file that holds its packet.
+
+        A hash of the connection's two ends, the direction, the TCP sequence number of the first byte, and the raw time
+        of its packet; in a log, of the correlation id instead of a sequence number.
+        """
+        return self._hash(b"frame", self.direction, self.time_ns)
+
+    @property
+    def exchange_id(self) -> bytes:
+        """16 bytes that name the exchange that this request begins: the same wherever it was recorded.
+
+        A hash of the connection's two ends, the request's sequence number and its correlation id; in a log, which one
+        broker writes alone, also of its time.
+        """
+        return self._hash(b"exchange", "request", self.time_ns if self.sequence is None else -1)
+
+    def _hash(self, kind: bytes, direction: str, time_ns: int) -> bytes:
+        number = -1 if self.sequence is None else self.sequence
+        correlation_id = self.correlation_id if kind == b"exchange" or self.sequence is None else 0
+        parts = kind, self.connection.ends, direction.encode(), _FRAME_KEY.pack(number, correlation_id, time_ns)
+        return blake2b(b"\0".join(parts), digest_size=16).digest()
 
     @property
     def payload(self) -> bytes:

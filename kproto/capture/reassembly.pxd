@@ -12,7 +12,7 @@ cdef class Stream:
     cdef public Stream peer
     cdef public object start, far, _held
     cdef public int side
-    cdef public long long next, offset, active_ns, finish, held_bytes, acknowledged, acknowledged_ns, hole_ns
+    cdef public long long next, offset, first, active_ns, finish, held_bytes, acknowledged, acknowledged_ns, hole_ns
     cdef public long long due_ns
     cdef public Py_ssize_t _held_from
     cdef public bint seen, closed, ignored, ended_unread

@@ -65,6 +65,7 @@ class Stream:
         side: 0 for that of the connection's first packet, 1 for the other.
         next: The sequence number expected next, ``UNKNOWN`` until one is known.
         offset: Its stream offset.
+        first: The sequence number at stream offset 0.
         start: The initial sequence number, None if the handshake was not seen.
         seen: Whether the capture holds a packet of this direction.
         active_ns: Time of the last one.
@@ -88,6 +89,7 @@ class Stream:
         "ended_unread",
         "far",
         "finish",
+        "first",
         "held_bytes",
         "hole_ns",
         "ignored",
@@ -106,6 +108,7 @@ class Stream:
         self.side: Literal[0, 1] = side
         self.next = UNKNOWN
         self.offset = 0
+        self.first = 0
         self.start: int | None = None
         self.seen = False
         self.active_ns = 0
@@ -145,7 +148,7 @@ class Stream:
     def begin(self, initial: int) -> None:
         """Take the initial sequence number from the handshake."""
         self.start = initial
-        self.next = advance(initial, 1)
+        self.next = self.first = advance(initial, 1)
 
     def hold(self, offset: int, data: bytes, time_ns: int) -> None:
         """Keep data behind a hole; bytes that are kept already win over a copy."""
@@ -513,8 +516,9 @@ class Reassembler:
         if stream is not None and (stream.next == UNKNOWN or abs(distance(sequence, stream.next)) < HELD_LIMIT):
             return None  # a late copy
         stream = self._open(events, flow, time_ns)
-        stream.next = sequence
-        stream.peer.next = acknowledged if flags & ACK else UNKNOWN
+        stream.next = stream.first = sequence
+        if flags & ACK:
+            stream.peer.next = stream.peer.first = acknowledged
         return stream
 
     def _open(self, events: list[StreamEvent], flow: bytes, time_ns: int) -> Stream:
@@ -544,7 +548,7 @@ class Reassembler:
         self, events: list[StreamEvent], stream: Stream, time_ns: int, sequence: int, data: bytes
     ) -> None:
         if stream.next == UNKNOWN:
-            stream.next = sequence
+            stream.next = stream.first = sequence
             events.append((stream, stream.offset, None, 0, 0, time_ns))  # the bytes before it are unknown
         ahead = distance(sequence, stream.next)
         if abs(ahead) > _FAR:
@@ -597,13 +601,13 @@ class Reassembler:
             self._close(events, connection, time_ns)
             stream = self._open(events, flow, when)
             stream.seen = True
-            stream.next = advance(sequence, -len(first))
+            stream.next = stream.first = advance(sequence, -len(first))
         stream.give(events, first, when)
         stream.give(events, data, time_ns)
 
     def _acknowledge(self, stream: Stream, acknowledged: int, time_ns: int) -> None:
         if stream.next == UNKNOWN:
-            stream.next = acknowledged
+            stream.next = stream.first = acknowledged
             return  # where the handshake was seen, this is its third step
         ahead = distance(acknowledged, stream.next)
         if not 0 < ahead <= _FAR or stream.offset + ahead <= stream.acknowledged or stream.ignored:

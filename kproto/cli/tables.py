@@ -39,7 +39,7 @@ Examples:
   kproto tables compact DIR """,
 )
 def command() -> None:
-    """Describe the tables, or keep stored ones for years: rollup, expire, compact, migrate.
+    """Describe the tables, or keep stored ones for years: rollup, expire, compact.
 
     Without a command, kproto tables [TABLE]... describes the tables that kproto analyze writes. The others work on the
     tables of a directory; readers see the former tables, or the new ones whole.
@@ -148,18 +148,3 @@ def rollup(directory: Place) -> None:
 
     made, every = roll_up(directory)
     print(f"{directory}: {made} of {every} days rolled up")
-
-
-@command.command()
-@click.argument("directory", metavar="DIR", type=PlaceType())
-def migrate(directory: Place) -> None:
-    """Bring the tables in DIR, which an older kproto wrote, to this version; their captures are not needed."""
-    from kproto.pipeline.upkeep import migrate as bring
-    from kproto.tables.stored import SCHEMA
-
-    version = bring(_output(directory))
-    print(
-        f"{directory}: tables of version {SCHEMA}, as this kproto reads them"
-        if version == SCHEMA
-        else f"{directory}: brought from version {version} to {SCHEMA}"
-    )

@@ -119,7 +119,7 @@ def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = D
     Returns:
         The tables of ``kproto.generate.schemas.EXPECTED`` by name.
     """
-    planner = FramePlanner(per_host=per_host, mss=mss)
+    planner = FramePlanner(per_host=per_host, mss=mss, seed=fleet.seed)
     stored = _Stored()
     for step in steps(fleet):
         for exchange in step.exchanges:
@@ -168,6 +168,7 @@ def _request(request: PlannedFrame, response: PlannedFrame | None) -> _Row:
     content = exchange.content
     return {
         "frame_id": request.frame_id,
+        "exchange_id": request.exchange_id,
         "capture": request.capture,
         "conn_id": request.conn_id,
         "ts": request.time_ns // _US,
@@ -209,6 +210,7 @@ def _response(request: PlannedFrame, response: PlannedFrame, errors: int) -> _Ro
     return {
         "frame_id": request.frame_id,
         "response_frame_id": response.frame_id,
+        "exchange_id": request.exchange_id,
         "conn_id": request.conn_id,
         "ts": response.time_ns // _US,
         "correlation_id": request.exchange.correlation_id,

@@ -165,6 +165,12 @@ def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
     return [first_ns + us * number // last * _US for number in range(last + 1)]
 
 
+def first_sequences(seed: int, connection: PlannedConnection) -> list[int]:
+    """Return the sequence numbers of the client's and the server's SYN."""
+    random = random_of(seed, *connection.client, *connection.server, connection.opened_ns)
+    return [random.getrandbits(32), random.getrandbits(32)]
+
+
 class _ConnectionPackets:
     """The packets of one connection, as its two ends send them.
 
@@ -178,8 +184,7 @@ class _ConnectionPackets:
         ends = (connection.client, connection.server)
         addresses = [IPv4Address(end.ip).packed for end in ends]
         macs = [_MAC + address for address in addresses]
-        random = random_of(seed, *connection.client, *connection.server, connection.opened_ns)
-        self._next = [random.getrandbits(32), random.getrandbits(32)]  # sequence numbers
+        self._next = first_sequences(seed, connection)
         self._ethernet = [macs[1] + macs[0] + b"\x08\x00", macs[0] + macs[1] + b"\x08\x00"]
         self._addresses = [(addresses[0], addresses[1]), (addresses[1], addresses[0])]
         self._ports = [_PORTS.pack(ends[0].port, ends[1].port), _PORTS.pack(ends[1].port, ends[0].port)]

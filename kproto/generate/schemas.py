@@ -21,7 +21,7 @@ _INTS = pa.list_(pa.field("element", _INT))
 _FLOW = pa.struct([("src_ip", _TEXT), ("src_port", _INT), ("dst_ip", _TEXT), ("dst_port", _INT)])
 
 _TYPES: Final[dict[pa.DataType, str]] = {
-    _ID: "frame_id response_frame_id request_frame_id conn_id body_id topic_id payload change_id",
+    _ID: "frame_id exchange_id response_frame_id request_frame_id conn_id body_id topic_id payload change_id",
     _TEXT: "capture file direction client_id server_ip unmatched_reason decode_error error topic host kind reason "
     "scope",
     pa.int8(): "status type leader_recovery_state",
@@ -49,10 +49,10 @@ _PARTITION = "capture topic topic_id partition incarnation"
 EXPECTED: Final = {
     name: _columns(columns)
     for name, columns in {
-        "requests": "frame_id capture conn_id ts api_key api_version correlation_id client_id controller_id "
-        "controller_epoch broker_epoch is_kraft_controller type broker_id server_ip server_port n_topics n_partitions "
-        "body_id frame_len response_frame_id latency_us error_code unmatched_reason decode_error",
-        "responses": "frame_id response_frame_id conn_id ts correlation_id api_key api_version error_code "
+        "requests": "frame_id exchange_id capture conn_id ts api_key api_version correlation_id client_id "
+        "controller_id controller_epoch broker_epoch is_kraft_controller type broker_id server_ip server_port n_topics "
+        "n_partitions body_id frame_len response_frame_id latency_us error_code unmatched_reason decode_error",
+        "responses": "frame_id response_frame_id exchange_id conn_id ts correlation_id api_key api_version error_code "
         "n_partition_errors",
         "partition_errors": "frame_id response_frame_id ts topic topic_id partition error_code",
         "partition_states": "body_id api_key topic topic_id partition controller_epoch leader leader_epoch "

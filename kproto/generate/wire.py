@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
 from .bodies import encode_response, request_head, response_head, shared_body
-from .packets import burst_times
+from .packets import burst_times, first_sequences
 
 if TYPE_CHECKING:
     from .content import Content
@@ -22,6 +22,7 @@ class PlannedFrame:
 
     Attributes:
         exchange: The exchange.
+        exchange_id: The exchange's id.
         direction: ``request`` or ``response``.
         capture: The capture point.
         conn_id: The connection's id.
@@ -32,6 +33,7 @@ class PlannedFrame:
     """
 
     exchange: PlannedExchange
+    exchange_id: bytes
     direction: Literal["request", "response"]
     capture: str
     conn_id: bytes
@@ -48,16 +50,18 @@ class FramePlanner:
     Args:
         per_host: Whether each broker's connections are a capture of their own.
         mss: Of the packets, which decide when a frame's last byte passes.
-        positions: The place in its connection that makes a frame's id: ``offset``, as in captures, for which all frames
-            before it must have been recorded; or ``correlation_id``.
+        positions: The number that makes a frame's id: ``offset``, of its sequence number as in captures, for which all
+            frames before it must have been recorded; or ``correlation_id``.
+        seed: Decides the first sequence numbers.
     """
 
-    def __init__(self, *, per_host: bool, mss: int, positions: Positions = "offset") -> None:
+    def __init__(self, *, per_host: bool, mss: int, positions: Positions = "offset", seed: int = 1) -> None:
         self._per_host = per_host
         self._mss = mss
         self._positions = positions
+        self._seed = seed
         self._conn_ids: dict[PlannedConnection, bytes] = {}
-        self._offsets: dict[bytes, list[int]] = {}
+        self._sequences: dict[PlannedConnection, list[int]] = {}
         self._body_ids: dict[Content, tuple[bytes, bytes, int]] = {}
 
     def forget(self) -> None:
@@ -70,13 +74,14 @@ class FramePlanner:
         request_body_id, response_body_id, response_size = self._bodies(content)
         body = sum(map(len, shared_body(content).pieces(0)))
         size = len(request_head(content, exchange.correlation_id)) + body
-        request = self._frame(exchange, "request", request_body_id, size, exchange.time_ns, exchange.last_ns)
+        request = self._frame(exchange, "request", request_body_id, size, exchange.time_ns, exchange.last_ns, b"")
         if exchange.lost:
             return request, None
         size = len(response_head(content, exchange.correlation_id)) + response_size
         return request, self._frame(
-            exchange, "response", response_body_id, size, exchange.answer_ns, exchange.answer_last_ns
-        )
+            exchange, "response", response_body_id, size, exchange.answer_ns, exchange.answer_last_ns,
+            request.exchange_id,
+        )  # fmt: skip
 
     def _bodies(self, content: Content) -> tuple[bytes, bytes, int]:
         found = self._body_ids.get(content)
@@ -98,23 +103,34 @@ class FramePlanner:
         size: int,
         time_ns: int,
         last_ns: int,
+        exchange_id: bytes,
     ) -> PlannedFrame:
         connection = exchange.connection
         capture = f"broker-{exchange.broker}.pcap" if self._per_host else "control.pcap"
         conn_id = self._conn_ids.get(connection)
         if conn_id is None:
             conn_id = self._conn_ids[connection] = _conn_id(capture, connection)
+        side = direction == "response"
         if self._positions == "offset":
-            offsets = self._offsets.setdefault(conn_id, [0, 0])
-            side = direction == "response"
-            position = offsets[side]
-            offsets[side] += size + 4
+            next_ = self._sequences.get(connection)
+            if next_ is None:
+                next_ = self._sequences[connection] = [n + 1 for n in first_sequences(self._seed, connection)]
+            number = next_[side] & 0xFFFFFFFF
+            next_[side] += size + 4
         else:
-            position = exchange.correlation_id
-        side_name = b"req" if direction == "request" else b"resp"
-        named = b"\0".join((capture.encode(), conn_id, side_name, position.to_bytes(8)))
+            number = exchange.correlation_id
+        ends = [f"{end.ip}:{end.port}" for end in (connection.client, connection.server)]
+        frame_id = _hash(_named("frame", *ends, direction, number, 0, time_ns))
+        exchange_id = exchange_id or _hash(_named("exchange", *ends, "request", number, exchange.correlation_id, -1))
         passed_last_ns = burst_times(size, time_ns, last_ns, self._mss)[-1]
-        return PlannedFrame(exchange, direction, capture, conn_id, _hash(named), body_id, size, time_ns, passed_last_ns)
+        return PlannedFrame(
+            exchange, exchange_id, direction, capture, conn_id, frame_id, body_id, size, time_ns, passed_last_ns
+        )
+
+
+def _named(*parts: str | int) -> bytes:
+    """The bytes whose hash is an id: texts that end with a zero byte, and numbers of eight bytes."""
+    return b"".join(part.to_bytes(8, signed=True) if isinstance(part, int) else f"{part}\0".encode() for part in parts)
 
 
 def _hash(data: bytes) -> bytes:

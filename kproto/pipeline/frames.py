@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kproto.pipeline.stitching import Counts
 
-_OF_REQUESTS: Final = (*FRAMES.names, "broker_epoch", "request_frame_id", "error", "payload")
+_OF_REQUESTS: Final = (*FRAMES.names, "broker_epoch", "exchange_id", "request_frame_id", "error", "payload")
 """The columns of frames that ``requests_of`` reads."""
 
 _NO_RESPONSE: Final = "no response among the frames"

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from kproto.capture import CapturePoint
 
+_OF_SCANS: Final = ("broker_epoch", "exchange_id", "request_frame_id", "error", "payload")
+
 _TABLES: Final = {
-    "frames": pa.schema(
-        [*FRAMES, *(SCAN.field(name) for name in ("broker_epoch", "request_frame_id", "error", "payload"))]
-    ),
+    "frames": pa.schema([*FRAMES, *map(SCAN.field, _OF_SCANS)]),
     "bad_inputs": BAD_INPUTS,
     "captures": CAPTURES,
 }

@@ -52,8 +52,8 @@ capture point and the connection's addresses, ``part`` and ``item``. ``kind`` na
 given once in each part and bucket."""
 
 SUMMARY, SEGMENT, REST_BEGINS, FRAME, REST_ENDS, LEFT_OUT = range(6)
-"""Kinds of rows: the counts of a part; a TCP segment; where a connection rests; a row of ``SCAN`` that has ``PLACE``
-instead of ids; where the connection rests after these rows, with their counts; from here on the connection, which
+"""Kinds of rows: the counts of a part; a TCP segment; where a connection rests; a row of ``SCAN`` that lacks
+its connection; where the connection rests after these rows, with their counts; from here on the connection, which
 carries another protocol, is left out but for its openings and ends."""
 
 SEGMENT_ROW: Final = Struct(">qIIBI?")
@@ -65,9 +65,6 @@ SPLIT_BYTES: Final = 128 << 20
 
 _PACKED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 """The first bytes of gzip and zstd files."""
-
-PLACE: Final = Struct(">?q")
-"""A frame of a part: whether it is a response, and how many bytes its stream had then since ``REST_BEGINS``."""
 
 _FOREIGN_BYTES: Final = 32 << 20
 """A connection without a Kafka request in this many bytes of a part is left out of the part."""
@@ -210,7 +207,6 @@ class _PartRows(ScanRows):
         self._capture_and_file = {"capture": part.capture, "file": file_name(part.split.file)}
         self._edge_columns = tuple(self._capture_and_file.get(name) for name in SCAN.names)
         self.key = b""
-        self.begin: IdlePoint | None = None
 
     def add(self, row: tuple[Any, ...], size: int) -> None:
         self._item += 1
@@ -226,13 +222,6 @@ class _PartRows(ScanRows):
 
     def _bucket(self, key: bytes) -> int:
         return crc32(key) % self._buckets
-
-    def frame_id(self, frame: Frame) -> bytes:
-        assert self.begin is not None
-        is_response = frame.direction == "response"
-        return PLACE.pack(
-            is_response, frame.offset - (self.begin.responses_at if is_response else self.begin.requests_at)
-        )
 
 
 class _Flow:
@@ -378,7 +367,7 @@ class _PartReader:
                 self._rows.add_edge(flow.key, REST_BEGINS, pickle.dumps(tuple(rest)))
             elif flow.found:
                 flow.has_wanted = True
-                self._rows.key, self._rows.begin = flow.key, flow.begin
+                self._rows.key = flow.key
                 for event in flow.found:
                     if is_selected(event, self._selection):
                         self._rows.add_event(event)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,7 +29,6 @@ from kproto.framing import DEFAULT_LIMIT
 from kproto.pipeline.splitting import (
     FRAME,
     LEFT_OUT,
-    PLACE,
     REST_BEGINS,
     REST_ENDS,
     SEGMENT,
@@ -37,7 +36,6 @@ from kproto.pipeline.splitting import (
     SUMMARY,
     is_selected,
 )
-from kproto.tables import ids
 from kproto.tables.arrays import BATCH_BYTES
 from kproto.tables.files import open_file
 from kproto.tables.places import place_of
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
     from kproto.capture.capture_points import CapturePoint
     from kproto.capture.collector import Event
     from kproto.tables.scanning import Selection
-
-_IDS: Final = [name for name in SCAN.names if name.endswith("frame_id")]
 
 
 def stitch(
@@ -388,7 +384,7 @@ class _FlowReader:
             self._is_exact = collector.is_ignored(self._flow)
 
     def frames(self, rows: pa.RecordBatch) -> None:
-        """Handle rows of frames, and notes, that lack their ids."""
+        """Handle rows of frames, and notes, that lack their connection."""
         begin, collector = self._begin, self._collector
         if collector is None:
             self._out.add_slice(rows)  # notes about a file
@@ -401,12 +397,8 @@ class _FlowReader:
         connection = collector.connection(begin.flow)
         assert connection is not None
         conn_id = connection.conn_id
-        values: dict[str, Any] = {"conn_id": [conn_id if v is not None else None for v in rows["conn_id"].to_pylist()]}
-        for name in _IDS:
-            values[name] = [
-                None if place is None else self._frame_id(conn_id, place, begin) for place in rows[name].to_pylist()
-            ]
-        self._out.add_slice(_with(rows, values))
+        conn_ids = [conn_id if here is not None else None for here in rows["conn_id"].to_pylist()]
+        self._out.add_slice(_with(rows, {"conn_id": conn_ids}))
 
     def finish(self) -> None:
         """Finish the reading after the last row."""
@@ -482,12 +474,6 @@ class _FlowReader:
         ):  # fmt: skip
             if payload or place:
                 self._passed_over[body_id] = min(ts_ns, self._passed_over.get(body_id, ts_ns))
-
-    def _frame_id(self, conn_id: bytes, place: bytes, begin: IdlePoint) -> bytes:
-        is_response, offset = PLACE.unpack(place)
-        if is_response:
-            return ids.frame_id(self._capture, conn_id, "response", begin.responses_at + offset)
-        return ids.frame_id(self._capture, conn_id, "request", begin.requests_at + offset)
 
 
 def _with(rows: pa.RecordBatch, values: Mapping[str, list[Any]]) -> pa.RecordBatch:

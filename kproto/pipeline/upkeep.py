@@ -1,4 +1,4 @@
-"""Keeps stored tables for years: old days expire, small files are joined, tables of older versions are migrated.
+"""Keeps stored tables for years: old days expire, small files are joined.
 
 Each of these writes the directory of a new run, in which files that stay are links (copies, in a store), and makes it
 the current one by the rename of the manifest. Whatever ends it before leaves the former tables; readers of these may
@@ -17,21 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kproto.pipeline.previous_run import store_facts
-from kproto.tables.brokers import BrokerFacts
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy
-from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import (
-    BROKER_FACTS,
     SCHEMA,
     StoredTables,
     current_tables,
-    listed_files,
-    read_facts,
     read_parquet,
 )
-from kproto.tables.writing import BY_BODY, DATED, days_of, file_schema, write_table
+from kproto.tables.writing import DATED, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -41,20 +35,6 @@ if TYPE_CHECKING:
 
 _COMPACT_BYTES: Final = 64 << 20
 """Files of one table and day are joined until they have about this number of bytes."""
-
-_RENAMED_1: Final = {
-    ("requests", "target_broker"): "broker_id",
-    ("requests", "is_kraft"): "is_kraft_controller",
-    ("partition_states", "offline"): "offline_replicas",
-    ("partition_states", "adding"): "adding_replicas",
-    ("partition_states", "removing"): "removing_replicas",
-}
-"""The columns of version 1 that have other names now."""
-
-_DIRECTIONS_1: Final = {"req": "request", "resp": "response"}
-
-_FACTS_1: Final = "brokers.json"
-"""The file of the facts about brokers in tables of version 1."""
 
 
 class _NewRun:
@@ -255,139 +235,6 @@ def _size(file: Place) -> int:
         return file.stat().st_size
     files, path = file.arrow()
     return int(files.get_file_info(path).size or 0)
-
-
-def _from_1(name: str, table: pa.Table) -> pa.Table:
-    """Return rows of version 1 with the columns of version 3."""
-    schema = file_schema(name)
-    table = table.rename_columns([_RENAMED_1.get((name, column), column) for column in table.column_names])
-    columns = {column: table[column] for column in schema.names if column in table.column_names}
-    if "cluster" in schema.names:
-        columns["cluster"] = pa.repeat(pa.scalar(DEFAULT_CLUSTER, pa.string()), table.num_rows)
-    if "direction" in columns:
-        columns["direction"] = pc.if_else(pc.equal(columns["direction"], "req"), "request", "response")
-    if "losses" in columns:
-        losses = table["losses"].to_pylist()
-        for loss in (loss for of_file in losses for loss in of_file or ()):
-            loss["direction"] = _DIRECTIONS_1[loss["direction"]]
-        columns["losses"] = pa.array(losses, schema.field("losses").type)
-    return pa.table(columns)
-
-
-def _from_3(name: str, table: pa.Table) -> pa.Table:
-    """Return rows of version 3 with the columns of version 4: columns that version 3 lacks are null."""
-    if name != "captures":
-        return table
-    return table.append_column("without_handshake", pa.nulls(table.num_rows, pa.int64()))
-
-
-class _From4:
-    """Gives rows of version 4 this version's columns: responses and errors of partitions have the cluster of their
-    requests, errors have the time of their responses.
-
-    Args:
-        stored: The tables, of whatever version.
-    """
-
-    def __init__(self, stored: StoredTables) -> None:
-        clusters = {*stored.facts.get("clusters", {}).values()}
-        self._cluster = min(clusters, default=DEFAULT_CLUSTER)
-        self._requests = _rows_of_all(stored, "requests", ["frame_id", "cluster"]) if len(clusters) > 1 else None
-        errors = pc.unique(_rows_of_all(stored, "partition_errors", ["frame_id"])["frame_id"])
-        self._responses = _rows_of_all(stored, "responses", ["frame_id", "ts"], errors)
-
-    def rows(self, name: str, table: pa.Table) -> pa.Table:
-        """Return rows of a table with this version's columns."""
-        if name not in ("responses", "partition_errors"):
-            return table
-        if self._requests is not None:
-            table = table.append_column("cluster", _looked_up(self._requests, "cluster", table["frame_id"]))
-        elif "cluster" not in table.column_names:
-            table = table.append_column("cluster", pa.repeat(pa.scalar(self._cluster, pa.string()), table.num_rows))
-        if name == "partition_errors":
-            table = table.append_column("ts", _looked_up(self._responses, "ts", table["frame_id"]))
-        return table
-
-
-def _rows_of_all(stored: StoredTables, name: str, columns: list[str], frames: pa.Array | None = None) -> pa.Table:
-    """Columns of the rows of a stored table; where frames are given, of the rows of these requests."""
-    parts = []
-    for file in stored.files(name):
-        table = read_parquet(file, columns)
-        parts.append(table if frames is None else table.filter(pc.is_in(table["frame_id"], value_set=frames)))
-    return pa.concat_tables(parts) if parts else pa.schema([TABLES[name].field(each) for each in columns]).empty_table()
-
-
-def _looked_up(table: pa.Table, column: str, frames: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The value that each request has in a table's column."""
-    return table[column].take(pc.index_in(frames, value_set=table["frame_id"].combine_chunks()))
-
-
-def migrate(out: OutputDirectory) -> int:
-    """Bring tables of an older version to this one, without their captures.
-
-    Args:
-        out: The tables.
-
-    Returns:
-        The version that they had.
-
-    Raises:
-        ConfigurationError: There are no tables, a newer kproto wrote them, or they cannot be written.
-    """
-    version = read_facts(out.path).get("schema", 1)
-    if version == SCHEMA:
-        return SCHEMA
-    if version not in (1, 2, 3, 4):
-        current_tables(out.path)  # says what to do
-    with out.writing():
-        facts = read_facts(out.path)
-        run = out.path / facts["run"]
-        stored = StoredTables(run, listed_files(run) if version == 1 else facts["files"], facts)
-        new = _NewRun(out, stored)
-        moved = BY_BODY if version < 3 else ()
-        days = _days_of_bodies(stored) if moved else {}
-        from_4 = _From4(stored)
-        others = ("responses", "partition_errors", *(("captures",) if version < 4 else ()))
-        for file in stored.rows:
-            name = file.partition("/")[0]
-            if version != 1 and name not in (*moved, *others):
-                new.keep([file])
-                continue
-            table = read_parquet(run / file)
-            table = _from_1(name, table) if version == 1 else table
-            table = from_4.rows(name, _from_3(name, table) if version < 4 else table)
-            if name not in moved and name != "partition_errors":
-                new.write(file, table)
-                continue
-            by_day = (
-                days_of(table)
-                if name not in moved
-                else ((day, table.filter(pc.is_in(table["body_id"], value_set=bodies))) for day, bodies in days.items())
-            )
-            for day, rows in by_day:
-                if rows.num_rows:
-                    new.write(file.replace("/", f"/date={day}/", 1), rows)
-        if version != 1:
-            new.publish()
-            return int(version)
-        if (run / _FACTS_1).exists():
-            facts_file = _FACTS_1
-        else:
-            facts_file = f"{BROKER_FACTS}-none.json"
-            store_facts(out.run / facts_file, [BrokerFacts()], set())
-        generation = {"id": run.name, "cluster": DEFAULT_CLUSTER, "facts": facts_file}
-        clusters = dict.fromkeys(facts.get("points", {}), DEFAULT_CLUSTER)
-        new.publish({"generations": [generation], "clusters": clusters})
-    return 1
-
-
-def _days_of_bodies(stored: StoredTables) -> dict[str, pa.Array]:
-    """The bodies that were first sent on each day."""
-    frames = [read_parquet(stored.run / file, ["body_id", "ts"]) for file in stored.paths("frames")]
-    first = pa.concat_tables(frames).group_by("body_id").aggregate([("ts", "min")])
-    days = first["ts_min"].cast(pa.date32()).cast(pa.string())
-    return {day: first["body_id"].filter(pc.equal(days, day)) for day in sorted(pc.unique(days).to_pylist())}
 
 
 def _day(file: str) -> str:

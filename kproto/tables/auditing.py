@@ -13,7 +13,6 @@ from kproto.capture.capture_points import point_name
 from kproto.capture.read import problem_of, read_frames
 from kproto.codec import get_codec
 from kproto.errors import CaptureError
-from kproto.tables import ids
 from kproto.tables.arrays import plain_text
 from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
 from kproto.tables.files import open_file
@@ -139,8 +138,7 @@ def _sampled(
     for frame in frames:
         if frame.api_key is None or frame.api_version is None:
             continue  # a response whose request is not in the capture
-        connection = frame.connection
-        frame_id = ids.frame_id(connection.capture, connection.conn_id, frame.direction, frame.offset)
+        frame_id = frame.frame_id
         if int.from_bytes(frame_id[:8]) >= limit:
             continue
         if frame.status != WHOLE:

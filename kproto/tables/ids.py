@@ -1,6 +1,6 @@
-"""Computes the ids of frames and bodies, 16 bytes of blake2b over nothing but the bytes and their place.
+"""Computes the ids of bodies: 16 bytes of blake2b, the same however many brokers got the body.
 
-The same capture gives the same ids however it is split, and a body has the same id however many brokers got it.
+The ids of frames are those of ``kproto.capture.Frame``.
 """
 
 from __future__ import annotations
@@ -16,36 +16,7 @@ if TYPE_CHECKING:
     from kproto.types import Buffer
 
 _BODY_KEY: Final = Struct(">hh?")
-_OFFSET: Final = Struct(">q")
 _ZERO_EPOCH: Final = bytes(8)
-
-
-class FrameIds:
-    """The ids of the frames in one direction of a connection.
-
-    Args:
-        capture: The capture point.
-        conn_id: The connection.
-        direction: ``request`` or ``response``.
-    """
-
-    def __init__(self, capture: str, conn_id: bytes, direction: str) -> None:
-        side = b"req" if direction == "request" else b"resp"
-        self._place = b"\0".join((capture.encode("utf-8", "surrogateescape"), conn_id, side, b""))
-
-    def of(self, offset: int) -> bytes:
-        """The id of the frame whose first byte stands at an offset of the stream."""
-        return blake2b(self._place + _OFFSET.pack(offset), digest_size=16).digest()
-
-
-def frame_id(capture: str, conn_id: bytes, direction: str, offset: int) -> bytes:
-    """Return the id of the frame that begins at a byte of one direction of a connection.
-
-    Args:
-        capture, conn_id, direction: See ``FrameIds``.
-        offset: The place of its first byte in that direction's stream.
-    """
-    return FrameIds(capture, conn_id, direction).of(offset)
 
 
 def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:

@@ -14,7 +14,16 @@ from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
-from kproto.tables.relations import Decoded, Earlier, Relations, bad_inputs, captures, first_bodies, learn_brokers
+from kproto.tables.relations import (
+    Decoded,
+    Earlier,
+    Relations,
+    bad_inputs,
+    captures,
+    distinct_frames,
+    first_bodies,
+    learn_brokers,
+)
 from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan
 from kproto.tables.schemas import BODIES, SCAN, TABLES
 
@@ -44,7 +53,8 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 
     Args:
         paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories, patterns or URIs of them.
-            Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``.
+            Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``. A frame
+            that several files hold is there once.
         filters: The requests to keep; None keeps all control requests.
 
     Returns:
@@ -100,7 +110,10 @@ def chunks_of(
     points: Iterable[str | CapturePoint], filters: Filters, chunk_bytes: int | None = _PIECE_BYTES
 ) -> Iterator[dict[str, pa.Table]]:
     """Yield ``chunks`` of capture points."""
-    reader = TableReader(filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES)
+    points = [*points]
+    reader = TableReader(
+        filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
+    )
     batches = scan(
         points,
         ports=filters.ports,
@@ -140,6 +153,7 @@ class TableReader:
         payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
         most_bodies: The number of bodies used last that are remembered, at least as many as the scan remembers;
             None: all.
+        several: Whether several recordings are scanned, so that a frame may come again in a later stretch.
 
     Attributes:
         given: The bodies of the last stretch, as ``first_bodies`` gives them, known before or not.
@@ -156,7 +170,9 @@ class TableReader:
             BODIES.names
         ).to_batches(),
         most_bodies: int | None = None,
+        several: bool = False,
     ) -> None:
+        self._seen: set[bytes] | None = set() if several else None
         self._filters = filters
         self._states = states
         self._payloads = payloads
@@ -178,7 +194,7 @@ class TableReader:
         stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
         self._open = []
         new = self.given = first_bodies(stretch)
-        stretch = _without_payloads(stretch)
+        stretch = distinct_frames(_without_payloads(stretch), self._seen)
         used = stretch["body_id"]
         new = new.filter(self._decoded.unknown(new["body_id"]))
         every_state = self._states or self._filters.by_partition
@@ -187,6 +203,8 @@ class TableReader:
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
             stretch = self._set_open_aside(stretch)
+        if self._seen is not None:
+            self._seen.update(stretch["frame_id"].drop_null().to_pylist())
         if not every_state:
             self._decode_refused(stretch, new)
         relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier, self._cluster)

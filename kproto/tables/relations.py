@@ -29,6 +29,8 @@ from kproto.tables.schemas import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kproto.tables.brokers import BrokerDirectory, BrokerFacts
     from kproto.tables.filters import Filters
 
@@ -357,6 +359,26 @@ def first_bodies(scan: pa.Table) -> pa.Table:
     numbered = keys.select(["body_id"]).append_column("place", pa.array(range(keys.num_rows), pa.int64()))
     first = numbered.group_by("body_id", use_threads=False).aggregate([("place", "min")])
     return scan.select([*BODIES.names, "staged", "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
+
+
+def distinct_frames(scan: pa.Table, seen: Collection[bytes] | None = None) -> pa.Table:
+    """Return a scan with each frame once: the whole one, where copies of it are cut; and without those that were seen.
+
+    A frame's notes and its response keep naming it.
+    """
+    if seen:
+        again = [frame_id in seen for frame_id in scan["frame_id"].to_pylist()]
+        scan = scan.filter(pc.invert(pa.array(again, pa.bool_())))
+    ids = scan["frame_id"]
+    if pc.count_distinct(ids).as_py() == len(ids) - ids.null_count:
+        return scan
+    rows = pa.array(range(scan.num_rows), pa.int64())
+    rank = pc.add(pc.multiply(pc.fill_null(scan["status"], 0).cast(pa.int64()), scan.num_rows), rows)
+    best = (
+        pa.table({"frame_id": ids, "rank": rank}).group_by("frame_id", use_threads=False).aggregate([("rank", "min")])
+    )
+    chosen = pc.is_in(rank, value_set=_column(best["rank_min"]))
+    return scan.filter(pc.or_(pc.is_null(ids), chosen))
 
 
 def captures(scan: pa.Table, cluster: str = DEFAULT_CLUSTER) -> pa.Table:

@@ -4,7 +4,7 @@ from .arrays cimport RowBuffer
 
 
 cdef class _Way:
-    cdef readonly object capture, conn_id, flow, direction, frame_ids
+    cdef readonly object capture, conn_id, flow, direction
 
 
 cdef class ScanRows(RowBuffer):
@@ -12,7 +12,6 @@ cdef class ScanRows(RowBuffer):
     cdef public dict _given, _given_before, _ways
     cdef public object _captures
 
-    cpdef frame_id(self, frame)
     cpdef _Way _way(self, frame)
     cpdef bint is_earliest(self, bytes body_id, time_ns) except -1
 

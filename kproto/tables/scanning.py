@@ -132,7 +132,7 @@ def scan(
     """
     selection = Selection(ports=ports, apis=apis, since_ns=since_ns, until_ns=until_ns, always=always)
     rows = ScanRows(batch_bytes, every_payload=every_payload)
-    waiting = _Waiting(rows)
+    waiting = _Waiting(rows)  # until the last capture: another one may hold the response to the same request
     payloads = PayloadStore()
     for each in captures:
         summary = CaptureSummary()
@@ -165,7 +165,7 @@ def scan(
         else:
             problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=opener)
             rows.add_summary(summary, point, problem)
-        waiting.give_up()
+    waiting.give_up()
     yield from rows.take()
 
 
@@ -277,7 +277,6 @@ class _Way:
         self.capture = plain_text(connection.capture)
         self.conn_id = connection.conn_id
         self.flow = {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port}
-        self.frame_ids = ids.FrameIds(connection.capture, connection.conn_id, direction)
 
 
 class ScanRows(RowBuffer):
@@ -296,10 +295,6 @@ class ScanRows(RowBuffer):
         self._given_before: dict[bytes, tuple[int, int]] = {}  # those that were used before the younger ones
         self._captures = 0
         self._ways: dict[Connection, tuple[_Way, _Way]] = {}
-
-    def frame_id(self, frame: Frame) -> bytes:
-        """The id of a frame."""
-        return self._way(frame).frame_ids.of(frame.offset)
 
     def begin_capture(self) -> None:
         """Begin another capture: its frames with a known body may be earlier, or as early."""
@@ -330,7 +325,7 @@ class ScanRows(RowBuffer):
         assert frame.api_version is not None
         way = self._way(frame)
         is_request = frame.direction == "request"
-        body_id = payload = error = broker_epoch = request_frame_id = None
+        body_id = payload = error = broker_epoch = request_frame_id = exchange_id = None
         size = _ROW_BYTES
         if frame.status != WHOLE:
             error = f"{frame.length - len(frame.content)} of {frame.length} bytes are not in the capture"
@@ -341,10 +336,12 @@ class ScanRows(RowBuffer):
                 size += len(payload)
         if is_request:
             broker_epoch = _broker_epoch(frame)
+            exchange_id = frame.exchange_id
         elif frame.request is not None:
-            request_frame_id = self.frame_id(frame.request)
+            request_frame_id = frame.request.frame_id
+            exchange_id = frame.request.exchange_id
         row = (
-            self.frame_id(frame),
+            frame.frame_id,
             way.capture,
             plain_text(frame.file),
             way.conn_id,
@@ -362,6 +359,7 @@ class ScanRows(RowBuffer):
             body_id,
             frame.time_ns // _NS_A_DAY,
             broker_epoch,
+            exchange_id,
             request_frame_id,
             None,
             error,
@@ -383,7 +381,7 @@ class ScanRows(RowBuffer):
     def add_unanswered(self, request: Frame) -> None:
         """Add a row with the reason why a request has no response."""
         reason = request.unmatched_reason or "no response in the capture"
-        self._add_note(request_frame_id=self.frame_id(request), unmatched_reason=reason)
+        self._add_note(request_frame_id=request.frame_id, unmatched_reason=reason)
 
     def add_summary(self, summary: CaptureSummary, point: CapturePoint, problem: str | None) -> None:
         """Add the counts of a capture, why it holds no control request if it holds none, and its faults."""
@@ -425,25 +423,24 @@ class _Waiting:
 
     def __init__(self, rows: ScanRows) -> None:
         self._rows = rows
-        self._requests: dict[Frame, None] = {}
+        self._requests: dict[bytes, Frame] = {}  # by their ids: a copy of an answered request waits for nothing
 
     def add(self, frame: Frame) -> None:
         """Add a request, or the response to a waiting request."""
         if frame.direction == "request":
-            self._requests[frame] = None
+            self._requests[frame.frame_id] = frame
             if len(self._requests) > MOST_WAITING:
                 self._give_up(next(iter(self._requests)))
-        elif frame.request in self._requests:
-            del self._requests[frame.request]
+        elif frame.request is not None:
+            self._requests.pop(frame.request.frame_id, None)
 
     def give_up(self) -> None:
         """End the capture: note the waiting requests as unanswered."""
         while self._requests:
             self._give_up(next(iter(self._requests)))
 
-    def _give_up(self, request: Frame) -> None:
-        del self._requests[request]
-        self._rows.add_unanswered(request)
+    def _give_up(self, request: bytes) -> None:
+        self._rows.add_unanswered(self._requests.pop(request))
 
 
 def _with_path(reason: str, point: CapturePoint) -> str:

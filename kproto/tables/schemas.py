@@ -60,6 +60,11 @@ _REQUEST_FRAME: Final = column(
 _RESPONSE_FRAME: Final = column(
     "response_frame_id", _ID, "The response's frame, null where there is none. Joins frames.frame_id."
 )
+_EXCHANGE: Final = column(
+    "exchange_id",
+    _ID,
+    "The exchange: the same of each place that saw it. Count by it where several places recorded one connection.",
+)
 _CONNECTION: Final = column("conn_id", _ID, "The TCP connection; the same in every table.")
 _API_KEY: Final = column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata.")
 _API_VERSION: Final = column("api_version", pa.int16(), "Version of the request; its response has the same.")
@@ -72,7 +77,12 @@ _CONTROLLER_EPOCH: Final = column("controller_epoch", pa.int32(), "Epoch of the 
 
 FRAMES: Final = described(
     "Every control frame, request or response, without its body.",
-    column("frame_id", _ID, "This frame. requests.frame_id and response_frame_id of other tables join it."),
+    column(
+        "frame_id",
+        _ID,
+        "This frame, the same in every file that holds its packet. requests.frame_id and response_frame_id of other "
+        "tables join it.",
+    ),
     _CLUSTER,
     _CAPTURE,
     column("file", pa.string(), "Name of the file that the frame was read from."),
@@ -147,6 +157,7 @@ SCAN: Final = pa.schema(
     [
         *(field for field in FRAMES if field.name != "cluster"),
         ("broker_epoch", pa.int64()),
+        _EXCHANGE,
         ("request_frame_id", _ID),
         ("unmatched_reason", pa.string()),
         ("error", pa.string()),
@@ -173,6 +184,7 @@ BODIES: Final = described(
 REQUESTS: Final = described(
     "One row a control request, with the outcome. Body fields that the version lacks hold Kafka's default.",
     _REQUEST_FRAME,
+    _EXCHANGE,
     _CLUSTER,
     _CAPTURE,
     _CONNECTION,
@@ -207,6 +219,7 @@ RESPONSES: Final = described(
     "One row a response to a row of requests.",
     _REQUEST_FRAME,
     _RESPONSE_FRAME,
+    _EXCHANGE,
     _CLUSTER,
     _CONNECTION,
     _ANSWERED,

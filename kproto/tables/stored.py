@@ -41,9 +41,8 @@ OPEN: Final = "open"
 BROKER_FACTS: Final = "brokers"
 """The first part of the names of the files with facts about brokers, beside the tables."""
 
-SCHEMA: Final = 5
-"""The version of the tables' columns and of the manifest. Tables of an older version are migrated, see
-``kproto.pipeline.upkeep``."""
+SCHEMA: Final = 6
+"""The version of the tables' columns and of the manifest."""
 
 _BATCH_ROWS: Final = 1 << 18
 
@@ -103,7 +102,7 @@ def current_tables(tables: Place) -> StoredTables:
     version = facts.get("schema", 1)
     if version != SCHEMA:
         advice = (
-            f"bring them to version {SCHEMA}: kproto tables migrate {tables}"
+            f"analyze the captures again: kproto analyze CAPTURE --out {tables} --overwrite"
             if isinstance(version, int) and version < SCHEMA
             else "a newer kproto wrote them: use that"
         )
@@ -252,16 +251,6 @@ def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """
     path, files = arrow_path(file)
     return pq.read_table(path, columns=columns, filesystem=files, partitioning="hive" if file.is_dir() else None)
-
-
-def listed_files(run: Place) -> dict[str, int]:
-    """Return the rows of each file of tables without a list of them, by its path below their directory."""
-    found = {}
-    for name in TABLES:
-        for file in table_files(run / name):
-            with _opened(file) as opened:
-                found[str(file.relative_to(run))] = opened.metadata.num_rows  # type: ignore[arg-type]  # of one kind
-    return found
 
 
 def _opened(file: Place) -> pq.ParquetFile:

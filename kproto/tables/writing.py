@@ -26,7 +26,7 @@ DATED: Final = (*(name for name, schema in TABLES.items() if "ts" in schema.name
 _MOST_OPEN: Final = 64
 """The most files open at a time: a capture of many days has a file for each day."""
 
-_UNIQUE: Final = ("frame_id", "response_frame_id", "payload")
+_UNIQUE: Final = ("frame_id", "response_frame_id", "exchange_id", "payload")
 """Columns whose values are too distinct for a dictionary."""
 
 

@@ -113,6 +113,8 @@ def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
     names = [tmp_path / f"broker-{place}.pcap" for place in (1, 2)]
     for path in names:
         path.write_bytes(make.pcap(packets, link))
+    assert [p.name for p in capture_points(names)] == ["broker-1.pcap"]  # the other one is a copy
+    names[1].write_bytes(make.pcap(later, link))
     assert [p.name for p in capture_points(names)] == ["broker-1.pcap", "broker-2.pcap"]
 
 
@@ -162,8 +164,9 @@ def test_captures_of_one_name_are_told_apart_by_as_much_of_their_paths_as_that_t
 
 
 def recording(path: Path, first_ns: int, last_ns: int) -> str:
-    """A capture of a first and a last packet."""
-    packets = [make.Packet(make.START_NS + time_ns, bytes(60), 60) for time_ns in (first_ns, last_ns)]
+    """A capture of a first and a last packet, which name the file: none is a copy of another."""
+    data = path.name.encode().ljust(60, b"\0")
+    packets = [make.Packet(make.START_NS + time_ns, data, 60) for time_ns in (first_ns, last_ns)]
     path.write_bytes(make.pcap(packets, nano=True))
     return str(path)
 

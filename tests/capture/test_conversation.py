@@ -9,6 +9,7 @@ import pytest
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Endpoint, Exchange, Frame
 from kproto.capture.collector import Conversation, Event, Side
+from kproto.capture.reassembly import TcpConnection
 from kproto.capture.wanted import WantedApis
 
 CLIENT, SERVER = Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092)
@@ -27,6 +28,7 @@ class Bench:
         self.summary = CaptureSummary()
         self.conversation = Conversation(
             (CLIENT, SERVER),
+            TcpConnection(bytes(12), 5).streams,
             5,
             handshake=handshake,
             server=server,

@@ -1,4 +1,4 @@
-"""Stored tables are kept for years: days expire, files are joined, older versions are migrated, each at once or not."""
+"""Stored tables are kept for years: days expire and files are joined, each at once or not."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from conftest import DATA
 from pyarrow import dataset
 
 from kproto.cli import main
-from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.pipeline.previous_run import PreviousRun
-from kproto.pipeline.upkeep import _RENAMED_1, compact, expire, migrate
+from kproto.pipeline.upkeep import compact, expire
 from kproto.query import ask, ask_sql, open_tables
 from kproto.tables import TABLES, read
 from kproto.tables.stored import SCHEMA, current_run, current_tables, table_dataset
@@ -239,156 +238,19 @@ def test_a_reader_that_had_opened_the_former_tables_reads_them_whole(change: str
     assert (rows(tables) == before) == (change == "compact")
 
 
-def as_version_4(path: Path) -> None:
-    """What the fourth version wrote: responses and partition errors without cluster, these without day."""
-    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
-    for file in [file for file in manifest["files"] if file.startswith(("responses/", "partition_errors/"))]:
-        table = pq.read_table(run / file, partitioning=None).drop_columns(["cluster"])
-        if file.startswith("partition_errors/"):
-            table = table.drop_columns(["ts"])
-            moved = f"partition_errors/{Path(file).name}"
-            manifest["files"][moved] = manifest["files"].pop(file)
-            (run / file).rename(run / moved)
-            file = moved
-        pq.write_table(table, run / file)
-    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 4}))
-
-
-def as_version_1(path: Path) -> None:
-    """What the first version wrote: no cluster, no list of files, one file of facts."""
-    as_version_4(path)
-    run = current_run(path)
-    for file in run.rglob("*.parquet"):
-        table = pq.read_table(file, partitioning=None)
-        name = file.relative_to(run).parts[0]
-        old = {new: old for (of, old), new in _RENAMED_1.items() if of == name}
-        table = table.rename_columns([old.get(column, column) for column in table.column_names])
-        if "direction" in table.column_names:
-            short = pa.array([way.removesuffix("uest").removesuffix("onse") for way in table["direction"].to_pylist()])
-            table = table.set_column(table.column_names.index("direction"), "direction", short.cast(pa.string()))
-        if "losses" in table.column_names:
-            losses = table["losses"].to_pylist()
-            for loss in (loss for of_file in losses for loss in of_file):
-                loss["direction"] = {"request": "req", "response": "resp"}[loss["direction"]]
-            field = table.schema.field("losses")
-            table = table.set_column(table.column_names.index("losses"), field, pa.array(losses, field.type))
-        later = [column for column in ("cluster", "without_handshake") if column in table.column_names]
-        pq.write_table(table.drop_columns(later), file)
-    (run / "brokers-0.json").rename(run / "brokers.json")
-    facts = json.loads((path / "_kproto.json").read_text())
-    for name in ("schema", "files", "generations", "clusters"):
-        del facts[name]
-    (path / "_kproto.json").write_text(json.dumps(facts))
-
-
-def as_version_3(path: Path) -> None:
-    """What the third version wrote: connections without handshake are not counted."""
-    as_version_4(path)
-    manifest = json.loads((path / "_kproto.json").read_text())
-    for file in (current_run(path) / "captures").rglob("*.parquet"):
-        pq.write_table(pq.read_table(file, partitioning=None).drop_columns(["without_handshake"]), file)
-    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 3}))
-
-
-def as_version_2(path: Path) -> None:
-    """What the second version wrote: bodies and their states in one directory."""
-    as_version_3(path)
-    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
-    for file in [file for file in manifest["files"] if file.startswith(("bodies/", "partition_states/"))]:
-        moved = f"{file.split('/')[0]}/{Path(file).name}"
-        (run / file).rename(run / moved)
-        manifest["files"][moved] = manifest["files"].pop(file)
-    (path / "_kproto.json").write_text(json.dumps(manifest | {"schema": 2}))
-
-
-def uncounted(of: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Rows of tables that did not count connections without handshake."""
-    place = TABLES["captures"].names.index("without_handshake")
-    return of | {"captures": [(*row[:place], None, *row[place + 1 :]) for row in of["captures"]]}
-
-
-@pytest.mark.parametrize("clusters", [["default"], ["east", "west"]])
-def test_tables_of_version_4_get_clusters_and_days_for_answers(tables: Path, clusters: list[str]) -> None:
-    if len(clusters) > 1:
-        declare_clusters(tables, clusters)
-    before, files = rows(tables), current_tables(tables).rows
-    as_version_4(tables)
-    with pytest.raises(ConfigurationError, match=f"version 4, .* kproto tables migrate {tables}"):
-        open_tables(tables)
-    assert migrate(OutputDirectory(tables)) == 4
-    assert rows(tables) == before
-    assert current_tables(tables).rows == files
-    place = TABLES["partition_errors"].names.index("cluster")
-    assert {row[place] for row in before["partition_errors"]} == {*clusters}
-
-
-def declare_clusters(path: Path, clusters: list[str]) -> None:
-    """Let each of the two captures be of a cluster of its own."""
-    run, manifest = current_run(path), json.loads((path / "_kproto.json").read_text())
-    names = sorted(pc.unique(pq.read_table(run / "captures")["capture"]).to_pylist())
-    of = dict(zip(names, clusters, strict=True))
-    requests = pq.read_table(run / "requests").select(["frame_id", "capture"]).to_pylist()
-    of_frame = {row["frame_id"]: of[row["capture"]] for row in requests}
-    for file in manifest["files"]:
-        table = pq.read_table(run / file, partitioning=None)
-        if "cluster" in table.column_names:
-            known = table.select(["capture"] if "capture" in table.column_names else ["frame_id"]).to_pylist()
-            found = [of[row["capture"]] if "capture" in row else of_frame[row["frame_id"]] for row in known]
-            place = table.column_names.index("cluster")
-            pq.write_table(table.set_column(place, "cluster", pa.array(found, pa.string())), run / file)
-    (path / "_kproto.json").write_text(json.dumps(manifest | {"clusters": of}))
-
-
-def test_tables_of_version_3_do_not_say_which_connections_lack_their_handshake(tables: Path) -> None:
-    before, kept = rows(tables), current_tables(tables).rows
-    assert {row[TABLES["captures"].names.index("without_handshake")] for row in before["captures"]} == {0}
-    as_version_3(tables)
-    with pytest.raises(ConfigurationError, match=f"version 3, .* kproto tables migrate {tables}"):
-        open_tables(tables)
-    assert migrate(OutputDirectory(tables)) == 3
-    assert rows(tables) == uncounted(before)
-    assert current_tables(tables).rows == kept
-
-
-def test_tables_of_version_2_get_days_for_their_bodies(tables: Path) -> None:
-    before, files = uncounted(rows(tables)), {file.rpartition("/")[0] for file in current_tables(tables).rows}
-    as_version_2(tables)
-    with pytest.raises(ConfigurationError, match=f"version 2, .* kproto tables migrate {tables}"):
-        open_tables(tables)
-    assert migrate(OutputDirectory(tables)) == 2
-    assert rows(tables) == before
-    assert {file.rpartition("/")[0] for file in current_tables(tables).rows} == files
-    assert len([file for file in files if file.startswith("partition_states/date=")]) == 2
-
-
-def test_tables_of_version_1_are_migrated_without_their_captures(tables: Path) -> None:
-    before = uncounted(rows(tables))
-    as_version_1(tables)
-    with pytest.raises(ConfigurationError, match=f"version 1, .* kproto tables migrate {tables}"):
-        open_tables(tables)
-    with pytest.raises(ConfigurationError, match="kproto tables migrate"):
-        PreviousRun.of(OutputDirectory(tables))
-    assert migrate(OutputDirectory(tables)) == 1
-    assert rows(tables) == before
-    assert PreviousRun.of(OutputDirectory(tables)).addresses  # type: ignore[union-attr]
-    assert migrate(OutputDirectory(tables)) == SCHEMA
-
-
 @pytest.mark.parametrize(
     "change",
-    [lambda out: expire(out, datetime(2100, 1, 1, tzinfo=UTC)), compact, migrate],
-    ids=["expire", "compact", "migrate"],
+    [lambda out: expire(out, datetime(2100, 1, 1, tzinfo=UTC)), compact],
+    ids=["expire", "compact"],
 )
 def test_a_change_that_fails_at_any_step_leaves_the_former_tables(
     change: Callable[[OutputDirectory], object], tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if change is migrate:
-        as_version_1(tables)
     manifest = (tables / "_kproto.json").read_bytes()
     run = current_run(tables)
     files = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
     real: dict[str, Any] = {"link": os.link, "write": write_table, "publish": OutputDirectory.publish}
-    for step in ("write", "publish") if change is migrate else ("link", "write", "publish"):
+    for step in ("link", "write", "publish"):
         calls = 0
 
         def fails(*arguments: Any, real_one: Any = real[step]) -> Any:
@@ -423,7 +285,6 @@ def test_the_command_says_what_was_done(tables: Path) -> None:
         return result.output
 
     assert "now" in said("compact", str(tables))
-    assert "as this kproto reads them" in said("migrate", str(tables))
     assert "removed" in said("expire", str(tables), "--before", days(tables)[1])
     assert "no rows before 2000-01-01" in said("expire", str(tables), "--before", "2000-01-01")
     absent = CliRunner().invoke(main, ["tables", "compact", str(tables / "absent")], prog_name="kproto")

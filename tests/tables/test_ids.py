@@ -7,9 +7,11 @@ from conftest import DATA, read_jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kproto.capture import WHOLE, Connection, Endpoint, Frame
+from kproto.capture.model import Direction
 from kproto.codec import decode_request, encode
 from kproto.prefix import prefix_of
-from kproto.tables.ids import body_id, frame_id
+from kproto.tables.ids import body_id
 
 EPOCH = {(4, v) for v in range(2, 8)} | {(5, v) for v in range(1, 5)} | {(6, v) for v in range(5, 9)}
 REQUESTS = [
@@ -63,18 +65,28 @@ def test_any_bytes_have_an_id_that_names_api_version_and_direction(body: bytes, 
     assert key != body_id(api, version, "response", body)
 
 
-def test_a_frame_is_named_by_where_it_stands() -> None:
-    base = ("host:eth0", b"c" * 16, "request", 1000)
-    ids = {frame_id(*base)}
-    for changed in (
-        ("host:eth1", *base[1:]),
-        (base[0], b"d" * 16, *base[2:]),
-        (*base[:2], "response", 1000),
-        (*base[:3], 1001),
-    ):
-        ids.add(frame_id(*changed))
-    assert len(ids) == 5
-    assert frame_id(*base) == frame_id(*base)
+def test_a_frame_is_named_by_its_packet_and_no_place() -> None:
+    def frame(capture: str = "a", port: int = 9, side: Direction = "request", sequence: int = 7, ns: int = 5) -> Frame:
+        connection = Connection(Endpoint("10.0.0.1", port), Endpoint("10.0.0.2", 9092), 1, capture)
+        return Frame(connection, side, 99, ns, ns, WHOLE, 0, b"", 6, 8, 3, None, 0, capture, sequence)
+
+    base = frame()
+    others = frame(port=8), frame(side="response"), frame(sequence=8), frame(ns=6)
+    assert len({base.frame_id, *(other.frame_id for other in others)}) == 5
+    assert frame(capture="b").frame_id == base.frame_id
+    assert base.exchange_id == frame("b", ns=6).exchange_id
+    assert base.exchange_id not in {frame(port=8).exchange_id, frame(sequence=8).exchange_id}
+
+
+def test_a_frame_of_a_log_is_named_by_its_line() -> None:
+    def frame(capture: str = "a", correlation_id: int = 3, ns: int = 5) -> Frame:
+        connection = Connection(Endpoint("10.0.0.1", 9), Endpoint("10.0.0.2", 9092), 1, capture)
+        return Frame(connection, "request", 99, ns, ns, WHOLE, 0, b"", 6, 8, correlation_id, None, 0, capture)
+
+    base = frame()
+    assert frame("b").frame_id == base.frame_id
+    assert len({base.frame_id, frame(correlation_id=4).frame_id, frame(ns=6).frame_id}) == 3
+    assert len({base.exchange_id, frame(correlation_id=4).exchange_id, frame(ns=6).exchange_id}) == 3
 
 
 @pytest.mark.parametrize(("api", "version", "text"), [row for row in REQUESTS if row[:2] in EPOCH])

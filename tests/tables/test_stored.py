@@ -107,7 +107,7 @@ def test_a_file_that_the_manifest_does_not_list_counts_for_nothing(tables: Path)
         assert ask(sql, "leader") == before
 
 
-@pytest.mark.parametrize(("version", "words"), [(1, "kproto tables migrate"), (SCHEMA + 1, "a newer kproto")])
+@pytest.mark.parametrize(("version", "words"), [(1, "analyze the captures again"), (SCHEMA + 1, "a newer kproto")])
 def test_tables_of_another_version_are_refused_with_what_to_do(tables: Path, version: int, words: str) -> None:
     manifest = tables / "_kproto.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": version}))
