@@ -123,6 +123,22 @@ def tcp(
     return struct.pack(">IHBB", 6 << 28, 0 if length_zero else len(segment), 6, 64) + ends + segment
 
 
+def fragments(ip: bytes, number: int, size: int) -> list[bytes]:
+    """An IP packet without options, in fragments of ``size`` bytes, a multiple of eight."""
+    six = ip[0] >> 4 == 6
+    head, payload = (ip[:40], ip[40:]) if six else (ip[:20], ip[20:])
+    found = []
+    for at in range(0, len(payload), size):
+        data, more = payload[at : at + size], at + size < len(payload)
+        if six:
+            extension = struct.pack(">BBHI", head[6], 0, at | more, number)
+            found.append(head[:4] + struct.pack(">HB", 8 + len(data), 44) + head[7:] + extension + data)
+        else:
+            where = struct.pack(">HHH", 20 + len(data), number % 65536, at >> 3 | more << 13)
+            found.append(head[:2] + where + head[8:] + data)
+    return found
+
+
 @dataclass
 class Talk:
     """A TCP conversation, packet by packet; each method adds one or more."""

@@ -43,7 +43,7 @@ cdef class Collector:
     cdef public object _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads
     cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
-    cdef public dict _conversations, _holding
+    cdef public dict _conversations, _holding, _beginnings
     cdef public long long _held
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,

@@ -53,6 +53,11 @@ _UNMATCHED_BYTES_BEFORE_REQUESTS: Final = 64 << 10
 
 _UNLIMITED: Final = 1 << 62
 
+_COPY_NS: Final = 100_000_000
+"""Within this time the copy of a packet passes that is seen before and after its addresses are translated."""
+
+_KEPT_BEGINNINGS: Final = 1000
+
 _ENDED: Final = "the connection ended without a response"
 _CAPTURE_ENDED: Final = "the capture ends before a response"
 _PASSED_BY: Final = "the response is not in the capture: a later request was answered"
@@ -576,6 +581,8 @@ class Collector:
         self._holding: dict[Conversation, int] = {}  # bytes kept, the longest kept first
         self._held = 0
         self._payloads = PayloadStore() if payloads is None else payloads
+        # Of the newest connections, by the place and bytes of their first data: its stream, and when it passed.
+        self._beginnings: dict[tuple[int, int, bytes], tuple[Stream, int]] = {}
 
     @property
     def file(self) -> str:
@@ -726,6 +733,10 @@ class Collector:
             if not self._is_wanted(connection):
                 self._reassembler.ignore(connection)
                 return
+            if buffer is not None and self._is_copy(stream, buffer[begin:end], time_ns):
+                self._summary.copied_connections += 1
+                self._reassembler.ignore(connection)
+                return
             conversation = self._conversations[connection] = self._conversation(connection)
             if stream.peer.ended_unread:
                 conversation.end(stream.peer.side)
@@ -757,6 +768,29 @@ class Collector:
         if self._ports is None:
             return True
         return any(end.port in self._ports for end in endpoints(connection.flow))
+
+    def _is_copy(self, stream: Stream, data: bytes, time_ns: int) -> bool:
+        """Whether a connection's first data is that of another one, seen under other addresses a moment ago.
+
+        A translation of addresses keeps the sequence numbers and the bytes. Recordings may begin each connection with
+        the same numbers, and clients with the same bytes: so the other connection must stand at the same place, and
+        one end be the same: the client's, where the ports of the other ends differ.
+        """
+        key = stream.next, stream.peer.next, data[:64]
+        other, before_ns = self._beginnings.pop(key, (stream, 0))
+        self._beginnings[key] = stream, time_ns
+        if len(self._beginnings) > _KEPT_BEGINNINGS:
+            del self._beginnings[next(iter(self._beginnings))]
+        if time_ns - before_ns > _COPY_NS or (other.offset, other.peer.offset) != (stream.offset, stream.peer.offset):
+            return False
+        self._beginnings[key] = other, before_ns
+        flows = (each.connection.flow_of(each) for each in (stream, other))
+        (source, target), (source_2, target_2) = map(endpoints, flows)
+        if (source == source_2) == (target == target_2):
+            return False
+        same, *differ = (source, target, target_2) if source == source_2 else (target, source, source_2)
+        ports = {end.port for end in differ}
+        return len(ports) == 1 or same.port > max(ports)
 
     def _conversation(self, connection: TcpConnection) -> Conversation:
         senders = endpoints(connection.flow)

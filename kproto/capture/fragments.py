@@ -1,4 +1,4 @@
-"""IP reassembly: fragments of packets that carry TCP -> the packets."""
+"""IP reassembly: fragments of packets that carry TCP or a tunnel -> the packets."""
 
 from __future__ import annotations
 
@@ -48,23 +48,33 @@ class Fragments:
         self._waiting: dict[bytes, _Parts] = {}  # the oldest first
         self._held = 0
 
-    def ipv4(self, time_ns: int, buffer: bytes, at: int, stop: int) -> bytes | None:
-        """Take a fragment whose header begins at ``at``; return its packet, without options, if that is whole now."""
+    def ipv4(self, time_ns: int, buffer: bytes, at: int, stop: int, begins: bool) -> bytes | None:
+        """Take a fragment; return its packet, without options, if that is whole now.
+
+        Args:
+            time_ns: When it passed.
+            buffer: The buffer that holds it.
+            at: Where its header begins.
+            stop: Where its captured bytes end.
+            begins: Whether its packet may carry TCP or a tunnel; else it is taken if others of its packet wait.
+        """
         header, where = (buffer[at] & 15) * 4, _U16(buffer, at + 6)[0]
         end = at + _U16(buffer, at + 2)[0]
-        head = b"\x45" + bytes(8) + b"\x06\0\0" + buffer[at + 12 : at + 20]  # length 0: to the end of the bytes
+        head = (
+            b"\x45" + bytes(8) + buffer[at + 9 : at + 10] + b"\0\0" + buffer[at + 12 : at + 20]
+        )  # length 0: to the end of the bytes
         key = head + buffer[at + 4 : at + 6]
         data = buffer[at + header : end] if header >= 20 and end <= stop else b""  # a cut fragment is of no use
-        return self._add(time_ns, head, key, where & 0x2000, (where & 0x1FFF) * 8, data)
+        return self._add(time_ns, head, key, where & 0x2000, (where & 0x1FFF) * 8, data, begins)
 
-    def ipv6(self, time_ns: int, buffer: bytes, at: int, header: int, stop: int) -> bytes | None:
+    def ipv6(self, time_ns: int, buffer: bytes, at: int, header: int, stop: int, begins: bool) -> bytes | None:
         """The same of IPv6, where the fragment header begins at ``header``; the packet has no extension headers."""
         where = _U16(buffer, header + 2)[0]
         end = at + 40 + _U16(buffer, at + 4)[0]
-        head = buffer[at : at + 4] + b"\0\0\x06\0" + buffer[at + 8 : at + 40]
-        key = head[8:] + buffer[header + 4 : header + 8]
+        head = buffer[at : at + 4] + b"\0\0" + buffer[header : header + 1] + b"\0" + buffer[at + 8 : at + 40]
+        key = head[6:] + buffer[header + 4 : header + 8]
         data = buffer[header + 8 : end] if end <= stop else b""
-        return self._add(time_ns, head, key, where & 1, where & 0xFFF8, data)
+        return self._add(time_ns, head, key, where & 1, where & 0xFFF8, data, begins)
 
     def waits(self, time_ns: int) -> bool:
         """Whether at this time a packet is known in part, and may still become whole."""
@@ -75,7 +85,12 @@ class Fragments:
         while self._waiting:
             self._drop(next(iter(self._waiting)))
 
-    def _add(self, time_ns: int, head: bytes, key: bytes, more: int, offset: int, data: bytes) -> bytes | None:
+    def _add(
+        self, time_ns: int, head: bytes, key: bytes, more: int, offset: int, data: bytes, begins: bool
+    ) -> bytes | None:
+        if not begins and key not in self._waiting:
+            self._summary.not_tcp += 1
+            return None
         if not data:
             self._summary.ip_fragments += 1
             return None

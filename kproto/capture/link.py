@@ -1,4 +1,7 @@
-"""From a captured packet to its TCP segment: link layers, IPv4, IPv6 with its extension headers."""
+"""From a captured packet to its TCP segment: link layers, IPv4, IPv6 with its extension headers, tunnels (``tunnels``).
+
+Plain packets take the first lines of each branch; what they skip stands in ``tunnels`` and ``fragments``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from .model import Endpoint
+from .tunnels import FRAGMENTED, LINKS, VLAN, may_be_tunnel, of_ethertype, of_link, of_protocol
 
 if TYPE_CHECKING:
     from .fragments import Fragments
@@ -13,15 +17,15 @@ if TYPE_CHECKING:
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
-_ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
+# These are C's numbers where the module is compiled.
+_ETHERNET, _COOKED, _COOKED_2, _IP = 1, 113, 276, 101
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_UDP, _AUTHENTICATION = 17, 51
+_MOST_LAYERS = 16  # the most packets inside one another
+
 _FAMILY_FIRST: Final = {0, 108}
 """Null and loopback: four bytes of address family, which differ between systems; the IP version tells instead."""
-_RAW: Final = {101, 12, 14, 228, 229}
-
-LINK_TYPES: Final = frozenset({_ETHERNET, _COOKED, _COOKED_2, *_FAMILY_FIRST, *_RAW})
-"""Link types that are read: Ethernet, Linux cooked 1 and 2, null, loopback, raw IP."""
-
-_VLAN: Final = {0x8100, 0x88A8, 0x9100, 0x9200}
+_RAW: Final = {_IP, 12, 14, 228, 229}
 
 _SKIPPABLE: Final = {0, 43, 60, 135, 139, 140}
 """IPv6 extension headers of the common form: next header, length in 8 bytes after the first 8."""
@@ -68,79 +72,122 @@ def segment(
 ) -> Segment | None:
     """The TCP segment in a packet, None if there is none; the summary counts the reason.
 
-    A fragment gives the segment of the packet that it completes, None while other fragments are missing.
+    A fragment gives the segment of the packet that it completes, None while other fragments are missing. Of a tunnel
+    the packet inside is read.
     """
-    if link == _ETHERNET:
-        at = start + 14
-        kind_at = start + 12
-    elif link == _COOKED_2:
-        at = start + 20
-        kind_at = start
-    elif link == _COOKED:
-        at = start + 16
-        kind_at = start + 14
-    elif link in _RAW:
-        at = start
-        kind_at = -1
-    elif link in _FAMILY_FIRST:
-        at = start + 4
-        kind_at = -1
-    else:
-        summary.unknown_links[link] += 1
-        return None
-    if kind_at >= 0 and stop - at >= 4 and buffer[kind_at] & 0x80:  # as in every tag, and in IPv6
-        while _u16(buffer, kind_at) in _VLAN and stop - at >= 4:
-            kind_at = at + 2
-            at += 4
-    if stop - at < 40:
-        if stop - at > 20 and buffer[at] >> 4 == 4 and buffer[at + 9] == 6 and _u16(buffer, at + 6) & 0x3FFF:
-            return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
-        summary.not_tcp += 1
-        return None
-    version = buffer[at] >> 4
-    if version == 4:
-        if buffer[at + 9] != 6:
-            summary.not_tcp += 1
-            return None
-        if _u16(buffer, at + 6) & 0x3FFF:
-            return _of_whole(time_ns, fragments.ipv4(time_ns, buffer, at, stop), fragments, summary)
-        total = _u16(buffer, at + 2)
-        end = at + total if total else start + on_wire  # 0: the network card will fill it in
-        header = (buffer[at] & 15) * 4
-        tcp = at + header
-        if header == 20:
-            flow = buffer[at + 12 : at + 24]
-        elif header < 20 or stop - tcp < 20:
-            summary.not_tcp += 1
-            return None
+    layers = 0
+    wire_end = start + on_wire
+    while True:
+        if link == _ETHERNET:
+            at = start + 14
+            kind_at = start + 12
+        elif link == _COOKED_2:
+            at = start + 20
+            kind_at = start
+        elif link == _COOKED:
+            at = start + 16
+            kind_at = start + 14
+        elif link in _RAW:
+            at = start
+            kind_at = -1
+        elif link in _FAMILY_FIRST:
+            at = start + 4
+            kind_at = -1
         else:
-            flow = buffer[at + 12 : at + 20] + buffer[tcp : tcp + 4]
-    elif version == 6:
-        total, protocol = _u16(buffer, at + 4), buffer[at + 6]
-        end = at + 40 + total if total else start + on_wire
-        tcp = at + 40
-        while protocol != 6:
-            if stop - tcp < 8:
+            if link not in LINKS:
+                summary.unknown_links[link] += 1
+                return None
+            at = start
+            kind_at = -2
+        if layers > _MOST_LAYERS:
+            summary.not_read["more than 16 tunnels inside one another"] += 1
+            return None
+        if kind_at == -2:
+            inside = of_link(link, buffer, start, stop, summary)
+        else:
+            if kind_at >= 0 and stop - at >= 4:
+                kind = _u16(buffer, kind_at)
+                if kind != _IPV4 and kind != _IPV6:
+                    while kind in VLAN and stop - at >= 4:
+                        kind = _u16(buffer, at + 2)
+                        at += 4
+            else:
+                kind = _IPV4
+            version = buffer[at] >> 4 if stop > at else 0
+            if kind != _IPV4 and kind != _IPV6:
+                inside = of_ethertype(kind, buffer, at, stop, summary)
+            elif stop - at < 40 and (stop - at < 21 or version != 4 or not _u16(buffer, at + 6) & 0x3FFF):
                 summary.not_tcp += 1
                 return None
-            if protocol in _SKIPPABLE:
-                protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 1) * 8
-            elif protocol == 51:
-                protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
-            elif protocol == 44 and not _u16(buffer, tcp + 2) & 0xFFF9:  # an atomic fragment: the whole packet
-                protocol, tcp = buffer[tcp], tcp + 8
-            elif protocol == 44 and buffer[tcp] == 6:
-                return _of_whole(time_ns, fragments.ipv6(time_ns, buffer, at, tcp, stop), fragments, summary)
+            elif version == 4:
+                protocol = buffer[at + 9]
+                header = (buffer[at] & 15) * 4
+                tcp = at + header
+                if header < 20 or stop - tcp < 1:
+                    summary.not_tcp += 1
+                    return None
+                if _u16(buffer, at + 6) & 0x3FFF:
+                    begins = protocol in FRAGMENTED or (protocol == _UDP and may_be_tunnel(buffer, tcp, stop))
+                    packet = fragments.ipv4(time_ns, buffer, at, stop, begins)
+                    if packet is None:
+                        return None
+                    link, buffer, start, stop, wire_end = _IP, packet, 0, len(packet), len(packet)
+                    layers += 1
+                    continue
+                total = _u16(buffer, at + 2)
+                end = at + total if total else wire_end  # 0: the network card will fill it in
+                while protocol == _AUTHENTICATION and stop - tcp >= 20:
+                    protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
+                if protocol != 6:
+                    inside = of_protocol(protocol, buffer, tcp, stop, summary)
+                elif stop - tcp < 20:
+                    summary.not_tcp += 1
+                    return None
+                else:
+                    if tcp == at + 20:  # noqa: SIM108
+                        flow = buffer[at + 12 : at + 24]
+                    else:
+                        flow = buffer[at + 12 : at + 20] + buffer[tcp : tcp + 4]
+                    break
+            elif version == 6:
+                total, protocol = _u16(buffer, at + 4), buffer[at + 6]
+                end = at + 40 + total if total else wire_end
+                tcp = at + 40
+                while protocol != 6:
+                    if stop - tcp < 8:
+                        break
+                    if protocol in _SKIPPABLE:
+                        protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 1) * 8
+                    elif protocol == _AUTHENTICATION:
+                        protocol, tcp = buffer[tcp], tcp + (buffer[tcp + 1] + 2) * 4
+                    elif protocol == 44 and not _u16(buffer, tcp + 2) & 0xFFF9:  # an atomic fragment: the whole packet
+                        protocol, tcp = buffer[tcp], tcp + 8
+                    else:
+                        break
+                if protocol == 44 and stop - tcp >= 8:
+                    protocol = buffer[tcp]
+                    begins = protocol in FRAGMENTED or (protocol == _UDP and may_be_tunnel(buffer, tcp + 8, stop))
+                    packet = fragments.ipv6(time_ns, buffer, at, tcp, stop, begins)
+                    if packet is None:
+                        return None
+                    link, buffer, start, stop, wire_end = _IP, packet, 0, len(packet), len(packet)
+                    layers += 1
+                    continue
+                if protocol != 6:
+                    inside = of_protocol(protocol, buffer, tcp, stop, summary)
+                elif stop - tcp < 20:
+                    summary.not_tcp += 1
+                    return None
+                else:
+                    flow = buffer[at + 8 : at + 40] + buffer[tcp : tcp + 4]
+                    break
             else:
                 summary.not_tcp += 1
                 return None
-        if stop - tcp < 20:
-            summary.not_tcp += 1
+        if inside is None:
             return None
-        flow = buffer[at + 8 : at + 40] + buffer[tcp : tcp + 4]
-    else:
-        summary.not_tcp += 1
-        return None
+        link, start = inside
+        layers += 1
     words = buffer[tcp + 12] >> 4
     begin = tcp + words * 4
     wire_length = end - begin
@@ -170,12 +217,6 @@ def _u16(buffer: bytes, at: int) -> int:
 
 def _u32(buffer: bytes, at: int) -> int:
     return _u16(buffer, at) << 16 | _u16(buffer, at + 2)
-
-
-def _of_whole(time_ns: int, packet: bytes | None, fragments: Fragments, summary: CaptureSummary) -> Segment | None:
-    if packet is None:
-        return None
-    return segment(time_ns, 101, packet, 0, len(packet), len(packet), fragments, summary)
 
 
 def reverse(flow: bytes) -> bytes:

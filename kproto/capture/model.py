@@ -294,8 +294,8 @@ class Exchange:
 
     @property
     def latency_ms(self) -> float | None:
-        """From the request's last byte to the response's first, in ms; None if one of them is missing."""
-        if self.request is None or self.response is None:
+        """From the request's last byte to the response's first, in ms; None if one of them, or its time, is missing."""
+        if self.request is None or self.response is None or not self.response.time_ns:
             return None
         return (self.response.time_ns - self.request.time_last_ns) / 1_000_000
 
@@ -333,15 +333,15 @@ class Exchange:
     def to_json(self) -> Json:
         """The whole exchange as one object, ready for ``json.dumps``.
 
-        ``time`` (s), ``server`` and ``client`` ("ip:port", IPv6 in brackets), ``api_key``, ``api_version``,
-        ``correlation_id``, ``client_id``, ``request`` and ``response`` (Kafka's JSON form, null where there is none),
-        ``latency_ms``; ``error`` only where a body did not decode, ``unmatched_reason`` only where request or response
-        is missing.
+        ``time`` (s, null of packets without a time), ``server`` and ``client`` ("ip:port", IPv6 in brackets),
+        ``api_key``, ``api_version``, ``correlation_id``, ``client_id``, ``request`` and ``response`` (Kafka's JSON
+        form, null where there is none), ``latency_ms``; ``error`` only where a body did not decode,
+        ``unmatched_reason`` only where request or response is missing.
         """
         version = self.api_version or 0
         request, response = self.request_message, self.response_message
         out: Json = {
-            "time": self.time,
+            "time": self.time or None,
             "server": str(self.server),
             "client": str(self.client),
             "api_key": self.api_key,

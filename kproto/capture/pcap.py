@@ -23,6 +23,9 @@ MAX_PACKET: Final = 1 << 18
 _FILE_HEADER: Final = 24
 _RECORD_HEADER: Final = 16
 
+_MAGIC: Final = {struct.pack(order + "I", magic) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)}
+_DAMAGED: Final = "a damaged packet record"
+
 _CHAIN: Final = 4
 """The number of valid records in a row that must follow a damaged one before reading continues."""
 
@@ -52,6 +55,7 @@ class PcapReader:
         self._largest = MAX_PACKET
         self._seconds = 0
         self._damage: RecordSearch | None = None
+        self._reason = ""
         self.properties: tuple[object, ...] = ()
         """The capture's properties in the file header; files of one capture point have the same."""
 
@@ -102,7 +106,7 @@ class PcapReader:
         if not self.properties:
             raise CaptureError(f"{self._summary.file}: a pcap file cut off within its header")
         if self._damage is not None:
-            self._summary.bad("a damaged packet record", self._offset, self._damage.size)
+            self._summary.bad(self._reason or _DAMAGED, self._offset, self._damage.size)
             if damage:
                 self._summary.bad(damage, self._offset + self._damage.size)
             return []
@@ -131,7 +135,9 @@ class PcapReader:
         need = _RECORD_HEADER
         while at + _RECORD_HEADER <= size:
             second, fraction, length, on_wire = unpack(buffer, at)
-            if length > largest:
+            if not length and buffer[at : at + 4] in _MAGIC:
+                self._reason = "another capture begins within the file: join captures with mergecap -a, not with cat"
+            if length > largest or self._reason:
                 self._damage = RecordSearch(self._record, seconds, 1_000_000_000 // scale, largest)
                 break
             end = at + _RECORD_HEADER + length
@@ -155,7 +161,8 @@ class PcapReader:
     def _go_on(self, found: int) -> bytes:
         """End the search; return the bytes from the valid record on."""
         assert self._damage is not None
-        self._summary.bad("a damaged packet record", self._offset, found)
+        self._summary.bad(self._reason or _DAMAGED, self._offset, found)
+        self._reason = ""
         self._offset += found
         rest = self._damage.rest(found)
         self._damage = None

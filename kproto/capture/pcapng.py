@@ -213,6 +213,7 @@ class PcapngReader:
             self._summary.bad_checksum(self._offset + at, end - at)
         else:
             self._last_ns = packet[0]
+            self._summary.untimed_packets += kind == _SIMPLE_PACKET
             packets.append(packet)
 
     def _packet(self, kind: int, buffer: bytes, at: int, end: int) -> Packet | None:

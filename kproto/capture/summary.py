@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from kproto.api import CONTROL_APIS, ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .model import Connection, Direction, Endpoint
 
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
@@ -58,6 +60,19 @@ _USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
 
 StreamCounts: TypeAlias = "tuple[dict[tuple[int, int], int], list[BadInput], list[StreamLoss], tuple[int, ...]]"
 """See ``CaptureSummary.stream_counts``."""
+
+
+def not_read_text(packets: Mapping[str, int]) -> str:
+    """Say which packets are not read, from their numbers by name.
+
+    >>> not_read_text({"WireGuard": 12000, "link type 105": 1})
+    '12,000 packets of WireGuard and 1 of link type 105 are not read'
+    """
+    first, *others = (f"{count:,}{{}} of {name}" for name, count in packets.items())
+    noun = " packet" if next(iter(packets.values())) == 1 else " packets"
+    parts = [first.format(noun), *(other.format("") for other in others)]
+    verb = "is" if packets and sum(packets.values()) == 1 else "are"
+    return f"{', '.join(parts[:-1])} and {parts[-1]} {verb} not read" if others else f"{parts[0]} {verb} not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,10 @@ class CaptureSummary:
         not_tcp: Packets that carry no TCP, or whose headers are cut off.
         ip_fragments: Fragments of packets that were not put together: others are missing, or overlap.
         unknown_links: Packets of link types that are not read, by number.
+        not_read: Packets of protocols that may hide Kafka traffic and are not read, by the protocol's name.
+        untimed_packets: Packets without a time; they have that of the packet before, 0 if none has one.
+        copied_connections: Connections left out because they show the packets of another one under other addresses, as
+            a capture of both sides of an address translation does.
         cut_packets: TCP packets that lack payload because of the capture's snaplen.
         bad_checksums: Packets left out because they do not match the checksum that was recorded with them.
         resent: Segments without new bytes.
@@ -151,6 +170,9 @@ class CaptureSummary:
     not_tcp: int = 0
     ip_fragments: int = 0
     unknown_links: Counter[int] = field(default_factory=Counter)
+    not_read: Counter[str] = field(default_factory=Counter)
+    untimed_packets: int = 0
+    copied_connections: int = 0
     cut_packets: int = 0
     bad_checksums: int = 0
     resent: int = 0
@@ -250,6 +272,12 @@ class CaptureSummary:
             listeners[server] += 1
 
     @property
+    def all_not_read(self) -> dict[str, int]:
+        """The packets that may hide Kafka traffic and are not read, by protocol or link type, the most first."""
+        links = {f"link type {link}": count for link, count in self.unknown_links.items()}
+        return dict((self.not_read + Counter(links)).most_common())
+
+    @property
     def kafka_ports(self) -> list[int]:
         """The ports of the Kafka listeners."""
         return sorted({listener.port for listener in self.kafka_listeners})
@@ -320,6 +348,8 @@ class CaptureSummary:
                 "leave out --ports, and the brokers' listeners are found from the traffic"
             )
         if not self.connections:
+            if self.all_not_read:
+                return f"{name}: {not_read_text(self.all_not_read)}; capture on an interface inside the tunnel"
             return f"{name}: no TCP data in {self.packets} packets; try: {_USABLE}"
         if self.tls_connections and not self.kafka_connections:
             return (
@@ -358,6 +388,8 @@ _NUMBERS: Final = (
     "packets",
     "not_tcp",
     "ip_fragments",
+    "untimed_packets",
+    "copied_connections",
     "cut_packets",
     "bad_checksums",
     "connections",
@@ -366,4 +398,4 @@ _NUMBERS: Final = (
     "tls_connections",
     "http_connections",
 )
-_COUNTERS: Final = ("unknown_links", "kafka_listeners", "tls_listeners", "requests", "given_up")
+_COUNTERS: Final = ("unknown_links", "not_read", "kafka_listeners", "tls_listeners", "requests", "given_up")

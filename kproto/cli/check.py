@@ -35,6 +35,7 @@ def command(files: tuple[str, ...], form: str) -> None:
     damaged, and 2 if any cannot be read at all, which is said on standard error.
     """
     from kproto.capture import CaptureSummary, frames
+    from kproto.capture.summary import not_read_text
     from kproto.errors import CaptureError
 
     damaged = unreadable = 0
@@ -60,6 +61,8 @@ def command(files: tuple[str, ...], form: str) -> None:
                 "format": summary.format,
                 "packets": summary.packets,
                 "bad_checksums": summary.bad_checksums,
+                "not_read": summary.all_not_read,
+                "untimed_packets": summary.untimed_packets,
                 "damages": [
                     {"reason": bad.reason, "offset": bad.offset, "bytes": bad.bytes_skipped}
                     for bad in summary.bad_inputs
@@ -74,6 +77,10 @@ def command(files: tuple[str, ...], form: str) -> None:
             continue
         verdict = "whole" if whole else f"damaged in {counted(summary.bad_input_count, 'place')}"
         print(f"{printable(file)}: {verdict}, {counted(summary.packets, 'request' if is_log else 'packet')}")
+        if summary.all_not_read:
+            print(f"  {not_read_text(summary.all_not_read)}")
+        if summary.untimed_packets:
+            print(f"  {counted(summary.untimed_packets, 'packet')} without a time")
         for bad in summary.bad_inputs[:_SHOWN]:
             lost = f" ({counted(bad.bytes_skipped, 'byte')} lost)" if bad.bytes_skipped else ""
             print(f"  byte {bad.offset}: {printable(bad.reason)}{lost}")

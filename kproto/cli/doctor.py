@@ -231,7 +231,7 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 def _moment(us: int) -> str:
     from kproto.verdicts.request_figures import moment
 
-    return moment(us)[:19] + "Z"
+    return moment(us)[:19] + "Z" if us else moment(us)
 
 
 def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
@@ -265,6 +265,7 @@ def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
         "KP043": ["--errors", "partition"],
         "KP051": ["--errors", "partition"],
     }.get(finding.rule, [])
+    span = span if finding.first else []
     api = ["--api", "StopReplica"] if finding.rule in ("KP040", "KP041", "KP042") else []
     return ["inspect", *sources, *options, *api, *([] if api else broker), *where, *([] if api else span)]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.capture.summary import LOSSES
+from kproto.capture.summary import LOSSES, not_read_text
 from kproto.cli.text import counted, day_and_clock, losses_of
 from kproto.errors import CaptureError, first_reasons
 
@@ -124,6 +124,13 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
                 f"{path}: its times are written without a zone, and were read in this machine's ({time.tzname[0]}); "
                 "if the log is of another, name it: --log-zone Europe/Berlin"
             )
+        if summary.all_not_read:
+            _say(f"warning: {path}: {not_read_text(summary.all_not_read)}")
+        if summary.untimed_packets:
+            _say(f"warning: {path}: {counted(summary.untimed_packets, 'packet')} without a time")
+        if summary.copied_connections:
+            copies = counted(summary.copied_connections, "connection")
+            _say(f"{path}: {copies} seen twice, under two addresses; counted once")
         if summary.tls_connections and summary.kafka_connections:
             speak = "speaks" if summary.tls_connections == 1 else "speak"
             where = ", ".join(map(str, sorted(summary.tls_listeners)[:_MOST_LISTENERS]))

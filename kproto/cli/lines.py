@@ -191,6 +191,8 @@ class LineFormatter:
 
     def _time(self, time_ns: int) -> tuple[str, str]:
         """Return the heading of a new day, if any, and the time as the line shows it."""
+        if not time_ns:
+            return "", "no time"
         day, clock = day_and_clock(time_ns)
         if not self._terminal:
             return "", f"{day}T{clock}Z"

@@ -53,6 +53,8 @@ def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
     counts = {
         **{name: getattr(summary, name) for name in LOSSES},
         "bad_inputs": summary.bad_input_count,
+        "untimed_packets": summary.untimed_packets,
+        "not_read": summary.all_not_read,
     }
     if any(counts.values()):
         yield json.dumps({"record": "loss", "file": path, **counts}, separators=(",", ":"))

@@ -206,6 +206,13 @@ def _losses(summary: Mapping[str, Any]) -> Section:
         [counted(r["count"], "request"), f"{r['api']} v{r['api_version']} cannot be read", printable(r["reason"])]
         for r in summary["unreadable"]
     ]
+    for capture in summary["captures"]:
+        rows += [
+            [counted(found["packets"], "packet"), f"{found['protocol']}, not read", printable(capture["file"])]
+            for found in capture["not_read"]
+        ]
+        if capture["untimed_packets"]:
+            rows.append([counted(capture["untimed_packets"], "packet"), "without a time", printable(capture["file"])])
     for gap in summary["gaps"]:
         rows += [[lost, "missing", printable(gap["file"])] for lost in losses_of(gap)]
     rows += [
@@ -245,6 +252,11 @@ def one_line(summary: Mapping[str, Any]) -> str:
     if summary["migration"] is not None:
         parts.append("migration to KRaft")
     lost = [lost for gap in summary["gaps"] for lost in losses_of(gap)]
+    lost += [
+        f"{found['packets']} packets of {found['protocol']} not read"
+        for capture in summary["captures"]
+        for found in capture["not_read"]
+    ]
     parts.append("missing: " + "; ".join(lost) if lost else "nothing missing")
     return "; ".join(parts)
 

@@ -457,12 +457,15 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
     return {
         "format": summary.format,
         "packets": summary.packets,
-        "first_ts": summary.first_ns // 1000 if summary.packets else None,
-        "last_ts": summary.last_ns // 1000 if summary.packets else None,
+        "first_ts": summary.first_ns // 1000 if summary.first_ns else None,
+        "last_ts": summary.last_ns // 1000 if summary.last_ns else None,
         "connections": summary.connections,
         "kafka_connections": summary.kafka_connections,
         "without_handshake": summary.without_handshake,
         "tls_connections": summary.tls_connections,
+        "not_read": [{"protocol": name, "packets": count} for name, count in summary.all_not_read.items()],
+        "untimed_packets": summary.untimed_packets,
+        "copied_connections": summary.copied_connections,
         **{name: getattr(summary, name) for name in LOSSES},
         "bad_inputs": summary.bad_input_count,
         "losses": [

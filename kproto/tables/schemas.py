@@ -20,6 +20,7 @@ _FLOW: Final = pa.struct(
 _COUNTS: Final = pa.list_(
     pa.field("element", pa.struct([("api_key", pa.int16()), ("api_version", pa.int16()), ("requests", pa.int64())]))
 )
+_NOT_READ: Final = pa.list_(pa.field("element", pa.struct([("protocol", pa.string()), ("packets", pa.int64())])))
 _STREAM_LOSSES: Final = pa.list_(
     pa.field(
         "element",
@@ -109,8 +110,8 @@ CAPTURES: Final = described(
     column("file", pa.string(), "Name of the file."),
     column("format", pa.string(), "pcap, pcapng or request log."),
     column("packets", pa.int64(), "Packets; of a request log: lines with a request."),
-    column("first_ts", TIME, "When the first packet passed (UTC, us); null without packets."),
-    column("last_ts", TIME, "When the last packet passed (UTC, us); null without packets."),
+    column("first_ts", TIME, "When the first packet passed (UTC, us); null without packets, or if it has no time."),
+    column("last_ts", TIME, "When the last packet passed (UTC, us); null without packets, or if it has no time."),
     column("connections", pa.int64(), "TCP connections with data."),
     column("kafka_connections", pa.int64(), "Connections on which a Kafka request was found."),
     column(
@@ -120,6 +121,18 @@ CAPTURES: Final = described(
         "or older, which did not count them.",
     ),
     column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
+    column(
+        "not_read",
+        _NOT_READ,
+        "Packets that may hide Kafka traffic and are not read, by protocol (WireGuard, IPsec ESP ...) or link type.",
+    ),
+    column("untimed_packets", pa.int64(), "Packets without a time."),
+    column(
+        "copied_connections",
+        pa.int64(),
+        "Connections left out because they show the packets of another one under other addresses (address "
+        "translation).",
+    ),
     column("partial_starts", pa.int64(), "Streams that the capture shows from the middle of a request or response on."),
     column("gaps", pa.int64(), "Stretches of bytes within Kafka's streams that are not in the capture."),
     column("gap_bytes", pa.int64(), "Bytes of those stretches."),

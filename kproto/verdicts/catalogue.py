@@ -380,6 +380,28 @@ RULES: Final[dict[str, Rule]] = {
             "Synchronise the clocks (chrony, NTP): logs and certificates depend on them too.",
             "A difference is taken off all times that commands print; stored tables keep the times of each capture.",
         ),
+        Rule(
+            "KP064", "traffic-not-read", "note", "capture",
+            "The capture holds packets that may hide Kafka traffic and are not read: encrypted tunnels, other link "
+            "types.",
+            "The capture was made outside a VPN or an encrypted overlay network, or on an interface of another kind.",
+            "Capture on an interface inside the tunnel, or on the brokers' hosts.",
+            "Where that traffic is none of the cluster's.",
+        ),
+        Rule(
+            "KP065", "damaged-file", "note", "capture",
+            "Pieces of the file could not be used: it is damaged, or was cut while it was written.",
+            "A copy that ended early, two captures in one file (cat instead of mergecap), a disk or memory at fault.",
+            "kproto check FILE names each place; take the original, or join captures with mergecap -a.",
+            "At the end of a capture that was being written: its last packet alone is missing.",
+        ),
+        Rule(
+            "KP066", "packets-without-times", "note", "capture",
+            "Packets of the capture have no time (simple packet blocks of pcapng).",
+            "The capturing program writes none.",
+            "Capture with tcpdump or dumpcap; durations and times cannot be told here.",
+            "Order and content of the requests are not affected.",
+        ),
     )
 }  # fmt: skip
 """The rules by id."""

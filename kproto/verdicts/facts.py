@@ -53,7 +53,8 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "live_brokers": ("live_brokers_id", "broker_id"),
     "captures": (
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
-        "bad_checksums", "losses", "kafka_connections", "without_handshake",
+        "bad_checksums", "losses", "kafka_connections", "without_handshake", "bad_inputs", "not_read",
+        "untimed_packets",
     ),
     "clocks": tuple(CLOCKS.names),
 }  # fmt: skip

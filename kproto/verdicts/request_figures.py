@@ -314,7 +314,12 @@ def _ms(us: int | None) -> float | None:
 
 
 def moment(us: int) -> str:
-    """Format a time in us since 1970 as ISO 8601 in UTC; a time beyond the calendar as seconds since 1970."""
+    """Format a time in us since 1970 as ISO 8601 in UTC; a time beyond the calendar as seconds since 1970.
+
+    0 is the time of packets that have none: ``no time``.
+    """
+    if not us:
+        return "no time"
     seconds, micros = divmod(us, 1_000_000)
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey, api_name
+from kproto.capture.summary import not_read_text
 from kproto.error_codes import ErrorCode, error_name
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
@@ -665,6 +666,20 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             )
             begin = doctor.facts.begin
             yield doctor.finding("KP062", text, begin, begin, count=row["without_handshake"])
+        if row["not_read"]:
+            packets = {found["protocol"]: found["packets"] for found in row["not_read"]}
+            text = f"{row['file']}: {not_read_text(packets)}; requests in them are missing here"
+            yield doctor.finding("KP064", text, doctor.facts.begin, count=sum(packets.values()))
+        if unusable := row["bad_inputs"] - row["bad_checksums"]:
+            text = f"{row['file']}: {_counted(unusable, 'piece')} of the file could not be used"
+            yield doctor.finding("KP065", text, doctor.facts.begin, count=unusable)
+        if row["untimed_packets"]:
+            text = (
+                f"{row['file']}: {_counted(row['untimed_packets'], 'packet')} "
+                f"{'has' if row['untimed_packets'] == 1 else 'have'} no time: the order of requests is known, when "
+                "they passed is not"
+            )
+            yield doctor.finding("KP066", text, doctor.facts.begin, count=row["untimed_packets"])
 
 
 def _clocks(doctor: _Doctor) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ SUMMARY_COLUMNS: Final = {
     "brokers": ("broker_id", "host", "port"),
     "captures": (
         "capture", "file", "format", "packets", "first_ts", "last_ts", "connections", "kafka_connections",
-        "tls_connections", *LOSSES, "bad_inputs",
+        "tls_connections", *LOSSES, "bad_inputs", "not_read", "untimed_packets", "copied_connections",
     ),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import packets as make
 import pytest
 from conftest import DATA
+from packets import fragments
 
 from kproto.capture import WHOLE, CaptureSummary, frames
 from kproto.capture.fragments import Fragments
@@ -17,22 +18,6 @@ if TYPE_CHECKING:
 
 FOUR = DATA / "captures" / "ibp-3.9-big-a.pcap.gz"
 SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"
-
-
-def fragments(ip: bytes, number: int, size: int) -> list[bytes]:
-    """An IP packet without options, in fragments of ``size`` bytes, a multiple of eight."""
-    six = ip[0] >> 4 == 6
-    head, payload = (ip[:40], ip[40:]) if six else (ip[:20], ip[20:])
-    found = []
-    for at in range(0, len(payload), size):
-        data, more = payload[at : at + size], at + size < len(payload)
-        if six:
-            extension = struct.pack(">BBHI", head[6], 0, at | more, number)
-            found.append(head[:4] + struct.pack(">HB", 8 + len(data), 44) + head[7:] + extension + data)
-        else:
-            where = struct.pack(">HHH", 20 + len(data), number % 65536, at >> 3 | more << 13)
-            found.append(head[:2] + where + head[8:] + data)
-    return found
 
 
 def written(path: Path, packets: list[tuple[int, bytes]]) -> Path:
@@ -145,7 +130,7 @@ def test_what_waits_is_bounded_whatever_comes(size: int) -> None:
     count = 2 * room // size if size > 1000 else 100_000
     for number in range(count):
         head[12:20] = number.to_bytes(8)
-        assert waiting.ipv4(1, bytes(head), 0, len(head)) is None
+        assert waiting.ipv4(1, bytes(head), 0, len(head), begins=True) is None
     assert 0 < count - summary.ip_fragments <= room // (size + 200) + 1  # those still wait; the others were dropped
     waiting.end()
     assert summary.ip_fragments == count

@@ -77,6 +77,8 @@ def test_a_whole_recording_is_told_so(recording: Path) -> None:
         "format": "pcapng",
         "packets": row["packets"],
         "bad_checksums": 0,
+        "not_read": {},
+        "untimed_packets": 0,
         "damages": [],
     }
     assert check(str(recording)) == (0, f"{recording}: whole, {row['packets']} packets\n")

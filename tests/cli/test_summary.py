@@ -216,7 +216,8 @@ def test_a_capture_of_other_traffic_says_so() -> None:
 @pytest.mark.parametrize(
     ("us", "text"),
     [
-        (0, "1970-01-01T00:00:00.000000Z"),
+        (0, "no time"),
+        (1, "1970-01-01T00:00:00.000001Z"),
         (1_795_203_290_000_007, "2026-11-20T19:34:50.000007Z"),
         (10**18 + 5, "1000000000000.000005"),  # after the year 9999
         (10**24, "1000000000000000000.000000"),  # after the years that the C library counts
@@ -228,11 +229,14 @@ def test_a_moment_beyond_the_calendar_is_told_in_seconds(us: int, text: str) -> 
 
 
 def test_what_was_lost_is_told_in_rows() -> None:
-    nothing: dict[str, list[Any]] = {"unanswered": [], "unreadable": [], "gaps": [], "bad_inputs": []}
+    nothing: dict[str, list[Any]] = {"unanswered": [], "unreadable": [], "gaps": [], "bad_inputs": [], "captures": []}
     assert _losses(nothing).rows == []
     losses = {
         "unanswered": [{"count": 2, "reason": "the capture ends"}],
         "unreadable": [{"count": 1, "api": "LeaderAndIsr", "api_version": 7, "reason": "cut off"}],
+        "captures": [
+            {"file": "b.pcap", "untimed_packets": 1, "not_read": [{"protocol": "WireGuard", "packets": 12_000}]}
+        ],
         "gaps": [
             {"file": "a.pcap", "gaps": 1, "gap_bytes": 9, "cut_packets": 0, "ip_fragments": 0, "bad_checksums": 3}
             | {"unmatched_responses": 0, "partial_starts": 0}
@@ -242,14 +246,16 @@ def test_what_was_lost_is_told_in_rows() -> None:
         ],
     }
     rows = _losses(losses).rows
-    assert rows[:5] == [
+    assert rows[:7] == [
         ["2 requests", "unanswered", "the capture ends"],
         ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
+        ["12000 packets", "WireGuard, not read", "b.pcap"],
+        ["1 packet", "without a time", "b.pcap"],
         ["9 bytes in 1 gap", "missing", "a.pcap"],
         ["3 packets, left out: not the recorded checksum", "missing", "a.pcap"],
         ["5 bytes skipped", "0.pcap", "torn"],
     ]
-    assert rows[23:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
+    assert rows[25:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
 
 
 def test_a_row_goes_on_below_only_where_it_is_too_wide() -> None:
