@@ -42,6 +42,16 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
                 messages.AlterUserScramCredentialsResult(user=u, error_code=code, error_message=None) for u in users
             ]
             return response(results=refused)
+        case ApiKey.DESCRIBE_CONFIGS:
+            described = [
+                messages.DescribeConfigsResult(
+                    error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name
+                )
+                for r in request.resources
+            ]
+            return response(results=described)
+        case ApiKey.LIST_GROUPS | ApiKey.LIST_TRANSACTIONS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.ENVELOPE:
+            return response(error_code=code)
         case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
             results = [
                 messages.AlterConfigsResourceResponse(

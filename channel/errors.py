@@ -55,6 +55,10 @@ class InvalidReceive(Disconnected):
     """A frame's length is negative or above the limit; the connection cannot be read on."""
 
 
+class RequestRefused(ChannelError):
+    """A broker has answered a request with an error."""
+
+
 class RequestTimeout(Disconnected, TimeoutError):
     """No response came within the request timeout; the connection is closed."""
 

@@ -13,6 +13,7 @@ ORDER: Final = (
     "fleet commands",
     "fleet steps",
     "HTTP door",
+    "scripted decisions",
     "replicas",
     "metadata cache",
     "shared updates",

@@ -159,6 +159,12 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsResponse,
     )
     from .reference.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+    from .reference.join_group import (
+        JoinGroupRequest,
+        JoinGroupRequestProtocol,
+        JoinGroupResponse,
+        JoinGroupResponseMember,
+    )
     from .reference.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
     from .reference.list_offsets import (
         ListOffsetsPartition,
@@ -288,6 +294,10 @@ __all__ = [
     "IncrementalAlterConfigsResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
+    "JoinGroupRequest",
+    "JoinGroupRequestProtocol",
+    "JoinGroupResponse",
+    "JoinGroupResponseMember",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",

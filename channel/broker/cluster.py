@@ -8,6 +8,7 @@ import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from channel.addresses import show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
@@ -21,7 +22,7 @@ from kproto.errors import ConfigurationError
 
 from .embedded import EmbeddedBroker, Features
 from .handlers import api_versions_before_authentication
-from .hooks import BrokerHooks
+from .hooks import BrokerHooks, Interception, PlannedFaults
 from .metadata_cache import SharedUpdates
 from .records import BrokerRecords, RecordConfig, RecordStore
 from .service import BrokerService, settings_worker
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from channel.network.recorder import Recorder
     from channel.network.server import ListeningSocket
+
+    from .hooks import ClusterController
 
 _LAST_PORT: Final = 65_535
 
@@ -78,6 +81,31 @@ class ClusterMember:
         return self.broker.broker_epoch
 
     @property
+    def hooks(self) -> BrokerHooks:
+        """The broker's hooks: each may be set at any time, and stays set when the broker restarts.
+
+        A cluster that was given a function for hooks asks it for new ones at each restart.
+        """
+        return self.broker.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: BrokerHooks) -> None:
+        self.broker.hooks = hooks
+
+    def intercept(self, plan: Interception, *api_keys: int, times: int | None = None) -> None:
+        """Make the broker treat its next requests by a plan; ``hooks.intercept = None`` ends all plans.
+
+        Args:
+            plan: The plan, such as ``Interception(error=ErrorCode.KAFKA_STORAGE_ERROR)``.
+            api_keys: The APIs of the requests; all if none is named.
+            times: The number of requests; all that follow by default.
+        """
+        hooks = self.broker.hooks
+        if not isinstance(hooks.intercept, PlannedFaults):
+            hooks.intercept = PlannedFaults(hooks.intercept)
+        hooks.intercept.add(plan, api_keys, times)
+
+    @property
     def is_up(self) -> bool:
         """Whether the broker listens."""
         return self.listener is not None
@@ -97,7 +125,7 @@ class EmbeddedCluster(Startable):
     [True, True, True]
 
     Args:
-        brokers: The number of brokers (ids from 0), or their ids.
+        brokers: The number of brokers, from 1 (ids from 0), or their ids.
         base_port: Broker N listens at this port + N; 0 lets the system choose.
         host: The address to listen at.
         first_epoch: The first registration's broker epoch; each registration takes the next number.
@@ -115,7 +143,15 @@ class EmbeddedCluster(Startable):
             before. By default no registry is used, and the broker epoch is the next number.
         protocol: The security protocol of every listener.
         security: The certificate of the brokers, and the users to accept; by default those of ``config``.
+
+    Attributes:
+        failures: What hooks and handlers have raised, the first hundred; the pytest plugin fails a test by it.
+
+    Raises:
+        ConfigurationError: There is no broker, or an id is negative or given twice.
     """
+
+    _ANSWERS_GROUPS = True
 
     _FILES_A_BROKER = 6
     """A listening socket; the connection of a controller in this process, at both ends; epoll and eventfd of its send
@@ -141,7 +177,10 @@ class EmbeddedCluster(Startable):
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
     ) -> None:
-        self._ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+        self._ids = _broker_ids(brokers)
+        self._is_started = self._is_closed = False
+        self.failures: list[BaseException] = []
+        self._controller_for: Callable[[int], ClusterController] | None = None
         self._base_port = base_port
         self._host = host
         epochs = itertools.count(first_epoch)
@@ -162,7 +201,13 @@ class EmbeddedCluster(Startable):
             "embedded-cluster", config=config, clock=clock, recorder=recorder, channel_builder=channels
         )
         limits = RecordConfig() if isinstance(records, bool) else records
-        self._records = RecordStore(limits, self._worker.submit, self._server.call_later, stores=bool(records))
+        self._records = RecordStore(
+            limits,
+            self._worker.submit,
+            self._server.call_later,
+            stores=bool(records),
+            answers_groups=self._ANSWERS_GROUPS,
+        )
         self.members: dict[int, ClusterMember] = {}
 
     def start(self) -> Self:
@@ -171,7 +216,10 @@ class EmbeddedCluster(Startable):
         Raises:
             ConfigurationError: A port is taken, or above 65535.
             BrokerNotAvailable: The limit of open files is too low for this many brokers.
+            IllegalState: It was started before.
         """
+        self._must_be_new()
+        self._is_started = True
         last = max(self._ids, default=0)
         if self._base_port and self._base_port + last > _LAST_PORT:
             port = self._base_port + last
@@ -191,12 +239,25 @@ class EmbeddedCluster(Startable):
             raise
         return self
 
+    def _must_be_new(self) -> None:
+        if self._is_started:
+            raise IllegalState(
+                f"this cluster is {'closed' if self._is_closed else 'started already'}; a cluster starts once: make "
+                "another, or restart its brokers"
+            )
+
+    def __enter__(self) -> Self:
+        if self._is_closed or not self._is_started:
+            self.start()
+        return self
+
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Close every socket and end the threads. Harmless if closed.
 
         Args:
             timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
+        self._is_started = self._is_closed = True
         left_s = time_left(timeout_s)
         try:
             close_all(
@@ -222,6 +283,28 @@ class EmbeddedCluster(Startable):
         except KeyError:
             raise BrokerNotAvailable(f"no broker {broker_id} here; there are {bounded(self._ids)}") from None
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, as clients take them: host and port of each, with commas."""
+        return ",".join(show_address((member.host, member.port)) for member in self)
+
+    def lead_by(self, controller_for: Callable[[int], ClusterController]) -> None:
+        """Have requests to the controller served, in place of an earlier controller.
+
+        Args:
+            controller_for: Returns the controller as the broker of an id sees it.
+        """
+        self._controller_for = controller_for
+        for member in self:
+            member.broker.cluster_controller = controller_for(member.id)
+
+    def end_lead(self, controller_for: Callable[[int], ClusterController]) -> None:
+        """Have this controller serve no more requests; harmless if another has taken its place."""
+        if self._controller_for is controller_for:
+            self._controller_for = None
+            for member in self:
+                member.broker.cluster_controller = None
+
     # ---- single brokers ----------------------------------------------------------------------------------------------
 
     def kill(self, broker_id: int) -> None:
@@ -245,7 +328,7 @@ class EmbeddedCluster(Startable):
         if member.listener is not None:
             self.kill(broker_id)
         logs = member.broker.replicas.logs
-        member.broker = self._broker(broker_id)
+        member.broker = self._broker(broker_id, member.broker.hooks)
         member.broker.replicas.logs.update(logs)
         self._records.restart(broker_id)
         self._server.call(lambda: self._reopen(member))
@@ -292,18 +375,38 @@ class EmbeddedCluster(Startable):
             raise IllegalState(f"broker {broker_id} is down")
         return listener
 
-    def _broker(self, broker_id: int) -> EmbeddedBroker:
+    def _broker(self, broker_id: int, hooks: BrokerHooks | None = None) -> EmbeddedBroker:
         broker = EmbeddedBroker(
             broker_id,
             cluster_id=self._cluster_id,
             kraft_epoch=NO_BROKER_EPOCH if self._kraft else None,
-            hooks=self._hooks(broker_id) if self._hooks else None,
+            hooks=self._hooks(broker_id) if self._hooks else hooks,
             features=self._features,
             updates=self._updates,
         )
         broker.records = BrokerRecords(broker, self._records)
+        broker.failures = self.failures
+        if self._controller_for is not None:
+            broker.cluster_controller = self._controller_for(broker_id)
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:
         service = BrokerService(broker, self._server, self._worker, self._settings)
         return self._server.listen(service, self._host, port, name=self._listener_name)
+
+
+def _broker_ids(brokers: int | Iterable[int]) -> list[int]:
+    """Return the ids of a cluster's brokers.
+
+    Raises:
+        ConfigurationError: There is no broker, or an id is negative or given twice.
+    """
+    ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+    if not ids:
+        raise ConfigurationError(f"a cluster of {brokers} brokers; give their number, from 1, or their ids")
+    wrong = [each for each in ids if not 0 <= each < 1 << 31]
+    if wrong:
+        raise ConfigurationError(f"{bounded(wrong)}: a broker's id is a whole number from 0 to 2147483647")
+    if len(set(ids)) < len(ids):
+        raise ConfigurationError(f"brokers {bounded(ids)}: an id is given twice")
+    return ids

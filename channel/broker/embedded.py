@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from channel.errors import IllegalState
 from channel.locks import new_reentrant_lock
 from channel.logs import bounded, state_change_log
 from channel.types import EPOCH_DURING_DELETE, NO_BROKER_EPOCH, NO_EPOCH, NO_LEADER, UpdateType
@@ -21,7 +22,7 @@ from .metadata_cache import MetadataCache
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
-    from .hooks import RecordApis
+    from .hooks import ClusterController, ControllerApis, RecordApis
     from .metadata_cache import SharedUpdates
 
 
@@ -41,8 +42,13 @@ LARGEST_RECORD_BODY: Final = {
     ApiKey.FETCH: 256 * 1024,
     ApiKey.LIST_OFFSETS: 256 * 1024,
     ApiKey.INIT_PRODUCER_ID: 4 * 1024,
+    ApiKey.FIND_COORDINATOR: 64 * 1024,
+    ApiKey.JOIN_GROUP: 256 * 1024,
 }
-"""The longest body in bytes by API of a broker that serves records."""
+"""The longest body in bytes by API of the clients of records and groups."""
+
+GROUP_APIS: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP})
+"""The APIs by which a consumer learns that there are no groups."""
 
 RECORD_VERSIONS: Final = {
     ApiKey.PRODUCE: (0, 9),  # some clients look for version 0; its message formats are refused
@@ -361,8 +367,12 @@ class EmbeddedBroker:
         updates: The decoded UpdateMetadata requests that the brokers of a process share.
 
     Attributes:
-        records: Serves Produce, Fetch, ListOffsets and InitProducerId; None if the broker stores no records.
+        records: Serves the clients of records and groups; None if the broker answers no such client.
+        cluster_controller: Serves requests to the controller where no hook does; None if there is no such controller.
+        failures: What hooks and handlers have raised, the first hundred; the brokers of a cluster share the list.
     """
+
+    _MOST_FAILURES = 100
 
     def __init__(
         self,
@@ -384,19 +394,38 @@ class EmbeddedBroker:
         self.features = features or Features()
         self.hooks = hooks or BrokerHooks()
         self.records: RecordApis | None = None
+        self.cluster_controller: ClusterController | None = None
+        self.failures: list[BaseException] = []
         self.metadata = MetadataCache(broker_id, migration_enabled=self.migration_enabled, updates=updates)
         self.replicas = BrokerReplicas(self)
 
     @property
+    def controller_apis(self) -> ControllerApis | None:
+        """Serves requests to the controller: the hook, or the cluster's controller."""
+        return self.cluster_controller if self.hooks.controller is None else self.hooks.controller
+
+    @property
     def controller_keys(self) -> Set[int]:
-        """The API keys that ``hooks.controller`` serves; every broker of a fleet has some, none without that hook."""
-        return frozenset() if self.hooks.controller is None else self.hooks.controller.keys
+        """The API keys that ``controller_apis`` serves; every broker of a fleet has some."""
+        apis = self.controller_apis
+        return frozenset() if apis is None else apis.keys
+
+    def settings(self, entity: str) -> Mapping[str, str]:
+        """The settings of an entity, such as "topics/orders": the hook's, or the cluster's controller's."""
+        if self.hooks.settings is not None:
+            return self.hooks.settings(entity)
+        return {} if self.cluster_controller is None else self.cluster_controller.settings(entity)
+
+    def note_failure(self, error: BaseException) -> None:
+        """Keep what a hook or a handler has raised, for the owner to look at."""
+        if len(self.failures) < self._MOST_FAILURES:
+            self.failures.append(error)
 
     @property
     def announced_keys(self) -> Set[int]:
         """The API keys that the broker announces besides those that every embedded broker serves."""
         passed_on = self.hooks.passed_on
-        records: Set[int] = frozenset() if self.records is None else LARGEST_RECORD_BODY.keys()
+        records: Set[int] = frozenset() if self.records is None else self.records.keys
         return self.controller_keys | records | (frozenset() if passed_on is None else passed_on.keys)
 
     @property
@@ -421,12 +450,12 @@ class EmbeddedBroker:
         -1 is never stale, and a larger epoch is accepted: the controller may know of a registration before the broker.
 
         Raises:
-            RuntimeError: A KRaft controller sent the request, but this broker is not registered with it.
+            IllegalState: A KRaft controller sent the request, but this broker is not registered with it.
         """
         if request_epoch == NO_BROKER_EPOCH:
             return False
         if is_kraft:
             if self.kraft_epoch is None:
-                raise RuntimeError("a KRaft controller's request, but migration to KRaft is not enabled here")
+                raise IllegalState("a KRaft controller's request, but migration to KRaft is not enabled here")
             return request_epoch < self.kraft_epoch
         return request_epoch < self.broker_epoch

@@ -175,6 +175,7 @@ class Fleet(EmbeddedCluster):
             ConfigurationError: A port is taken, or above 65535.
             BrokerNotAvailable: The limit of open files is too low for this many brokers.
         """
+        self._must_be_new()
         try:
             with ZooKeeperSession(self._zookeeper) as session:
                 create_persistent_nodes(session)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.api_errors import error_response
 from channel.errors import ChannelError
 from channel.logs import get_logger
+from channel.types import is_topic_name
 from kproto import messages
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.error_codes import ErrorCode
@@ -166,7 +167,7 @@ _BY_ID: Final = 12
 
 
 def _metadata(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answer with brokers, controller and topics; no topic is created, unknown topics get error 3 (by id: 100)."""
+    """Answer with brokers, controller and topics; unknown topics get error 3 (by id: 100), or 5 if they are created."""
     asked, version = request.topics, context.version
     if asked and version < _BY_ID and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
         # versions 10 and 11 have the field, but brokers refuse it there; their answers cannot lack a name
@@ -176,13 +177,53 @@ def _metadata(broker: EmbeddedBroker, context: RequestContext, request: Any) -> 
                 messages.MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in asked
             ]
         )
+    topics = _wanted(broker.metadata, context.listener, asked, version)
+    controller = broker.cluster_controller
+    if controller is not None and request.allow_auto_topic_creation:
+        missing = [t for t in topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and t.name]
+        names = [t.name for t in missing if is_topic_name(t.name)]
+        if missing and controller.create_missing(names):
+            for topic in missing:
+                is_made = topic.name in names
+                topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_made else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _with_cluster(broker, context, topics)
+
+
+def _with_cluster(
+    broker: EmbeddedBroker, context: RequestContext, topics: list[messages.MetadataResponseTopic]
+) -> messages.MetadataResponse:
     nodes, controller = broker.metadata.nodes(context.listener)
     return messages.MetadataResponse(
         brokers=[messages.MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
         cluster_id=broker.cluster_id,
         controller_id=controller.id if controller else -1,
-        topics=_wanted(broker.metadata, context.listener, asked, version),
+        topics=topics,
     )
+
+
+def error_answer(broker: EmbeddedBroker, context: RequestContext, request: Any, code: int) -> Any:
+    """Make the answer of a request that ends with an error, of any API that the broker announces."""
+    if context.api_key in CONTROL_APIS:
+        return request.error_response(code)
+    if context.api_key == ApiKey.METADATA:  # it has errors of topics alone
+        asked = request.topics
+        if asked is None or (context.version == 0 and not asked):
+            asked = [messages.MetadataRequestTopic(name=name) for name in broker.metadata.snapshot.partitions]
+        topics = [
+            messages.MetadataResponseTopic(
+                error_code=code,
+                name=t.name if t.name is not None or context.version >= _BY_ID else "",
+                topic_id=t.topic_id,
+                is_internal=t.name in INTERNAL_TOPICS,
+            )
+            for t in asked
+        ]
+        return _with_cluster(broker, context, topics)
+    if context.api_key == ApiKey.API_VERSIONS:
+        return messages.ApiVersionsResponse(error_code=code)
+    if broker.records is not None and context.api_key in broker.records.keys:
+        return broker.records.error_response(context, request, code)
+    return error_response(context.api_key, request, ErrorCode(code))
 
 
 def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> list[messages.MetadataResponseTopic]:
@@ -273,8 +314,7 @@ def _described(broker: EmbeddedBroker, resource: Any) -> messages.DescribeConfig
 
 
 def _settings(broker: EmbeddedBroker, entity: str) -> list[tuple[str, str]]:
-    read = broker.hooks.settings
-    return [] if read is None else sorted(read(entity).items())
+    return sorted(broker.settings(entity).items())
 
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -356,8 +396,10 @@ def handle(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any
         return handler(broker, context, request)
     except UnsupportedVersion:
         raise
-    except Exception:
+    except Exception as e:
         _log.exception("broker %d: error while handling %s", broker.broker_id, api_name(context.api_key))
+        if not isinstance(e, ChannelError):
+            broker.note_failure(e)
         if context.api_key not in CONTROL_APIS:
             raise  # only the control requests list the partitions that an error answer must name
         return request.error_response(ErrorCode.UNKNOWN_SERVER_ERROR)

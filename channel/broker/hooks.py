@@ -45,6 +45,7 @@ class Interception:
     Attributes:
         delay_s: Seconds to wait before the request is handled.
         drop: Neither handle nor answer the request; the connection stays open and is not read any more.
+        drop_answer: Handle the request, and send no answer; the connection stays open and is not read any more.
         disconnect: Close the connection: "before" the request is handled, or "after", its answer lost.
         error: Do not handle the request, answer with this error code.
         answer: Do not handle the request, answer with this message.
@@ -55,6 +56,7 @@ class Interception:
 
     delay_s: float = 0.0
     drop: bool = False
+    drop_answer: bool = False
     disconnect: Literal["", "before", "after"] = ""
     error: int | None = None
     answer: Any = None
@@ -71,6 +73,41 @@ class Interception:
             raise ValueError(f"{' and '.join(given)} contradict each other; give one of them")
 
 
+class PlannedFaults:
+    """An interceptor made of plans: the first plan that has a request's API and is not used up decides.
+
+    Args:
+        otherwise: Asked for requests that no plan takes; None handles them as usual.
+    """
+
+    def __init__(self, otherwise: Callable[[RequestContext, Any], Interception | None] | None = None) -> None:
+        self._otherwise = otherwise
+        self._plans: list[tuple[Interception, frozenset[int], list[None] | None]] = []
+
+    def add(self, plan: Interception, api_keys: Iterable[int], times: int | None) -> None:
+        """Follow a plan for the next ``times`` requests of these APIs; for all APIs if none is named, None: for ever.
+
+        Raises:
+            ValueError: ``times`` is below 1.
+        """
+        if times is not None and times < 1:
+            raise ValueError(f"times is {times}; give the number of requests, or None for all")
+        self._plans.append((plan, frozenset(api_keys), None if times is None else [None] * times))
+
+    def __call__(self, context: RequestContext, request: Any) -> Interception | None:
+        """Return the plan for a request."""
+        for plan, api_keys, left in self._plans:
+            if not api_keys or context.api_key in api_keys:
+                if left is None:
+                    return plan
+                try:
+                    left.pop()  # two threads may ask at the same time
+                except IndexError:
+                    continue
+                return plan
+        return None if self._otherwise is None else self._otherwise(context, request)
+
+
 class ControllerApis(Protocol):
     """Serves the requests that brokers and administrators send to the controller; their answers may come later.
 
@@ -84,8 +121,24 @@ class ControllerApis(Protocol):
         """Take a request; call ``answer`` with the response, once, from any thread; None closes the connection."""
 
 
+class ClusterController(ControllerApis, Protocol):
+    """The controller of a cluster without ZooKeeper, as one of its brokers sees it."""
+
+    def create_missing(self, topics: Sequence[str]) -> bool:
+        """Create topics that a client has asked for and that do not exist; False if clients cannot create topics."""
+
+    def settings(self, entity: str) -> Mapping[str, str]:
+        """The settings of an entity, such as "topics/orders"."""
+
+
 class RecordApis(Protocol):
-    """Serves the requests of producers and consumers; their answers may come later."""
+    """Serves the requests of producers and consumers; their answers may come later.
+
+    Attributes:
+        keys: The API keys that are announced and served here.
+    """
+
+    keys: Set[int]
 
     def update(self, partitions: Iterable[TopicPartition]) -> None:
         """Take the state of this broker's replicas after a LeaderAndIsr or StopReplica."""

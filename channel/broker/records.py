@@ -2,8 +2,9 @@
 
 Every replica has a log: whole record batches as a client wrote them, with a limit in bytes. A follower in the ISR of
 its leader gets a record when it is appended, unless its broker is down, paused, or follows another leader or epoch; a
-replica outside the ISR stays at its offset. The errors are those of a Kafka 3.9 broker. There are no consumer groups,
-no transactions, and no checks of sequence numbers.
+replica outside the ISR stays at its offset. The errors are those of a Kafka 3.9 broker. The sequence numbers of
+idempotent producers are checked as Kafka checks them, and that state lives with the log. There are no consumer groups
+and no transactions.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import crc32c
 
 from channel.locks import new_reentrant_lock
+from channel.logs import get_logger
 from kproto import messages
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.errors import ConfigurationError
 from kproto.types import ZERO_UUID, TopicPartition
 
+from .embedded import GROUP_APIS, LARGEST_RECORD_BODY
 from .hooks import NO_RESPONSE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Set
 
     from kproto.types import Uuid
 
     from .embedded import EmbeddedBroker
     from .hooks import RequestContext
+
+_log = get_logger(__name__)
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PLACE: Final = Struct(">qii")
@@ -43,7 +48,13 @@ _TRANSACTIONAL_OR_CONTROL: Final = 0x30
 
 _ALL: Final = -1
 _LATEST, _EARLIEST = -1, -2
+_LEADER_EPOCHS_SINCE: Final = 4  # of ListOffsets
+_SEQUENCES: Final = 1 << 31  # after the largest sequence number comes 0
+_KEPT_BATCHES: Final = 5  # of each producer; a producer has as many requests in flight at most
+_MOST_PRODUCERS: Final = 10_000
 _MIN_ISR: Final = "min.insync.replicas"
+_NO_GROUPS: Final = "an embedded broker has no consumer groups: assign partitions instead of subscribing"
+_NO_TRANSACTIONS: Final = "an embedded broker has no transactions"
 _NO_RECORDS: Final = "this simulated broker stores no records; EmbeddedCluster(..., records=True) does"
 
 
@@ -54,14 +65,15 @@ class RecordConfig:
     Attributes:
         min_insync_replicas: The size of the ISR below which acks=all is refused; the hook ``settings`` may set
             ``min.insync.replicas`` for a topic.
-        most_log_bytes: The bytes that a replica's log holds; the oldest batches go first.
+        most_log_bytes: The bytes that a replica's log holds; beyond them the oldest batches go, and a line in the log
+            says so.
 
     Raises:
         ConfigurationError: A number is below 1.
     """
 
     min_insync_replicas: int = 1
-    most_log_bytes: int = 1024 * 1024
+    most_log_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if self.min_insync_replicas < 1 or self.most_log_bytes < 1:
@@ -93,6 +105,8 @@ class Batch:
         leader_epoch: The epoch of the leader that appended it.
         max_timestamp: The largest timestamp of its records, in ms.
         data: The batch with header and records.
+        producer_id, producer_epoch: Its idempotent producer; -1 for another producer.
+        base_sequence: The producer's sequence number of its first record.
     """
 
     base_offset: int
@@ -100,11 +114,19 @@ class Batch:
     leader_epoch: int
     max_timestamp: int
     data: bytes
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
 
     @property
     def next_offset(self) -> int:
         """The offset after its last record."""
         return self.base_offset + self.count
+
+    @property
+    def last_sequence(self) -> int:
+        """The producer's sequence number of its last record."""
+        return (self.base_sequence + self.count - 1) % _SEQUENCES
 
     def at(self, offset: int, leader_epoch: int) -> Batch:
         """Return the batch at its place in a log; the checksum covers neither of the two fields."""
@@ -125,7 +147,7 @@ def read_batch(data: bytes | None) -> Batch:
         raise RecordsRefused(code, f"message format {data[_MAGIC]}; an embedded broker stores format 2 alone")
     if len(data) < _HEADER.size:
         raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, "the record batch ends within its header")
-    _, length, _, _, checksum, attributes, last, _, max_timestamp, _, _, _, count = _HEADER.unpack_from(data)
+    _, length, _, _, checksum, attributes, last, _, newest, *producer, sequence, count = _HEADER.unpack_from(data)
     if length + 12 != len(data):
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"one batch of {length + 12} bytes in {len(data)} bytes")
     if crc32c.crc32c(data[_CHECKSUM_ENDS:]) != checksum:
@@ -133,8 +155,27 @@ def read_batch(data: bytes | None) -> Batch:
     if count < 1 or last != count - 1:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{count} records with a last offset delta of {last}")
     if attributes & _TRANSACTIONAL_OR_CONTROL:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, "an embedded broker has no transactions")
-    return Batch(0, count, -1, max_timestamp, data)
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, _NO_TRANSACTIONS)
+    producer_id, epoch = producer
+    if producer_id >= 0 and sequence < 0:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"sequence number {sequence} of producer {producer_id}")
+    return Batch(0, count, -1, newest, data, producer_id, epoch, sequence)
+
+
+class _Appended(NamedTuple):
+    """The sequence numbers and the offsets of a producer's batch."""
+
+    first: int
+    last: int
+    base_offset: int
+    next_offset: int
+
+
+class _Producer(NamedTuple):
+    """An idempotent producer as a log knows it: its epoch, and its last batches in this epoch."""
+
+    epoch: int
+    batches: tuple[_Appended, ...]
 
 
 class RecordLog:
@@ -159,6 +200,40 @@ class RecordLog:
         self.end_offset = 0
         self.high_watermark = 0
         self.size = 0
+        self._producers: dict[int, _Producer] = {}  # the producer that wrote last is the last
+
+    def find_duplicate(self, batch: Batch) -> _Appended | None:
+        """Return the batch that was appended when its producer sent it before; None if it is the producer's next.
+
+        A log takes any sequence number of a producer that it does not know, as Kafka's does.
+
+        Raises:
+            RecordsRefused: The producer's epoch is older than the known one, or its sequence numbers have a gap.
+        """
+        known = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
+        if known is None:
+            return None
+        who = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
+        if batch.producer_epoch < known.epoch:
+            raise RecordsRefused(ErrorCode.INVALID_PRODUCER_EPOCH, f"{who}; its epoch is {known.epoch}")
+        expected = 0
+        if batch.producer_epoch == known.epoch:
+            for each in known.batches:
+                if (each.first, each.last) == (batch.base_sequence, batch.last_sequence):
+                    return each
+            expected = (known.batches[-1].last + 1) % _SEQUENCES
+        if batch.base_sequence != expected:
+            text = f"sequence number {batch.base_sequence} of {who}; the next is {expected}"
+            raise RecordsRefused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return None
+
+    def _note_producer(self, batch: Batch) -> None:
+        known = self._producers.pop(batch.producer_id, None)
+        kept = known.batches[1 - _KEPT_BATCHES :] if known is not None and known.epoch == batch.producer_epoch else ()
+        appended = _Appended(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.next_offset)
+        self._producers[batch.producer_id] = _Producer(batch.producer_epoch, (*kept, appended))
+        if len(self._producers) > _MOST_PRODUCERS:
+            del self._producers[next(iter(self._producers))]
 
     def append(self, batch: Batch) -> None:
         """Append a batch whose base offset is the end offset."""
@@ -167,6 +242,8 @@ class RecordLog:
         self._batches.append(batch)
         self.size += len(batch.data)
         self.end_offset = batch.next_offset
+        if batch.producer_id >= 0:
+            self._note_producer(batch)
         while self.size > self._most_bytes and len(self._batches) > 1:
             oldest = self._batches.popleft()
             self.size -= len(oldest.data)
@@ -197,8 +274,10 @@ class RecordLog:
     def follow(self, leader: RecordLog) -> None:
         """Become a copy of the leader's log: drop what the leader does not have, append what is missing."""
         missing: list[Batch] = []
+        is_truncated = False
         for batch in reversed(leader._batches):
             while self._batches and self._batches[-1].next_offset > batch.next_offset:
+                is_truncated = True
                 dropped = self._batches.pop()
                 self.size -= len(dropped.data)
                 self.end_offset = dropped.base_offset
@@ -207,12 +286,15 @@ class RecordLog:
             missing.append(batch)
         else:
             if not self._batches or self.end_offset != leader.start_offset:
+                is_truncated = True
                 self._batches.clear()
                 self.size = 0
                 self.start_offset = self.end_offset = leader.start_offset
         self.high_watermark = min(self.high_watermark, self.end_offset)
         for batch in reversed(missing):
             self.append(batch)
+        if is_truncated:
+            self._producers = dict(leader._producers)
         self.advance(leader.high_watermark)
 
 
@@ -249,8 +331,10 @@ class RecordStore:
         call_later: Calls a function after a delay in ms.
         stores: False to store nothing, and to refuse the record clients, so that they fail at once and say why.
             Clients that find no Produce among a broker's APIs wait for their own time-outs instead.
+        answers_groups: Whether consumer groups are refused, too; not where other brokers of the cluster have groups.
 
     Attributes:
+        keys: The API keys of the record clients.
         producer_ids: Producer ids that no other producer of the cluster has.
     """
 
@@ -261,8 +345,10 @@ class RecordStore:
         call_later: Callable[[int, Callable[[], None]], None],
         *,
         stores: bool = True,
+        answers_groups: bool = True,
     ) -> None:
         self.config = config
+        self.keys: Set[int] = LARGEST_RECORD_BODY.keys() - (frozenset() if answers_groups else GROUP_APIS)
         self.stores = stores
         self.lock = new_reentrant_lock("records")
         self._submit = submit
@@ -270,6 +356,7 @@ class RecordStore:
         self._replicas: dict[TopicPartition, dict[int, _Replica]] = {}
         self._stopped: set[int] = set()
         self._waiting: list[_WaitingRequest] = []
+        self._full: set[TopicPartition] = set()
         self.producer_ids = itertools.count(1)
 
     def replica(self, broker_id: int, tp: TopicPartition) -> _Replica | None:
@@ -349,6 +436,19 @@ class RecordStore:
             for follower in followers:
                 follower.log.advance(leader.log.high_watermark)
 
+    def append(self, tp: TopicPartition, log: RecordLog, batch: Batch) -> None:
+        """Append a batch to the leader's log, and replicate it; the caller holds the lock."""
+        start = log.start_offset
+        log.append(batch)
+        self.replicate(tp)
+        if log.start_offset > start and tp not in self._full:
+            self._full.add(tp)
+            _log.warning(
+                "the log of %s is full: records below offset %d are discarded, and more will be; "
+                "RecordConfig(most_log_bytes=...) holds more than %d bytes",
+                tp, log.start_offset, self.config.most_log_bytes,
+            )  # fmt: skip
+
     # ---- requests that wait ------------------------------------------------------------------------------------------
 
     def serve(self, attempt: Callable[[bool], Any], answer: Callable[[Any], None], timeout_ms: int) -> None:
@@ -395,6 +495,7 @@ class BrokerRecords:
     def __init__(self, broker: EmbeddedBroker, store: RecordStore) -> None:
         self._broker = broker
         self._store = store
+        self.keys = store.keys
 
     def update(self, partitions: Iterable[TopicPartition]) -> None:
         """Take the state of this broker's replicas after a LeaderAndIsr or StopReplica."""
@@ -402,7 +503,7 @@ class BrokerRecords:
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         """Take a request; ``answer`` gets the response, once, from this or another thread."""
-        if not self._store.stores:
+        if not self._store.stores and context.api_key not in GROUP_APIS:
             answer(self.error_response(context, request, ErrorCode.POLICY_VIOLATION, _NO_RECORDS))
             return
         match context.api_key:
@@ -412,8 +513,19 @@ class BrokerRecords:
                 self._store.serve(lambda end: self._fetch(request, end), answer, request.max_wait_ms)
             case ApiKey.LIST_OFFSETS:
                 with self._store.lock:
-                    response = self._list_offsets(request)
+                    response = self._list_offsets(request, context.version)
                 answer(response)
+            case ApiKey.FIND_COORDINATOR:
+                answer(self._coordinators(context, request))
+            case ApiKey.JOIN_GROUP:
+                _log.warning(
+                    "broker %d: client %r joins group %r; %s",
+                    self._broker.broker_id,
+                    context.client_id,
+                    request.group_id,
+                    _NO_GROUPS,
+                )
+                answer(self.error_response(context, request, ErrorCode.POLICY_VIOLATION))
             case ApiKey.INIT_PRODUCER_ID:
                 if request.transactional_id is not None:  # there are no transactions
                     answer(self.error_response(context, request, ErrorCode.INVALID_REQUEST))
@@ -456,7 +568,30 @@ class BrokerRecords:
                         for topic in request.topics
                     ]
                 )
+            case ApiKey.FIND_COORDINATOR:
+                return self._coordinators(context, request, code, message)
+            case ApiKey.JOIN_GROUP:
+                return messages.JoinGroupResponse(error_code=code, member_id=request.member_id)
         return messages.InitProducerIdResponse(error_code=code)
+
+    def _coordinators(self, context: RequestContext, request: Any, code: int = 0, message: str | None = None) -> Any:
+        """Name this broker as the coordinator of groups, whose JoinGroup then fails: a consumer that assigns its
+        partitions asks for a coordinator, too, and has to go on.
+        """
+        node = next(
+            (n for n in self._broker.metadata.nodes(context.listener)[0] if n.id == self._broker.broker_id), None
+        )
+        if code == ErrorCode.NONE and request.key_type != 0:
+            code, message = ErrorCode.POLICY_VIOLATION, _NO_TRANSACTIONS
+        elif code == ErrorCode.NONE and node is None:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # no controller has told the broker of itself
+        found: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
+        if code == ErrorCode.NONE and node is not None:
+            found |= {"node_id": node.id, "host": node.host, "port": node.port}
+        if context.version < 4:
+            return messages.FindCoordinatorResponse(**found)
+        keys = request.coordinator_keys
+        return messages.FindCoordinatorResponse(coordinators=[messages.Coordinator(key=key, **found) for key in keys])
 
     def _leader(self, tp: TopicPartition, epoch: int = -1) -> tuple[ErrorCode, Any]:
         """Return the replica if this broker leads the partition in the epoch that the client knows, else the error."""
@@ -520,11 +655,13 @@ class BrokerRecords:
             text = f"the ISR of {tp} is {list(replica.isr)}, and {_MIN_ISR} is {self._min_isr(tp)}"
             raise RecordsRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         log = replica.log
-        batch = read_batch(records).at(log.end_offset, replica.leader_epoch)
-        log.append(batch)
-        self._store.replicate(tp)
-        result.base_offset, result.log_start_offset = batch.base_offset, log.start_offset
-        return batch.next_offset, replica.leader_epoch
+        batch = read_batch(records)
+        appended: _Appended | Batch | None = log.find_duplicate(batch)
+        if appended is None:
+            appended = batch.at(log.end_offset, replica.leader_epoch)
+            self._store.append(tp, log, appended)
+        result.base_offset, result.log_start_offset = appended.base_offset, log.start_offset
+        return appended.next_offset, replica.leader_epoch
 
     def _acknowledged(self, tp: TopicPartition, offset: int, epoch: int) -> ErrorCode | None:
         """Return the result of acks=all for records that end at an offset; None while the ISR lacks them."""
@@ -539,8 +676,7 @@ class BrokerRecords:
         return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def _min_isr(self, tp: TopicPartition) -> int:
-        settings = self._broker.hooks.settings
-        of_topic = settings(f"topics/{tp.topic}").get(_MIN_ISR) if settings is not None else None
+        of_topic = self._broker.settings(f"topics/{tp.topic}").get(_MIN_ISR)
         return self._store.config.min_insync_replicas if of_topic is None else int(of_topic)
 
     # ---- Fetch and ListOffsets ---------------------------------------------------------------------------------------
@@ -578,33 +714,35 @@ class BrokerRecords:
             data.records = b"".join(batch.data for batch in batches)
         return data
 
-    def _list_offsets(self, request: Any) -> Any:
+    def _list_offsets(self, request: Any, version: int) -> Any:
         return messages.ListOffsetsResponse(
             topics=[
                 messages.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[self._find(topic.name, part) for part in topic.partitions]
+                    name=topic.name, partitions=[self._find(topic.name, part, version) for part in topic.partitions]
                 )
                 for topic in request.topics
             ]
         )
 
-    def _find(self, topic: str, part: Any) -> messages.ListOffsetsPartitionResponse:
+    def _find(self, topic: str, part: Any, version: int) -> messages.ListOffsetsPartitionResponse:
         result = messages.ListOffsetsPartitionResponse(partition_index=part.partition_index)
         tp = TopicPartition(topic, part.partition_index)
         result.error_code, replica = self._leader(tp, part.current_leader_epoch)
         if replica is None:
             return result
-        log, wanted = replica.log, part.timestamp
+        log, wanted, leader_epoch = replica.log, part.timestamp, -1
         if wanted >= 0:
             batch = log.find_time(wanted, log.high_watermark)
             if batch is not None:
                 result.offset, result.timestamp = batch.base_offset, batch.max_timestamp
-                result.leader_epoch = batch.leader_epoch
+                leader_epoch = batch.leader_epoch
         elif wanted in (_LATEST, _EARLIEST):
             result.offset = log.high_watermark if wanted == _LATEST else log.start_offset
-            result.leader_epoch = replica.leader_epoch
+            leader_epoch = replica.leader_epoch
         else:
             result.error_code = ErrorCode.UNSUPPORTED_VERSION
+        if version >= _LEADER_EPOCHS_SINCE:
+            result.leader_epoch = leader_epoch
         return result
 
 

@@ -15,7 +15,7 @@ from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
 from .embedded import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
-from .handlers import handle, unsupported_api_versions
+from .handlers import error_answer, handle, unsupported_api_versions
 from .hooks import NO_RESPONSE, Interception, RequestContext
 from .worker import Worker
 
@@ -110,7 +110,8 @@ class BrokerService:
     def _largest_record_body(self, context: RequestContext) -> int:
         """Return the longest body of a record request; an ``UnsupportedVersion`` closes the connection."""
         name, api_key = api_name(context.api_key), ApiKey(context.api_key)
-        if self.broker.records is None and api_key in RECORD_VERSIONS:
+        records = self.broker.records
+        if records is None or api_key not in records.keys:
             detail = f"{name} of client {context.client_id!r}, but this node stores no records"
             raise UnsupportedVersion(api_key, context.version, name, detail=detail)
         low, high = RECORD_VERSIONS.get(api_key, (0, api_key.info.max_version))
@@ -124,8 +125,9 @@ class BrokerService:
         def guarded() -> None:
             try:
                 work()
-            except Exception:  # noqa: BLE001
+            except BaseException as e:  # noqa: BLE001  (a hook may even raise pytest's own exceptions)
                 _log.exception("broker %d closes %s", self.broker.broker_id, received.connection)
+                self.broker.note_failure(e)
                 received.close_connection()
 
         if context.api_key in SLOW or context.api_key in self.broker.controller_keys:
@@ -169,8 +171,10 @@ class BrokerService:
             self._lose(received, context, request, None)
         elif plan.disconnect == "after":
             self._handle(received, context, request, partial(self._lose, received, context, request))
+        elif plan.drop_answer:
+            self._handle(received, context, request, lambda _: self._report(context, request, None))
         elif plan.error is not None:
-            self._answer(received, context, request, self._error(context, request, plan.error))
+            self._answer(received, context, request, error_answer(self.broker, context, request, plan.error))
         elif plan.answer is not None:
             self._answer(received, context, request, plan.answer)
         else:
@@ -190,7 +194,7 @@ class BrokerService:
     ) -> None:
         """Have a request served; ``answer`` takes the response, by default to send it."""
         answer = answer or partial(self._answer, received, context, request)
-        controller, records = self.broker.hooks.controller, self._records_for(context)
+        controller, records = self.broker.controller_apis, self._records_for(context)
         if controller is not None and context.api_key in controller.keys:
             controller(context, request, answer)
         elif records is not None:
@@ -241,18 +245,10 @@ class BrokerService:
         else:
             self._server.call_later(round(SETTINGS_S * 1000), expire)
 
-    def _error(self, context: RequestContext, request: Any, code: int) -> Any:
-        """Make the answer of a request that ends with an error."""
-        if context.api_key in CONTROL_APIS:
-            return request.error_response(code)
-        records = self._records_for(context)
-        if records is not None:
-            return records.error_response(context, request, code)
-        return error_response(context.api_key, request, ErrorCode(code))
-
     def _records_for(self, context: RequestContext) -> RecordApis | None:
         """Return what serves a record request, None for other requests."""
-        return self.broker.records if context.api_key in LARGEST_RECORD_BODY else None
+        records = self.broker.records
+        return records if records is not None and context.api_key in records.keys else None
 
     def _answer(self, received: ReceivedRequest, context: RequestContext, request: Any, answer: Any) -> None:
         """Send an answer; without one the connection ends."""
@@ -284,5 +280,6 @@ class BrokerService:
             return
         try:
             self.broker.hooks.answered(context, request, answer)
-        except Exception:  # noqa: BLE001  (a hook that only watches must not cost the peer its answer)
+        except BaseException as e:  # noqa: BLE001  (a hook that only watches must not cost the peer its answer)
             _log.exception("broker %d: the hook for answers failed", self.broker.broker_id)
+            self.broker.note_failure(e)

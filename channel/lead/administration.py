@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import itertools
-import random
 from base64 import b64encode
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from channel.errors import BadVersion, BrokerNotAvailable, NodeExists, NodeTooLarge, StaleBrokerEpoch
 from channel.logs import get_logger
-from channel.types import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, is_topic_name, random_uuid
+from channel.types import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, random_uuid
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced, fenced_together, read_settings, write_settings
 from channel.zookeeper.session import Create, SetData
@@ -25,6 +23,16 @@ from kproto.types import TopicPartition
 
 from .events import PartitionModifications, TopicChange, TopicDeletion
 from .leader_election import Election
+from .new_topics import (
+    NewTopic,
+    ReplicaBrokers,
+    RequestRejected,
+    added_partitions,
+    check_named_once,
+    check_topic_name,
+    name_in_metrics,
+    new_topic,
+)
 from .topic_settings import check_topic_settings
 from .zookeeper_store import raise_error
 
@@ -83,23 +91,6 @@ _LISTS: Final = frozenset(
 
 _SCRAM: Final = {1: ("SCRAM-SHA-256", "sha256"), 2: ("SCRAM-SHA-512", "sha512")}
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 4096, 16_384
-
-
-class RequestRejected(Exception):
-    """A part of a request, such as one topic, is answered with an error.
-
-    Attributes:
-        code: The error; its text is the exception's.
-    """
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class _NewTopic(NamedTuple):
-    partitions: dict[int, ReplicaAssignment]
-    config: dict[str, str]
 
 
 class Administration:
@@ -199,20 +190,21 @@ class Administration:
 
     def _create_topics(self, request: Any) -> Any:
         asked = Counter(topic.name for topic in request.topics)
-        alike = {_name_in_metrics(known): known for known in self._context.all_topics}
-        new: dict[str, _NewTopic] = {}
+        alike = {name_in_metrics(known): known for known in self._context.all_topics}
+        new: dict[str, NewTopic] = {}
+        brokers, settings = self._brokers(), self._config
         outcomes: dict[str, Uuid | RequestRejected] = {}
         for name, topic in {each.name: each for each in request.topics}.items():
             try:
-                _check_named_once(asked[name])
-                self._check_name(name, alike)
-                new[name] = self._new_topic(topic)
+                check_named_once(asked[name])
+                check_topic_name(name, self._context.all_topics, alike)
+                new[name] = new_topic(topic, brokers, settings.num_partitions, settings.default_replication_factor)
                 outcomes[name] = bytes(16)
             except RequestRejected as e:
                 outcomes[name] = e
             else:
                 if not request.validate_only:
-                    alike[_name_in_metrics(name)] = name
+                    alike[name_in_metrics(name)] = name
         if not request.validate_only:
             outcomes |= self._write_topics(new)
             self._decisions.process(TopicChange())
@@ -223,90 +215,30 @@ class Administration:
                 else messages.CreatableTopicResult(
                     name=name,
                     topic_id=outcome,
-                    num_partitions=len(new[name].partitions),
-                    replication_factor=len(new[name].partitions[0].replicas),
+                    num_partitions=len(new[name].replicas),
+                    replication_factor=len(new[name].replicas[0]),
                     configs=[],
                 )
                 for name, outcome in outcomes.items()
             ]
         )
 
-    def _new_topic(self, topic: Any) -> _NewTopic:
-        config = {each.name: each.value for each in topic.configs}
-        if None in config.values():
-            raise RequestRejected(ErrorCode.INVALID_CONFIG, "a setting has no value")
-        if reason := check_topic_settings(config):
-            raise RequestRejected(ErrorCode.INVALID_CONFIG, reason)
-        if topic.assignments:
-            if topic.num_partitions != -1 or topic.replication_factor != -1:
-                raise RequestRejected(
-                    ErrorCode.INVALID_REQUEST, "with assignments the partition and replica counts have to be -1"
-                )
-            return _NewTopic(self._given({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}), config)
-        partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
-        if partitions <= 0:
-            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; there must be 1 at least")
-        factor = topic.replication_factor
-        factor = self._config.default_replication_factor if factor == -1 else factor
-        brokers = self._storing_brokers()
-        if not 0 < factor <= len(brokers):
-            raise RequestRejected(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas, and {len(brokers)} live brokers to hold them; there can be 1 for each broker",
-            )
-        placed = place_replicas(brokers, range(partitions), factor)
-        return _NewTopic({p: ReplicaAssignment(replicas) for p, replicas in placed.items()}, config)
+    def _brokers(self) -> ReplicaBrokers:
+        live = self._context.live_broker_ids
+        racks = {broker.id: broker.rack for broker in self._context.live_or_shutting_down_brokers if broker.id in live}
+        return ReplicaBrokers(racks, self._without_storage)
 
-    def _check_name(self, name: str, alike: Mapping[str, str]) -> None:
-        """Refuse a topic's name that is wrong or taken; ``alike`` has the known topics by their names in metrics."""
-        if not is_topic_name(name):
-            raise RequestRejected(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
-            )
-        if name in self._context.all_topics:
-            raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        if known := alike.get(_name_in_metrics(name)):
-            raise RequestRejected(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name} collides with {known}: metrics do not tell '.' from '_'",
-            )
-
-    def _storing_brokers(self) -> dict[int, str | None]:
-        """The live brokers that can have replicas, and their racks."""
-        live = self._context.live_broker_ids - self._without_storage
-        return {broker.id: broker.rack for broker in self._context.live_or_shutting_down_brokers if broker.id in live}
-
-    def _given(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
-        """Check and return the assignment that the request names."""
-        if sorted(assignment) != list(range(len(assignment))):
-            raise RequestRejected(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have to be numbered from 0 without gaps"
-            )
-        sizes = {len(replicas) for replicas in assignment.values()}
-        known = self._context.live_broker_ids
-        for partition, replicas in assignment.items():
-            if not replicas or len(set(replicas)) != len(replicas) or len(sizes) > 1:
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"partition {partition} has replicas {list(replicas)}; partitions have equally many, each once",
-                )
-            if unknown := sorted(set(replicas) - known):
-                raise RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no live broker {unknown[0]}")
-            if empty := sorted(self._without_storage.intersection(replicas)):
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {empty[0]} keeps no records and gets no replicas"
-                )
-        return {p: ReplicaAssignment(assignment[p]) for p in sorted(assignment)}
-
-    def _write_topics(self, new: Mapping[str, _NewTopic]) -> dict[str, Uuid | RequestRejected]:
+    def _write_topics(self, new: Mapping[str, NewTopic]) -> dict[str, Uuid | RequestRejected]:
         """Write topics' configurations and assignments, pipelined; gives their ids, all zero before topic ids existed.
 
         ZooKeeper ends the connection at a znode above its limit, and requests after it are lost and sent again: a
         large topic is written alone.
         """
         ids = {name: random_uuid() if self._has_topic_ids else None for name in new}
-        contents = {name: znodes.encode_topic(topic.partitions, ids[name]) for name, topic in new.items()}
+        contents = {
+            name: znodes.encode_topic({p: ReplicaAssignment(r) for p, r in topic.replicas.items()}, ids[name])
+            for name, topic in new.items()
+        }
         small = [name for name, data in contents.items() if len(data) < _LARGE_TOPIC]
         outcomes: dict[str, Uuid | RequestRejected] = {}
         for names in (small, *([name] for name in contents if len(contents[name]) >= _LARGE_TOPIC)):
@@ -317,7 +249,7 @@ class Administration:
                 continue
             for name, is_new in written.items():
                 if is_new:
-                    _log.info("created topic %s with %d partitions", name, len(new[name].partitions))
+                    _log.info("created topic %s with %d partitions", name, len(new[name].replicas))
                     outcomes[name] = ids[name] or bytes(16)
                 else:
                     outcomes[name] = RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
@@ -356,7 +288,7 @@ class Administration:
         return messages.CreatePartitionsResponse(results=results)
 
     def _add_partitions(self, topic: Any, times: int, validate_only: bool) -> None:
-        _check_named_once(times)
+        check_named_once(times)
         name, context = topic.name, self._context
         found = self._store.read_assignments([name]).get(name) if name in context.all_topics else None
         if found is None or name in context.topics_to_be_deleted:
@@ -364,29 +296,10 @@ class Administration:
         known = found.partitions
         if any(assignment.is_being_reassigned for assignment in known.values()):
             raise RequestRejected(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
-        new = range(len(known), topic.count)
-        if not new:
-            raise RequestRejected(ErrorCode.INVALID_PARTITIONS, f"topic {name} has {len(known)} partitions already")
-        factor = len(known[0].replicas)
-        brokers = self._storing_brokers()
-        if topic.assignments is None:
-            if factor > len(brokers):
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas, and {len(brokers)} live brokers"
-                )
-            leader = known[0].replicas[0]
-            placed = place_replicas(brokers, new, factor, first=leader if leader in brokers else None)
-        else:
-            if len(topic.assignments) != len(new):
-                raise RequestRejected(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"{len(new)} partitions are new, and {len(topic.assignments)} assignments are given",
-                )
-            given = self._given({i: tuple(each.broker_ids) for i, each in enumerate(topic.assignments)})
-            placed = {new[i]: assignment.replicas for i, assignment in given.items()}
+        added = added_partitions(topic, [known[p].replicas for p in sorted(known)], self._brokers())
         if validate_only:
             return
-        partitions = {**known, **{p: ReplicaAssignment(replicas) for p, replicas in placed.items()}}
+        partitions = {**known, **{p: ReplicaAssignment(replicas) for p, replicas in added.items()}}
         try:
             self._store.write_assignment(name, znodes.TopicZnode(partitions, found.topic_id))
         except NodeTooLarge as e:
@@ -722,74 +635,3 @@ def _credential(digest: str, given: Any) -> str:
     stored_key = hashlib.new(digest, client_key).digest()
     salt, stored, server = (b64encode(each).decode() for each in (given.salt, stored_key, server_key))
     return f"salt={salt},stored_key={stored},server_key={server},iterations={given.iterations}"
-
-
-def _name_in_metrics(topic: str) -> str:
-    """The name of a topic in metrics, which have '_' for '.' too."""
-    return topic.replace(".", "_")
-
-
-def _check_named_once(times: int) -> None:
-    if times > 1:
-        raise RequestRejected(ErrorCode.INVALID_REQUEST, "the request names the topic more than once")
-
-
-def place_replicas(
-    brokers: Mapping[int, str | None],
-    partitions: range,
-    replication_factor: int,
-    *,
-    first: int | None = None,
-    draw: random.Random | None = None,
-) -> dict[int, tuple[int, ...]]:
-    """Place leaders on the brokers in turn, and followers so that one broker's leaders have different followers.
-
-    The replicas of a partition are spread evenly over the racks. If a broker has no rack, racks do not count.
-
-    >>> place_replicas({0: None, 1: None, 2: None}, range(3), 2, first=0)
-    {0: (0, 1), 1: (1, 2), 2: (2, 0)}
-    >>> place_replicas({0: "a", 1: "a", 2: "b", 3: "b"}, range(2), 2, first=0)
-    {0: (0, 2), 1: (2, 1)}
-
-    Args:
-        brokers: The brokers to choose from, at least ``replication_factor``, and the rack of each.
-        partitions: The numbers of the new partitions.
-        replication_factor: The number of replicas of each.
-        first: The broker that leads partition 0, and from which followers are counted; drawn if None.
-        draw: Draws ``first``.
-    """
-    draw = draw or random.Random()  # noqa: S311  (placement is no secret)
-    racks = (
-        {broker: rack or "" for broker, rack in brokers.items()}
-        if all(brokers.values())
-        else dict.fromkeys(brokers, "")
-    )
-    ordered = _alternating(racks)
-    start = draw.randrange(len(ordered)) if first is None else ordered.index(first)
-    shift = draw.randrange(len(ordered)) if first is None else start
-    placed = {}
-    for partition in partitions:
-        leader = (partition + start) % len(ordered)
-        others = ordered[leader + 1 :] + ordered[:leader]
-        turn = (shift + partition // len(ordered)) % len(others) if others else 0
-        placed[partition] = _with_followers(ordered[leader], others[turn:] + others[:turn], replication_factor, racks)
-    return placed
-
-
-def _alternating(racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers with alternating racks, as long as each rack has brokers left."""
-    by_rack: dict[str, list[int]] = {}
-    for broker in sorted(racks):
-        by_rack.setdefault(racks[broker], []).append(broker)
-    rounds = itertools.zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
-    return [broker for each in rounds for broker in each if broker is not None]
-
-
-def _with_followers(leader: int, others: list[int], count: int, racks: Mapping[int, str]) -> tuple[int, ...]:
-    """Return the leader and its followers: the first of the others from racks with the fewest replicas so far."""
-    replicas, used = [leader], Counter([racks[leader]])
-    while len(replicas) < count:
-        follower = min((b for b in others if b not in replicas), key=lambda b: used[racks[b]])
-        replicas.append(follower)
-        used[racks[follower]] += 1
-    return tuple(replicas)

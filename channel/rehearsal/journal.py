@@ -11,9 +11,10 @@ from channel.logs import bounded
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from kproto.api import api_name
+from kproto.error_codes import error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Set
 
     from channel.send.encoded_requests import ControlRequest
     from channel.send.send_thread import DroppedRequest
@@ -61,8 +62,22 @@ class SentRequest:
         """The request's message."""
         return self._request.message if self._message is None else self._message
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the broker answered with an error, for the whole request or for a partition."""
+        return bool(self.error_code or self.partition_errors)
+
     def __repr__(self) -> str:
-        state = f"error {self.error_code}" if self.answered else "dropped" if self.dropped else "no answer yet"
+        if not self.answered:
+            state = "dropped" if self.dropped else "no answer yet"
+        elif self.error_code:
+            state = error_name(self.error_code)
+        elif self.partition_errors:
+            first, *more = self.partition_errors
+            state = f"{error_name(first['error_code'])} for {first['topic']}-{first['partition']}"
+            state += f" and {len(more)} more partitions" if more else ""
+        else:
+            state = "answered"
         return f"<{api_name(self.api_key)} v{self.version} to broker {self.broker_id}: {state}>"
 
 
@@ -107,18 +122,27 @@ class Journal:
             self._open.pop(id(request), None)
             self._changed.notify_all()
 
-    def wait(self, most_waiting: int = 0, timeout_s: float = 30.0) -> None:
+    def wait(self, most_waiting: int = 0, timeout_s: float = 30.0, brokers: Set[int] | None = None) -> None:
         """Wait until no more than ``most_waiting`` requests are neither answered nor dropped.
+
+        Args:
+            most_waiting: The number of requests that may be left.
+            timeout_s: The longest time to wait.
+            brokers: The brokers whose requests count; all by default.
 
         Raises:
             RequestTimeout: More than that are left after ``timeout_s`` seconds; the text names their brokers.
         """
+
+        def left() -> list[SentRequest]:
+            return [entry for entry in self._open.values() if brokers is None or entry.broker_id in brokers]
+
         with self._changed:
-            if self._changed.wait_for(lambda: len(self._open) <= most_waiting, timeout_s):
+            if self._changed.wait_for(lambda: len(left()) <= most_waiting, timeout_s):
                 return
-            brokers = sorted({entry.broker_id for entry in self._open.values()})
+            silent = sorted({entry.broker_id for entry in left()})
             raise RequestTimeout(
-                f"{len(self._open)} requests are not answered after {timeout_s:g} s, by brokers {bounded(brokers)}"
+                f"{len(left())} requests are not answered after {timeout_s:g} s, by brokers {bounded(silent)}"
             )
 
 

@@ -81,7 +81,7 @@ class Scenario:
         """Send requests of a deposed controller to a broker."""
         self._on_step(f"a deposed controller sends to broker {broker.id}, and is fenced")
         with self._controller_of([broker], controller_id, controller_epoch) as deposed:
-            deposed.wait_all()
+            deposed.wait_all(allow_refused=True)
 
     def _controller_of(
         self, brokers: Sequence[BrokerAddress], controller_id: int, controller_epoch: int

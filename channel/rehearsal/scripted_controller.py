@@ -17,15 +17,30 @@ may be embedded ones or real ones.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self
 
+from channel.api_errors import error_response
+from channel.broker.cluster import EmbeddedCluster
+from channel.broker.worker import Worker
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
-from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
+from channel.errors import BrokerNotAvailable, ChannelError, IllegalState, RequestRefused, RequestTimeout
 from channel.lead.events import ControllerEvent, ControllerEventManager, ControllerState
 from channel.lead.migration import ImageChange, MigrationRequestBatch
-from channel.logs import bounded
+from channel.lead.new_topics import (
+    ReplicaBrokers,
+    RequestRejected,
+    added_partitions,
+    check_named_once,
+    check_topic_name,
+    name_in_metrics,
+    new_topic,
+)
+from channel.locks import new_reentrant_lock
+from channel.logs import bounded, get_logger
 from channel.metrics import Metrics
 from channel.send.batch import RequestBatch
 from channel.send.context import ControllerContext
@@ -42,14 +57,36 @@ from channel.types import (
     UpdateType,
     random_uuid,
 )
+from kproto import messages
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
 from .journal import Journal, JournaledChannels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
+    from channel.broker.hooks import RequestContext
     from channel.network.recorder import Recorder
+
+    from .journal import SentRequest
+
+P = ParamSpec("P")
+_log = get_logger(__name__)
+
+
+def _decision(
+    method: Callable[Concatenate[ScriptedController, P], None],
+) -> Callable[Concatenate[ScriptedController, P], None]:
+    """Make a method a decision: one at a time is made, by tests and by clients."""
+
+    @wraps(method)
+    def alone(controller: ScriptedController, /, *args: P.args, **options: P.kwargs) -> None:
+        with controller.deciding:
+            method(controller, *args, **options)
+
+    return alone
 
 
 class BrokerAddress(Protocol):
@@ -78,16 +115,23 @@ class ScriptedController(Startable):
     At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows only leaders that
     an UpdateMetadata has named. Each method returns when its requests are queued; ``wait_all`` waits for the responses.
 
+    If it is one of the brokers of an ``EmbeddedCluster``, by its ``controller_id``, the brokers' metadata name it as
+    the controller, it answers CreateTopics, CreatePartitions and DeleteTopics once all brokers that are up know of the
+    change, and clients create topics by asking for them.
+
     Args:
         brokers: The registered brokers: an ``EmbeddedCluster``, or any objects with id, epoch, host and port.
-        controller_id: The controller's broker id.
+        controller_id: The controller's broker id; 100 is none of the brokers of a small cluster.
         controller_epoch: Its controller epoch; brokers refuse requests with an older epoch than they have seen.
         config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
         metrics: Takes the figures of channels and event queue.
         recorder: Sees every frame that passes.
         journal: Takes every request and its answer; a new one by default.
+        auto_create_topics: Whether clients create topics by asking for them, where the controller is a broker.
 
     Attributes:
+        deciding: The lock that a decision holds; several decisions that belong together may hold it.
+        topic_settings: The settings with which clients created topics, by topic.
         context: The controller's knowledge of brokers and partitions; for reading.
         manager: The channels to the brokers.
         journal: Every request with its answer.
@@ -104,8 +148,11 @@ class ScriptedController(Startable):
         metrics: Metrics | None = None,
         recorder: Recorder | None = None,
         journal: Journal | None = None,
+        auto_create_topics: bool = True,
     ) -> None:
         config = config or ChannelConfig()
+        self.deciding = new_reentrant_lock("scripted decisions")
+        self.topic_settings: dict[str, dict[str, str]] = {}
         self.journal = journal or Journal()
         self.metrics = metrics or Metrics(SYSTEM_CLOCK)
         self.context = ControllerContext()
@@ -118,24 +165,51 @@ class ScriptedController(Startable):
         self._batch = RequestBatch(*batch_of)
         self._kraft_batch = MigrationRequestBatch(*batch_of)
         self._migration: MigrationRequestBatch | None = None  # sends a KRaft controller's images
-        self._is_closed = False
+        self._is_started = self._is_closed = False
+        self._worker = Worker("scripted-controller-worker-thread")
+        self._creates_topics = auto_create_topics
         names = (config.inter_broker_listener, config.control_plane_listener_name)
         self._listeners = {name: config.protocol_of(name) for name in names if name is not None}
         self._brokers = brokers
+        self._end_lead: Callable[[], None] = lambda: None
+        self._seen = 0
 
     def start(self) -> Self:
         """Start the event thread, open the channels and announce all brokers; a ``with`` calls it.
 
         Raises:
             BrokerNotAvailable: A broker does not have the listener that the controller sends to.
+            IllegalState: It was started before.
         """
+        if self._is_started:
+            how = "closed" if self._is_closed else "started already"
+            raise IllegalState(f"this controller is {how}; a controller starts once: make another")
+        self._is_started = True
         self._events.start()
         try:
             self.register(*self._brokers)
         except BaseException:
             self.close()
             raise
+        if isinstance(self._brokers, EmbeddedCluster) and self.manager.controller_id in self._brokers.members:
+            controller_for = partial(self._as_seen_by, self._brokers)
+            self._brokers.lead_by(controller_for)
+            self._end_lead = partial(self._brokers.end_lead, controller_for)
         return self
+
+    def __enter__(self) -> Self:
+        if self._is_closed or not self._is_started:
+            self.start()
+        return self
+
+    def _as_seen_by(self, cluster: EmbeddedCluster, broker_id: int) -> AdministratorAnswers:
+        return AdministratorAnswers(
+            self,
+            broker_id,
+            self._worker.submit,
+            lambda: {member.id for member in cluster if member.is_up and not member.is_paused},
+            creates_topics=self._creates_topics,
+        )
 
     def close(self, timeout_s: float | None = None) -> None:
         """End the event thread and all channels; queued requests are dropped. Harmless if closed.
@@ -143,10 +217,16 @@ class ScriptedController(Startable):
         Args:
             timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
         """
-        self._is_closed = True
+        self._is_started = self._is_closed = True
+        self._end_lead()
         left_s = time_left(timeout_s)
-        close_all(lambda: self._events.close(left_s()), lambda: self.manager.close(left_s()))
+        close_all(
+            lambda: self._events.close(left_s()),
+            lambda: self.manager.close(left_s()),
+            lambda: self._worker.close(left_s()),
+        )
 
+    @_decision
     def migrate(self) -> None:
         """Go on as the KRaft controller of a migration, in the next controller epoch, and send the whole image.
 
@@ -164,6 +244,7 @@ class ScriptedController(Startable):
 
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
+    @_decision
     def register(self, *members: BrokerAddress) -> None:
         """Add brokers that are new, or that came back with a new epoch.
 
@@ -205,6 +286,7 @@ class ScriptedController(Startable):
             self._carry_out(lambda: migration.send_change(change, context.epoch))
         self._run(lead)
 
+    @_decision
     def fail_over(self, broker_id: int) -> None:
         """Treat a broker as dead: close its channel, elect new leaders for its partitions, update the other brokers.
 
@@ -232,6 +314,7 @@ class ScriptedController(Startable):
         self.manager.remove_broker(broker_id)
         self._run(elect_others)
 
+    @_decision
     def announce(self, *broker_ids: int) -> None:
         """Send UpdateMetadata without partitions to these brokers, by default to all live brokers.
 
@@ -244,6 +327,7 @@ class ScriptedController(Startable):
 
     # ---- topics ------------------------------------------------------------------------------------------------------
 
+    @_decision
     def create_topic(
         self,
         name: str,
@@ -279,12 +363,41 @@ class ScriptedController(Startable):
         def create() -> None:
             self.context.set_all_topics([*self.context.all_topics, name])
             self.context.add_topic_id(name, topic_id or random_uuid())
-            for tp, replicas in placed.items():
-                self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
-                self._lead(tp, LeaderAndIsr(replicas[0], replicas), is_new=True)
+            self._create(placed)
 
         self._run(create)
 
+    @_decision
+    def add_partitions(self, name: str, count: int, *, assignment: Sequence[Sequence[int]] | None = None) -> None:
+        """Add partitions to a topic.
+
+        Args:
+            name: The topic's name.
+            count: The number of partitions that the topic then has.
+            assignment: The broker ids of each new partition's replicas; by default as many replicas as partition 0 has,
+                round the live brokers.
+
+        Raises:
+            ValueError: No such topic, ``count`` is not above the present number, or the assignment has another length.
+            BrokerNotAvailable: A replica would be on an unknown broker, or there are fewer brokers than replicas.
+        """
+        first = self.context.partition_replica_assignment(self._partition(name, 0))
+        present = len(self.context.partitions_for_topic(name))
+        if count <= present:
+            raise ValueError(f"topic {name} has {present} partitions; count is {count}, and must be above that")
+        if assignment is None:
+            assignment = spread(self._live(), count, len(first))[present:]
+        if len(assignment) != count - present:
+            raise ValueError(f"{count - present} partitions are new, and {len(assignment)} assignments are given")
+        placed = {TopicPartition(name, present + i): self._replicas(r) for i, r in enumerate(assignment)}
+        self._run(lambda: self._create(placed))
+
+    def _create(self, placed: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        for tp, replicas in placed.items():
+            self.context.update_partition_full_replica_assignment(tp, ReplicaAssignment(replicas))
+            self._lead(tp, LeaderAndIsr(replicas[0], replicas), is_new=True)
+
+    @_decision
     def elect(self, topic: str, partition: int, leader: int | None = None, *, unclean: bool = False) -> None:
         """Make a replica the leader, in a new leader epoch.
 
@@ -311,6 +424,7 @@ class ScriptedController(Startable):
             after = next_state(state, leader, (leader,), LeaderRecoveryState.RECOVERING)
         self._run(lambda: self._lead(tp, after))
 
+    @_decision
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Move a partition to other brokers, as if the new replicas had caught up at once.
 
@@ -341,6 +455,7 @@ class ScriptedController(Startable):
         self._run(begin)
         self._run(complete)
 
+    @_decision
     def delete_topic(self, name: str) -> None:
         """Delete a topic: UpdateMetadata marks its partitions as being deleted, then StopReplica deletes its replicas.
 
@@ -360,6 +475,7 @@ class ScriptedController(Startable):
                 self._batch.add_stop_replica_request_for_brokers(context.partition_replica_assignment(tp), tp, True)
 
         migration = self._migration
+        self.topic_settings.pop(name, None)
         if migration is None:
             self._run(delete)
             context.remove_topic(name)
@@ -412,13 +528,34 @@ class ScriptedController(Startable):
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def wait_all(self, timeout_s: float = 30.0) -> None:
+    def wait_all(self, timeout_s: float = 30.0, *, allow_refused: bool = False) -> None:
         """Wait until every request is answered or dropped.
+
+        Args:
+            timeout_s: The longest time to wait.
+            allow_refused: Whether brokers may have refused requests; ``refused`` lists them.
 
         Raises:
             RequestTimeout: Requests are left after ``timeout_s`` seconds; the text names their brokers.
+            RequestRefused: A broker has refused a request since the last call, as a whole or for a partition.
         """
         self.journal.wait(timeout_s=timeout_s)
+        seen, self._seen = self._seen, len(self.journal.entries)
+        refused = self._refused_since(seen)
+        if refused and not allow_refused:
+            raise RequestRefused(
+                f"{len(refused)} requests were refused: {bounded(', '.join(map(str, refused[:20])))}; where that is "
+                "expected, call wait_all(allow_refused=True), and see controller.refused"
+            )
+
+    @property
+    def refused(self) -> list[SentRequest]:
+        """All requests that brokers have refused, as a whole or for some partitions."""
+        return self._refused_since(0)
+
+    def _refused_since(self, place: int) -> list[SentRequest]:
+        entries, own_id = self.journal.entries[place:], self.manager.controller_id  # controllers may share a journal
+        return [entry for entry in entries if entry.is_refused and entry.controller_id == own_id]
 
     def leadership(self, topic: str, partition: int) -> LeaderAndIsr:
         """A partition's leader, ISR and epochs as the controller last decided them.
@@ -475,6 +612,186 @@ class ScriptedController(Startable):
         return Broker(
             member.id, tuple(EndPoint(member.host, member.port, *listener) for listener in self._listeners.items())
         )
+
+
+# ---- administrators and clients --------------------------------------------------------------------------------------
+
+_PARTITIONS, _REPLICAS = 1, 1
+"""What a topic gets whose request leaves it to the brokers, as with Kafka's defaults."""
+
+
+class AdministratorAnswers:
+    """Serves CreateTopics, CreatePartitions and DeleteTopics at one broker of a cluster; a ``ClusterController``.
+
+    The broker that is the controller makes the decisions, and answers once all brokers that are up know of them. Other
+    brokers answer NOT_CONTROLLER, and the client asks the controller that their metadata name.
+
+    Args:
+        controller: The controller.
+        broker_id: The broker.
+        submit: Runs a function on a thread that may block.
+        reachable: Returns the ids of the brokers that can answer now.
+        creates_topics: Whether a client that asks for a topic that does not exist creates it.
+
+    Attributes:
+        keys: The API keys that are served here.
+    """
+
+    keys: Set[int] = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
+
+    def __init__(
+        self,
+        controller: ScriptedController,
+        broker_id: int,
+        submit: Callable[[Callable[[], None]], None],
+        reachable: Callable[[], Set[int]],
+        *,
+        creates_topics: bool,
+    ) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._submit = submit
+        self._reachable = reachable
+        self._creates_topics = creates_topics
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Serve or refuse a request; a response of None closes the connection."""
+        if self._broker_id != self._controller.manager.controller_id:
+            answer(error_response(context.api_key, request, ErrorCode.NOT_CONTROLLER))
+            return
+        try:
+            self._submit(partial(self._serve, context.api_key, request, answer))
+        except IllegalState:  # the controller is closed
+            answer(None)
+
+    def settings(self, entity: str) -> Mapping[str, str]:
+        """The settings with which a topic was created."""
+        kind, _, name = entity.partition("/")
+        return self._controller.topic_settings.get(name, {}) if kind == "topics" else {}
+
+    def create_missing(self, topics: Sequence[str]) -> bool:
+        """Create topics with one partition and one replica, soon."""
+        if not self._creates_topics:
+            return False
+        try:
+            self._submit(partial(self._create_missing, topics))
+        except IllegalState:
+            return False
+        return True
+
+    def _create_missing(self, topics: Sequence[str]) -> None:
+        for name in topics:
+            if name not in self._controller.context.all_topics:
+                try:
+                    check_topic_name(name, (), self._alike())
+                    self._controller.create_topic(name, partitions=_PARTITIONS, replication_factor=_REPLICAS)
+                except (ChannelError, RequestRejected, ValueError) as e:
+                    _log.warning("topic %s, which a client has asked for, is not created: %s", name, e)
+
+    def _serve(self, api_key: int, request: Any, answer: Callable[[Any], None]) -> None:
+        serve = {
+            ApiKey.CREATE_TOPICS: self._create_topics,
+            ApiKey.CREATE_PARTITIONS: self._create_partitions,
+            ApiKey.DELETE_TOPICS: self._delete_topics,
+        }[ApiKey(api_key)]
+        try:
+            response = serve(request)
+        except ChannelError as e:  # closed, or its event thread is stuck
+            _log.warning("the controller does not serve a request: %s", e)
+            response = None
+        answer(response)
+
+    def _alike(self) -> dict[str, str]:
+        return {name_in_metrics(name): name for name in self._controller.context.all_topics}
+
+    def _brokers(self) -> ReplicaBrokers:
+        return ReplicaBrokers(dict.fromkeys(sorted(self._controller.context.live_broker_ids)))
+
+    def _is_known(self, timeout_ms: int) -> bool:
+        """Wait until all brokers that can answer have answered the controller."""
+        try:
+            self._controller.journal.wait(timeout_s=max(0, timeout_ms) / 1000, brokers=self._reachable())
+        except RequestTimeout:
+            return False
+        return True
+
+    def _create_topics(self, request: Any) -> Any:
+        controller = self._controller
+        asked = Counter(topic.name for topic in request.topics)
+        results = {}
+        with controller.deciding:
+            alike = self._alike()
+            for topic in {each.name: each for each in request.topics}.values():
+                results[topic.name] = result = messages.CreatableTopicResult(name=topic.name, configs=[])
+                try:
+                    check_named_once(asked[topic.name])
+                    check_topic_name(topic.name, controller.context.all_topics, alike)
+                    new = new_topic(topic, self._brokers(), _PARTITIONS, _REPLICAS)
+                except RequestRejected as e:
+                    result.error_code, result.error_message = e.code, str(e)
+                    continue
+                alike[name_in_metrics(topic.name)] = topic.name
+                result.num_partitions, result.replication_factor = len(new.replicas), len(new.replicas[0])
+                if not request.validate_only:
+                    controller.topic_settings[topic.name] = new.config
+                    controller.create_topic(topic.name, assignment=list(new.replicas.values()))
+                    result.topic_id = controller.context.topic_ids[topic.name]
+        if not request.validate_only:
+            self._mark_unknown(results.values(), request.timeout_ms)
+        return messages.CreateTopicsResponse(topics=list(results.values()))
+
+    def _create_partitions(self, request: Any) -> Any:
+        controller = self._controller
+        asked = Counter(topic.name for topic in request.topics)
+        results = {}
+        with controller.deciding:
+            for topic in {each.name: each for each in request.topics}.values():
+                results[topic.name] = result = messages.CreatePartitionsTopicResult(name=topic.name, error_message=None)
+                known = [
+                    controller.context.partition_replica_assignment(tp)
+                    for tp in sorted(controller.context.partitions_for_topic(topic.name))
+                ]
+                try:
+                    check_named_once(asked[topic.name])
+                    added = added_partitions(topic, known, self._brokers())
+                except RequestRejected as e:
+                    result.error_code, result.error_message = e.code, str(e)
+                    continue
+                if not request.validate_only:
+                    controller.add_partitions(topic.name, topic.count, assignment=list(added.values()))
+        if not request.validate_only:
+            self._mark_unknown(results.values(), request.timeout_ms)
+        return messages.CreatePartitionsResponse(results=list(results.values()))
+
+    def _delete_topics(self, request: Any) -> Any:
+        controller = self._controller
+        wanted = [(name, bytes(16)) for name in request.topic_names]
+        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
+        results = []
+        with controller.deciding:
+            names = {topic_id: name for name, topic_id in controller.context.topic_ids.items()}
+            for asked, topic_id in wanted:
+                name = names.get(topic_id) if asked is None else asked
+                result = messages.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+                results.append(result)
+                if name is None or name not in controller.context.all_topics:
+                    by_id = asked is None
+                    result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                result.topic_id = controller.context.topic_ids.get(name, topic_id)
+                controller.delete_topic(name)
+        self._mark_unknown(results, request.timeout_ms)
+        return messages.DeleteTopicsResponse(responses=results)
+
+    def _mark_unknown(self, results: Any, timeout_ms: int) -> None:
+        """Answer with REQUEST_TIMED_OUT what brokers do not know in time; it is decided all the same, as in Kafka."""
+        if not self._is_known(timeout_ms):
+            for result in results:
+                if result.error_code == ErrorCode.NONE:
+                    result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
 
 
 def spread(live: Sequence[int], partitions: int, replication_factor: int) -> list[list[int]]:

@@ -72,7 +72,7 @@ def zombie_refused(cluster: EmbeddedCluster, controller: ScriptedController) -> 
     controller.wait_all()
     with other_controller(cluster, controller_id=101, controller_epoch=2):
         controller.elect("orders", 0, leader=1)
-        controller.wait_all()
+        controller.wait_all(allow_refused=True)
 
 
 def two_controllers(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
@@ -136,7 +136,7 @@ def topic_ids_differ(cluster: EmbeddedCluster, controller: ScriptedController) -
     controller.wait_all()
     with other_controller(cluster, controller_id=101, controller_epoch=2) as other:
         other.create_topic("orders", assignment=[[0, 1]])
-        other.wait_all()
+        other.wait_all(allow_refused=True)
 
 
 FAULTS: dict[str, tuple[Any, set[str]]] = {
@@ -161,7 +161,7 @@ def test_a_fault_of_embedded_brokers_is_found_and_nothing_else(rule: str, tmp_pa
     path = tmp_path / "recording.pcapng"
     with recorded_cluster(path) as (cluster, controller):
         fault(cluster, controller)
-        controller.wait_all()
+        controller.wait_all(allow_refused=True)
     found = findings_of(path, limits=QUICK | ({"told": 0} if others is LATE else {}))
     assert_only([finding for finding in found if finding.rule not in others], rule)
 

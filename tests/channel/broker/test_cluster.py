@@ -30,6 +30,7 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
+from kproto.errors import ConfigurationError
 from kproto.framing import FrameSplitter, frame
 from kproto.messages import LeaderAndIsrTopicError, MetadataRequestTopic, MetadataResponseTopic
 from kproto.types import ZERO_UUID, TopicPartition
@@ -217,7 +218,7 @@ def test_api_versions_announces_the_handlers(cluster):
         for version in range(5):
             request = codec.message_class(18, "request")(client_software_name="kproto", client_software_version="1.0")
             answer = peer.ask(request, version)
-            of_records = {0: 9, 1: 10, 2: 6, 22: 5}
+            of_records = {0: 9, 1: 10, 2: 6, 10: 6, 11: 9, 22: 5}
             versions = {3: 12, 4: 7, 5: 4, 6: 8, 7: 3, 18: 4, 32: 4} | of_records
             assert {k.api_key: k.max_version for k in answer.api_keys} == versions
             assert {k.api_key for k in answer.api_keys} == set(HANDLERS) | of_records.keys()
@@ -670,10 +671,80 @@ def test_a_hook_that_only_watches_costs_nobody_an_answer(cluster, caplog):
     assert "nobody reads" in caplog.text
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.01])
-def test_a_plan_that_cannot_be_followed_ends_the_connection(cluster, delay_s):
-    plan = Interception(error=3, delay_s=delay_s)  # Metadata has no answer that is only an error
-    cluster[0].broker.hooks = BrokerHooks(intercept=lambda context, request: plan)
+def test_plans_are_followed_in_order_and_used_up(cluster):
+    ask = codec.message_class(18, "request")(client_software_name="kproto", client_software_version="1.0")
+    cluster[0].hooks.intercept = lambda context, request: Interception(error=5)
+    cluster[0].intercept(Interception(error=3), ApiKey.API_VERSIONS, times=2)
+    cluster[0].intercept(Interception(error=4), ApiKey.METADATA)
     with Peer(cluster[0]) as peer:
-        peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
+        assert [peer.ask(ask, 3).error_code for _ in range(3)] == [3, 3, 5]
+        topics = [MetadataRequestTopic(name="t")]
+        answer = peer.ask(codec.message_class(3, "request")(topics=topics), 9)
+        assert [(each.name, each.error_code) for each in answer.topics] == [("t", 4)]
+        cluster[0].hooks.intercept = None
+        assert peer.ask(ask, 3).error_code == 0
+    with pytest.raises(ValueError, match="times is 0"):
+        cluster[0].intercept(Interception(drop=True), times=0)
+
+
+def test_a_dropped_answer_belongs_to_a_request_that_was_handled(cluster):
+    told = []
+    cluster[0].hooks.answered = lambda context, request, answer: told.append(answer)
+    cluster[0].intercept(Interception(drop_answer=True), ApiKey.UPDATE_METADATA, times=1)
+    with Peer(cluster[0]) as peer:
+        update = update_metadata({"t": [metadata_state(0, 0)]}, [broker(i) for i in range(3)], broker_epoch=1)
+        peer.send(6, 8, codec.encode(update, 8))
+        deadline = time.monotonic() + 30
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert told == [None]
+        assert cluster[0].broker.metadata.contains("t")
+
+
+def test_hooks_outlive_a_restart_unless_the_cluster_makes_them(cluster):
+    cluster[0].hooks.intercept = lambda context, request: None
+    kept = cluster[0].hooks
+    cluster.restart(0)
+    assert cluster[0].hooks is kept
+    with EmbeddedCluster(1, hooks=lambda _: BrokerHooks()) as other:
+        made = other[0].hooks
+        other.restart(0)
+        assert other[0].hooks is not made
+
+
+def test_what_a_hook_raises_is_kept(cluster):
+    def refuse(context, request):
+        raise AssertionError("not this one")
+
+    cluster[1].hooks.intercept = refuse
+    with Peer(cluster[1]) as peer:
+        peer.send(6, 8, codec.encode(update_metadata({}), 8))
         assert peer.receive() is None
+    (failure,) = cluster.failures
+    assert str(failure) == "not this one"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "message"),
+    [
+        (0, "a cluster of 0 brokers; give their number, from 1, or their ids"),
+        (-1, "a cluster of -1 brokers"),
+        ([], r"a cluster of \[\] brokers"),
+        ([1, 2, 1], r"brokers \[1, 2, 1\]: an id is given twice"),
+        ([-1], "a broker's id is a whole number from 0"),
+    ],
+)
+def test_a_cluster_of_wrong_brokers_is_refused(brokers, message):
+    with pytest.raises(ConfigurationError, match=message):
+        EmbeddedCluster(brokers)
+
+
+def test_a_cluster_starts_once():
+    with EmbeddedCluster(2).start() as cluster:
+        assert cluster.bootstrap_servers == f"127.0.0.1:{cluster[0].port},127.0.0.1:{cluster[1].port}"
+        with pytest.raises(IllegalState, match="this cluster is started already"):
+            cluster.start()
+    with pytest.raises(IllegalState, match="this cluster is closed; a cluster starts once: make another"):
+        cluster.start()
+    with pytest.raises(IllegalState, match="is closed"), cluster:
+        pass

@@ -95,9 +95,9 @@ def rehearsal() -> Iterator[Rehearsal]:
         rehearsal.close()
 
 
-def batch(count: int = 1, size: int = 10, timestamp: int = 5) -> bytes:
-    """A record batch as a client writes it; its records are no records."""
-    covered = struct.pack(">hiqqqhii", 0, count - 1, timestamp, timestamp, -1, -1, -1, count) + bytes(size)
+def batch(count: int = 1, size: int = 10, timestamp: int = 5, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+    """A record batch as a client writes it; its records are no records. The producer has id, epoch and sequence."""
+    covered = struct.pack(">hiqqqhii", 0, count - 1, timestamp, timestamp, *producer, count) + bytes(size)
     return struct.pack(">qiibI", 0, len(covered) + 9, -1, 2, crc32c.crc32c(covered)) + covered
 
 
@@ -394,3 +394,109 @@ def test_a_request_that_waits_is_answered_once() -> None:
     for work in soon:
         work()
     assert answers == ["ready"]
+
+
+# ---- idempotent producers --------------------------------------------------------------------------------------------
+
+
+def written(rehearsal: Rehearsal, broker_id: int, sequence: int, count: int = 1, epoch: int = 0, who: int = 7) -> Any:
+    """The outcome of a producer's batch: its offset or its error."""
+    answer = produced(rehearsal, broker_id, batch(count, producer=(who, epoch, sequence)), acks=-1)
+    return ErrorCode(answer.error_code).name if answer.error_code else answer.base_offset
+
+
+def test_a_batch_that_is_sent_again_is_stored_once_and_has_its_first_offset(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1, 2])
+    assert [written(rehearsal, 0, sequence, 2) for sequence in (0, 2, 4, 6, 8, 10)] == [0, 2, 4, 6, 8, 10]
+    assert [written(rehearsal, 0, sequence, 2) for sequence in (2, 4, 6, 8, 10)] == [2, 4, 6, 8, 10]
+    assert written(rehearsal, 0, 0, 2) == "OUT_OF_ORDER_SEQUENCE_NUMBER"  # six batches ago: no longer known
+    assert written(rehearsal, 0, 10, 1) == "OUT_OF_ORDER_SEQUENCE_NUMBER"  # part of a batch is no duplicate
+    assert written(rehearsal, 0, 13) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert written(rehearsal, 0, 12) == 12
+
+
+def test_each_producer_has_its_own_epoch_and_sequence(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1, 2])
+    assert written(rehearsal, 0, 5, who=8) == 0  # an unknown producer begins anywhere, as records may have expired
+    assert written(rehearsal, 0, 0) == 1
+    assert written(rehearsal, 0, 1, epoch=1) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert written(rehearsal, 0, 0, epoch=1) == 2
+    assert written(rehearsal, 0, 1, epoch=0) == "INVALID_PRODUCER_EPOCH"
+    assert written(rehearsal, 0, 6, who=8) == 3
+    assert written(rehearsal, 0, -1) == "INVALID_RECORD"
+
+
+def test_sequence_numbers_go_round(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1, 2])
+    assert written(rehearsal, 0, (1 << 31) - 2, 3) == 0
+    assert written(rehearsal, 0, 1) == 3
+    assert written(rehearsal, 0, (1 << 31) - 2, 3) == 0
+
+
+def test_what_a_log_knows_of_producers_goes_with_it_to_the_next_leader(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1, 2])
+    assert [written(rehearsal, 0, 0), written(rehearsal, 0, 1)] == [0, 1]
+    rehearsal.cluster.kill(0)
+    rehearsal.controller.fail_over(0)
+    rehearsal.controller.wait_all()
+    assert written(rehearsal, 1, 1) == 1  # its answer was lost with the leader
+    assert written(rehearsal, 1, 3) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert written(rehearsal, 1, 2) == 2
+
+
+def test_a_log_that_loses_records_forgets_their_sequence_numbers(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1, 2])
+    assert written(rehearsal, 0, 0) == 0
+    rehearsal.cluster.pause(1)
+    rehearsal.cluster.pause(2)
+    produced(rehearsal, 0, batch(producer=(7, 0, 1)))  # with acks=1: no other broker has it
+    rehearsal.cluster.kill(0)
+    for broker_id in (1, 2):
+        rehearsal.cluster.resume(broker_id)
+    rehearsal.controller.fail_over(0)
+    rehearsal.controller.wait_all()
+    assert written(rehearsal, 1, 1) == 1
+    rehearsal.cluster.restart(0)
+    rehearsal.controller.register(rehearsal.cluster[0])
+    rehearsal.controller.elect("orders", 0, leader=0)
+    rehearsal.controller.wait_all()
+    assert [written(rehearsal, 0, 1), written(rehearsal, 0, 2)] == [1, 2]
+
+
+@given(st.data())
+def test_a_producer_that_repeats_what_was_not_answered_has_each_batch_once_in_order(data: st.DataObject) -> None:
+    """Up to five batches are in flight, answers get lost, leaders change: what is stored is what was sent."""
+    logs = [RecordLog(10_000), RecordLog(10_000)]
+    sent: list[Batch] = []
+    next_sequence = first_unanswered = 0
+    for _ in range(data.draw(st.integers(1, 20))):
+        if next_sequence - first_unanswered < 5:
+            sent.append(read_batch(batch(producer=(7, 0, next_sequence))))
+            next_sequence += 1
+        again = data.draw(st.integers(first_unanswered, next_sequence - 1))
+        for each in sent[first_unanswered : again + 1]:
+            duplicate = logs[0].find_duplicate(each)
+            if duplicate is None:
+                logs[0].append(each.at(logs[0].end_offset, 0))
+            else:
+                assert duplicate.base_offset == each.base_sequence
+        logs[1].follow(logs[0])
+        if data.draw(st.booleans()):
+            first_unanswered = again + 1
+        if data.draw(st.booleans()):
+            logs.reverse()
+    stored = [each.base_sequence for each in logs[0].read(0, 10_000, 1000)]
+    assert stored == list(range(logs[0].end_offset))
+
+
+def test_a_full_log_says_that_records_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+    limits = RecordConfig(most_log_bytes=300)
+    with EmbeddedCluster(1, records=limits) as cluster, ScriptedController(cluster) as controller:
+        rehearsal = Rehearsal(cluster, controller)
+        rehearsal.topic([0])
+        for _ in range(8):
+            produced(rehearsal, 0, batch())
+    told = [line for line in caplog.messages if "is full" in line]
+    assert len(told) == 1
+    assert "orders-0" in told[0]
+    assert "RecordConfig(most_log_bytes=...)" in told[0]

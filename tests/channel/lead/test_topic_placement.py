@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from channel.lead.administration import place_replicas
+from channel.lead.new_topics import place_replicas
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.hooks import BrokerHooks, Interception
+from channel.broker.handlers import handle
+from channel.broker.hooks import BrokerHooks, Interception, RequestContext
 from channel.config import ChannelConfig
-from channel.errors import BrokerNotAvailable, IllegalState, RequestTimeout
+from channel.errors import BrokerNotAvailable, IllegalState, RequestRefused, RequestTimeout
 from channel.logs import STATE_CHANGE
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.security import Password, SecurityConfig
 from channel.types import LeaderAndIsr, LeaderRecoveryState, SecurityProtocol
+from kproto import messages
 from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -193,7 +198,10 @@ def test_a_deposed_controllers_requests_are_refused_with_their_partitions(
     controller.wait_all()
     with ScriptedController(cluster, controller_epoch=4, controller_id=7) as deposed:
         deposed.create_topic("t", assignment=[[0, 1]])
-        deposed.wait_all()
+        with pytest.raises(RequestRefused, match=r"10 requests were refused: <.*STALE_CONTROLLER_EPOCH>"):
+            deposed.wait_all()
+        deposed.wait_all()  # it tells of each request once
+        assert len(deposed.refused) == 10
         assert {entry.controller_epoch for entry in deposed.journal.entries} == {4}
         entries = deposed.journal.entries
     assert {e.error_code for e in entries} == {11}
@@ -316,3 +324,120 @@ def test_a_scripted_controller_goes_on_as_the_kraft_controller_of_a_migration() 
         assert {each.error_code for each in later} == {0}
         assert [member.broker.metadata.snapshot.partition_count for member in cluster] == [3] * 3
         assert [TopicPartition("gone", 0) in member.broker.replicas.hosted for member in cluster] == [False] * 3
+
+
+def test_a_controller_starts_once(cluster: EmbeddedCluster) -> None:
+    with ScriptedController(cluster).start() as controller, pytest.raises(IllegalState, match="is started already"):
+        controller.start()
+    with pytest.raises(IllegalState, match="this controller is closed; a controller starts once: make another"):
+        controller.start()
+
+
+def test_partitions_are_added_beside_those_that_a_topic_has(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    controller.create_topic("t", partitions=2, replication_factor=2)
+    controller.add_partitions("t", 3)
+    controller.add_partitions("t", 4, assignment=[[3, 0]])
+    controller.wait_all()
+    assert [cluster[1].broker.metadata.partition_info("t", p).leader for p in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="topic t has 4 partitions; count is 4"):
+        controller.add_partitions("t", 4)
+    with pytest.raises(ValueError, match="2 partitions are new, and 1 assignments are given"):
+        controller.add_partitions("t", 6, assignment=[[0]])
+    with pytest.raises(ValueError, match="there is no topic u"):
+        controller.add_partitions("u", 4)
+
+
+class Administrator:
+    """Gives requests to one broker of a cluster whose controller is broker 1."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+
+    def ask(self, request: Any, broker_id: int = 1, version: int = 5) -> Any:
+        apis = self._cluster[broker_id].broker.controller_apis
+        assert apis is not None
+        answers: SimpleQueue[Any] = SimpleQueue()
+        apis(RequestContext(request.api_key, version, 1, "test", "PLAINTEXT"), request, answers.put)
+        return answers.get(timeout=30)
+
+    def create(self, *topics: Any, broker_id: int = 1, **options: Any) -> dict[str, int]:
+        answer = self.ask(messages.CreateTopicsRequest(topics=list(topics), **options), broker_id)
+        return {each.name: each.error_code for each in answer.topics}
+
+
+def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> Any:
+    return messages.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, **more)
+
+
+@pytest.fixture
+def administrator(cluster: EmbeddedCluster) -> Iterator[Administrator]:
+    with ScriptedController(cluster, controller_id=1):
+        yield Administrator(cluster)
+
+
+def test_topics_are_created_by_the_rules_of_kafkas_controller(
+    cluster: EmbeddedCluster, administrator: Administrator
+) -> None:
+    setting = messages.CreatableTopicConfig(name="min.insync.replicas", value="2")
+    assert administrator.create(new("a", 3, 2), new("b", -1, -1, configs=[setting])) == {"a": 0, "b": 0}
+    assert all(member.broker.metadata.partition_info("a", 2) is not None for member in cluster)
+    assert cluster[3].broker.settings("topics/b") == {"min.insync.replicas": "2"}
+    wrong = messages.CreatableTopicConfig(name="min.insync.replicas", value="many")
+    assert administrator.create(
+        new("a"), new("a/b"), new("c", 0), new("d", 1, 9), new("e", configs=[wrong]), new("f"), new("f")
+    ) == {"a": 36, "a/b": 17, "c": 37, "d": 38, "e": 40, "f": 42}
+    assert administrator.create(new("g"), validate_only=True) == {"g": 0}
+    assert not cluster[0].broker.metadata.contains("g")
+    assert administrator.create(new("g"), broker_id=0) == {"g": ErrorCode.NOT_CONTROLLER}
+
+
+def test_partitions_are_created_and_topics_deleted_for_administrators(
+    cluster: EmbeddedCluster, administrator: Administrator
+) -> None:
+    administrator.create(new("a", 1, 2), new("b"))
+    topics = [messages.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("a", "nothing")]
+    answer = administrator.ask(messages.CreatePartitionsRequest(topics=topics, timeout_ms=30_000), version=3)
+    assert {each.name: each.error_code for each in answer.results} == {"a": 0, "nothing": 3}
+    assert cluster[2].broker.metadata.partition_info("a", 1) is not None
+    answer = administrator.ask(messages.DeleteTopicsRequest(topic_names=["a", "nothing"], timeout_ms=30_000))
+    assert [(each.name, each.error_code) for each in answer.responses] == [("a", 0), ("nothing", 3)]
+    assert not cluster[0].broker.metadata.contains("a")
+
+
+def test_a_broker_that_hangs_is_not_waited_for_and_a_time_limit_of_zero_times_out(
+    cluster: EmbeddedCluster, administrator: Administrator
+) -> None:
+    cluster.pause(3)
+    assert administrator.create(new("a")) == {"a": 0}
+    cluster.resume(3)
+    cluster[0].intercept(Interception(delay_s=0.2), ApiKey.UPDATE_METADATA)
+    assert administrator.create(new("b"), timeout_ms=0) == {"b": ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_clients_create_topics_by_asking_unless_the_controller_forbids_it(cluster: EmbeddedCluster) -> None:
+    def asked(name: str, **options: Any) -> int:
+        request = messages.MetadataRequest(topics=[messages.MetadataRequestTopic(name=name)], **options)
+        answer = handle(cluster[2].broker, RequestContext(ApiKey.METADATA, 9, 1, "test", "PLAINTEXT"), request)
+        (topic,) = answer.topics
+        return int(topic.error_code)
+
+    with ScriptedController(cluster, controller_id=1) as controller:
+        assert asked("a") == ErrorCode.LEADER_NOT_AVAILABLE
+        assert asked("a/b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert asked("b", allow_auto_topic_creation=False) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        until(lambda: asked("a") == 0)
+        assert controller.context.all_topics == {"a"}
+    with ScriptedController(cluster, controller_id=1, controller_epoch=2, auto_create_topics=False):
+        assert asked("c") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_next_controller_serves_administrators_after_the_former_has_ended(cluster: EmbeddedCluster) -> None:
+    former = ScriptedController(cluster, controller_id=1).start()
+    with ScriptedController(cluster, controller_id=2, controller_epoch=2):
+        former.close()
+        administrator = Administrator(cluster)
+        assert administrator.create(new("a"), broker_id=1) == {"a": ErrorCode.NOT_CONTROLLER}
+        assert administrator.create(new("a"), broker_id=2) == {"a": 0}
+    assert cluster[2].broker.controller_apis is None
