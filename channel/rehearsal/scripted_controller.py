@@ -206,7 +206,7 @@ class ScriptedController(Startable):
         return AdministratorAnswers(
             self,
             broker_id,
-            self._worker.submit,
+            self._worker,
             lambda: {member.id for member in cluster if member.is_up and not member.is_paused},
             creates_topics=self._creates_topics,
         )
@@ -629,7 +629,7 @@ class AdministratorAnswers:
     Args:
         controller: The controller.
         broker_id: The broker.
-        submit: Runs a function on a thread that may block.
+        worker: Runs what may block.
         reachable: Returns the ids of the brokers that can answer now.
         creates_topics: Whether a client that asks for a topic that does not exist creates it.
 
@@ -643,14 +643,14 @@ class AdministratorAnswers:
         self,
         controller: ScriptedController,
         broker_id: int,
-        submit: Callable[[Callable[[], None]], None],
+        worker: Worker,
         reachable: Callable[[], Set[int]],
         *,
         creates_topics: bool,
     ) -> None:
         self._controller = controller
         self._broker_id = broker_id
-        self._submit = submit
+        self._worker = worker
         self._reachable = reachable
         self._creates_topics = creates_topics
 
@@ -660,7 +660,7 @@ class AdministratorAnswers:
             answer(error_response(context.api_key, request, ErrorCode.NOT_CONTROLLER))
             return
         try:
-            self._submit(partial(self._serve, context.api_key, request, answer))
+            self._worker.submit(partial(self._serve, context.api_key, request, answer), partial(answer, None))
         except IllegalState:  # the controller is closed
             answer(None)
 
@@ -674,7 +674,7 @@ class AdministratorAnswers:
         if not self._creates_topics:
             return False
         try:
-            self._submit(partial(self._create_missing, topics))
+            self._worker.submit(partial(self._create_missing, topics))
         except IllegalState:
             return False
         return True
