@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
-from collections import deque
+from collections import Counter, deque
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ import click
 from kproto.cli.options import identity_options
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
+from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
@@ -118,17 +119,23 @@ def command(
     wanted -= _rules_of(ignored)
     bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on is not None else ()
     is_bad = False
+    used = [option for option, value in (("--rule", rules), ("--ignore", ignored), ("--baseline", baseline)) if value]
     for name, facts in _judged(sources, filters, cluster, redact=redact):
-        found = [f for f in findings(facts, given) if f.rule in wanted and (name, *f.key) not in known]
+        every = findings(facts, given)
+        found = [f for f in every if f.rule in wanted and (name, *f.key) not in known]
+        left_out = Counter(f.rule for f in every) - Counter(f.rule for f in found)
         is_bad = is_bad or any(finding.severity in bad for finding in found)
         if form == "json":
             of = {} if name is None else {"cluster": name}
             for finding in found:
-                print(json.dumps(finding.to_json() | of, ensure_ascii=False))
+                print(json.dumps(finding.to_json() | of))
+            if used:
+                print(f"kproto: {_left_out(left_out, used)}", file=sys.stderr)
         else:
             shown = [] if redact else [str(source) for source in sources]
             title = [] if name is None else [f"cluster {printable(name)}"]
-            print(*title, *finding_lines(found, shown, width=_width()), sep="\n")
+            lines = list(finding_lines(found, shown, width=_width())) if found or not left_out else []
+            print(*title, *lines, *([_left_out(left_out, used)] if used else []), sep="\n")
     if is_bad:
         sys.exit(_FOUND)
 
@@ -183,6 +190,12 @@ def _judged(
 
 def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.select([name for name in table.column_names if name in columns])
+
+
+def _left_out(rules: Counter[str], filters: Sequence[str]) -> str:
+    """Say how many findings the answer lacks because of options, by rule."""
+    named = ", ".join(f"{rule} {count:,}" for rule, count in sorted(rules.items()))
+    return f"{counted(rules.total(), 'finding')} left out by {' and '.join(filters)}{f': {named}' if named else ''}"
 
 
 def _width() -> int | None:
@@ -250,17 +263,20 @@ def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
             return ["query", *sources, "missed" if finding.rule == "KP031" else "lag", *broker]
         case "KP001" | "KP002" | "KP004" | "KP036":
             return ["query", *sources, "stale", *broker]
-        case "KP010" | "KP011" | "KP012" | "KP013" | "KP014" | "KP015" | "KP016" | "KP023":
+        case "KP010" | "KP011" | "KP012" | "KP013" | "KP014" | "KP015" | "KP016" | "KP023" | "KP024":
             return ["query", *sources, "leader", *where]
         case "KP020" | "KP022":
             return ["query", *sources, "under-replicated" if finding.rule == "KP020" else "isr", *where]
-        case "KP034":
+        case "KP034" | "KP008" | "KP060" | "KP061" | "KP062" | "KP063" | "KP064" | "KP065" | "KP066":
             return ["summary", *sources]
+        case "KP035" | "KP038":
+            return ["query", *sources, "restarts", *broker]
     span = ["--since", moment(finding.first - _AROUND_US)]
     if finding.last < finding.first + 3600 * _AROUND_US:
         span += ["--until", moment(finding.last + _AROUND_US)]
     options = {
         "KP033": ["--unanswered"],
+        "KP037": ["--unanswered"],
         "KP050": ["--errors", "request"],
         "KP043": ["--errors", "partition"],
         "KP051": ["--errors", "partition"],

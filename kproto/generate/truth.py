@@ -15,6 +15,8 @@ from .schedule import Schedule
 from .traffic import TrafficPlanner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .content import Content
     from .fleet import PlannedFleet
 
@@ -116,6 +118,7 @@ class _History:
         self.restarted: set[int] = set()
         self.waiting: set[tuple[int, str]] = set()
         self._states: dict[_Partition, list[_State]] = {}
+        self._deleted: list[tuple[str, int, list[_State], int]] = []
         self._epochs: dict[tuple[int, bool], int] = {}
         self._fenced: set[int] = set()
         self._swept: dict[int, int] = {}
@@ -143,7 +146,9 @@ class _History:
         columns = zip(rows["topic"], rows["partition"], *(rows[name] for name in names), strict=True)
         for topic, partition, leader_epoch, partition_epoch, leader, isr, replicas in columns:
             if leader == _BEING_DELETED:
-                self._states.pop((topic, partition), None)
+                states = self._states.pop((topic, partition), None)
+                if states:
+                    self._deleted.append((topic, partition, states, time_ns))
                 continue
             known = self._states.setdefault((topic, partition), [])
             state = _State(time_ns, leader_epoch, partition_epoch, leader, frozenset(isr), frozenset(replicas))
@@ -154,6 +159,8 @@ class _History:
         """Add what the history itself requires and allows."""
         for (topic, partition), states in self._states.items():
             self._say_of(topic, partition, states, truth)
+        for topic, partition, states, deleted_ns in self._deleted:
+            self._say_how_long(topic, partition, states, deleted_ns, truth)
         truth.required += [PlantedFinding("KP035", broker) for broker in sorted(self.restarted)]
         truth.allowed += [PlantedFinding("KP002", broker) for broker in sorted(self._fenced)]
         truth.allowed += [PlantedFinding(rule) for rule in ("KP017",)]
@@ -166,15 +173,8 @@ class _History:
 
     def _say_of(self, topic: str, partition: int, states: list[_State], truth: Truth) -> None:
         last = states[-1]
-        lacking_ns = self._since(states, lambda state: state.lacks_replicas)
-        if last.lacks_replicas and lacking_ns > _UNDER_REPLICATED_NS - _UNSURE_NS:
-            sure = self.end_ns - last.time_ns > _UNDER_REPLICATED_NS + _UNSURE_NS
-            (truth.required if sure else truth.allowed).append(PlantedFinding("KP020", None, topic, partition))
-        leaderless_ns = self._since(states, lambda state: state.leader == _NO_LEADER)
-        if last.leader == _NO_LEADER and leaderless_ns > _OFFLINE_NS - _UNSURE_NS:
-            sure = self.end_ns - last.time_ns > _OFFLINE_NS + _UNSURE_NS
-            (truth.required if sure else truth.allowed).append(PlantedFinding("KP010", None, topic, partition))
-        elif any(state.leader == _NO_LEADER for state in states):
+        self._say_how_long(topic, partition, states, self.end_ns, truth)
+        if last.leader == _NO_LEADER:
             truth.allowed.append(PlantedFinding("KP010", None, topic, partition))
         if len(last.isr) < 2:
             truth.under_min_isr.append(PlantedFinding("KP021", None, topic, partition))
@@ -186,11 +186,27 @@ class _History:
             if any(b - a < _FLAP_NS for a, b in zip(times, times[_FLAPS - 1 :], strict=False)):
                 truth.allowed.append(PlantedFinding(rule, None, topic, partition))
 
-    def _since(self, states: list[_State], holds: Any) -> int:
-        """Return for how long, in ns, the newest states hold something; 0 if the newest does not."""
-        since = self.end_ns
-        for state in reversed(states):
-            if not holds(state):
-                break
-            since = state.time_ns
-        return self.end_ns - since
+    def _say_how_long(self, topic: str, partition: int, states: list[_State], end_ns: int, truth: Truth) -> None:
+        """Add findings about how long a partition lacked replicas or a leader, whether it still does or not."""
+        limits: dict[str, tuple[int, Callable[[_State], bool]]] = {
+            "KP020": (_UNDER_REPLICATED_NS, lambda state: state.lacks_replicas),
+            "KP010": (_OFFLINE_NS, lambda state: state.leader == _NO_LEADER),
+            "KP021": (_OFFLINE_NS, lambda state: len(state.isr) < 2),
+        }
+        for rule, (limit, holds) in limits.items():
+            longest = _longest(states, holds, end_ns)
+            if longest > limit - _UNSURE_NS:
+                sure = longest > limit + _UNSURE_NS and rule != "KP021"
+                (truth.required if sure else truth.allowed).append(PlantedFinding(rule, None, topic, partition))
+
+
+def _longest(states: list[_State], holds: Callable[[_State], bool], end_ns: int) -> int:
+    """Return the longest time, in ns, for which consecutive states hold something; the last state lasts to the end."""
+    longest = 0
+    since: int | None = None
+    for state in states:
+        if holds(state):
+            since = state.time_ns if since is None else since
+        elif since is not None:
+            longest, since = max(longest, state.time_ns - since), None
+    return longest if since is None else max(longest, end_ns - since)

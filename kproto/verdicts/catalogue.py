@@ -33,10 +33,17 @@ LIMITS: Final[dict[str, Limit]] = {
     limit.name: limit
     for limit in (
         Limit("failover", 5.0, "s", "requests of the former controller this long after a failover are part of it"),
-        Limit("offline", 30.0, "s", "a partition may have no leader for this long"),
+        Limit("offline", 30.0, "s", "a partition may have no leader for this long; 0: none at the end"),
         Limit("not-alive", 30.0, "s", "an ISR or leader may name a broker that is not alive for this long"),
         Limit("told", 10.0, "s", "a broker may be told this long after the others"),
         Limit("under-replicated", 300.0, "s", "an ISR may lack a replica for this long"),
+        Limit("settled", 60.0, "s", "a change this soon after a broker came or went follows from that"),
+        Limit("queued", 0.2, "s", "a request this soon after the answer to another was waiting for it"),
+        Limit("silent", 60.0, "s", "a broker that is listed as alive may answer nothing for this long"),
+        Limit("reassigning", 3600.0, "s", "a reassignment may take this long"),
+        Limit("under-min-isr", 30.0, "s", "a partition may have had fewer replicas than min-isr for this long"),
+        Limit("elections", 6, "times", "the controller may be replaced one time fewer within flap-minutes"),
+        Limit("registrations", 4, "times", "a broker may register again one time fewer within flap-minutes"),
         Limit("min-isr", 0, "replicas", "min.insync.replicas of the topics; 0: not given"),
         Limit("flap-minutes", 10, "minutes", "the time within which changes of a leader or an ISR are counted"),
         Limit("flaps", 4, "changes", "a leader or an ISR may change one time fewer within flap-minutes"),
@@ -134,10 +141,19 @@ RULES: Final[dict[str, Rule]] = {
             "If nobody rolled the migration back, find out who deleted /controller.",
             "A planned return to ZooKeeper.",
         ),
+        Rule(
+            "KP008", "controllers-replaced-often", "warning", "controllers",
+            "The controller was replaced often within a few minutes.",
+            "Controllers lose their ZooKeeper sessions or fail again and again: garbage collection, an overloaded "
+            "ZooKeeper, an exception at each start.",
+            "Read the controllers' logs from the first of these elections on; kproto query controllers lists them.",
+            "A rolling restart that moves the controller from broker to broker.",
+            ("elections", "flap-minutes"),
+        ),
         # leaders
         Rule(
             "KP010", "no-leader", "trouble", "leaders",
-            "The newest state of a partition has no leader, for longer than the limit offline.",
+            "A partition has, or had, no leader for longer than the limit offline.",
             "All replicas of the ISR are down, and unclean elections are off.",
             "Start the brokers of the last ISR, best the last leader. An unclean election loses records.",
             "A topic whose brokers were all shut down on purpose.",
@@ -192,13 +208,12 @@ RULES: Final[dict[str, Rule]] = {
             "A broker that loses its session again and again, or preferred elections that fail.",
             "Find the broker that leaves and comes (kproto query isr; kproto doctor --rule KP035), and why.",
             "A rolling restart: changes within a minute of a broker's coming or going are not counted.",
-            ("flaps", "flap-minutes"),
+            ("flaps", "flap-minutes", "settled"),
         ),
         # replicas
         Rule(
             "KP020", "under-replicated", "warning", "replicas",
-            "The newest state of a partition has an ISR without some of its replicas, for longer than the limit "
-            "under-replicated.",
+            "A partition has, or had, an ISR without some of its replicas for longer than the limit under-replicated.",
             "A follower is down, slow, or cannot read from the leader.",
             "Find the brokers that are missing in the ISRs (kproto query isr).",
             "A reassignment that still copies: its new replicas join the ISR at the end.",
@@ -206,11 +221,11 @@ RULES: Final[dict[str, Rule]] = {
         ),
         Rule(
             "KP021", "under-min-isr", "trouble", "replicas",
-            "The newest state of a partition has fewer in-sync replicas than the limit min-isr.",
+            "A partition has fewer in-sync replicas than the limit min-isr, or had for longer than under-min-isr.",
             "As KP020; writes with acks=all are refused now.",
             "As KP020.",
             "Topics with another min.insync.replicas than the one given.",
-            ("min-isr",),
+            ("min-isr", "under-min-isr"),
         ),
         Rule(
             "KP022", "isr-flapping", "warning", "replicas",
@@ -218,16 +233,24 @@ RULES: Final[dict[str, Rule]] = {
             "A follower at the edge of replica.lag.time.max.ms: a slow disk, a full network.",
             "Look at the broker that leaves and comes back.",
             "A rolling restart.",
-            ("flaps", "flap-minutes"),
+            ("flaps", "flap-minutes", "settled"),
         ),
         Rule(
             "KP023", "isr-or-leader-not-alive", "warning", "replicas",
-            "The newest state of a partition names a leader or an ISR with a broker that is not alive, for longer than "
+            "A partition's state names, or named, a leader or an ISR with a broker that is not alive, for longer than "
             "the limit not-alive.",
             "The controller has not processed the broker's failure, or nobody is controller.",
             "Look whether a controller is elected and what its log says.",
             "ZooKeeper mode alone; in KRaft mode UpdateMetadata lists brokers that are down.",
             ("not-alive",),
+        ),
+        Rule(
+            "KP024", "reassignment-lasts", "warning", "replicas",
+            "A reassignment adds replicas to a partition for longer than the limit reassigning.",
+            "The new replicas cannot catch up: a broker is down or full, or a throttle is below the rate of records.",
+            "Look at the brokers that are added, and at the throttle (kafka-reassign-partitions --verify).",
+            "Large partitions take hours to copy.",
+            ("reassigning",),
         ),
         # brokers
         Rule(
@@ -254,12 +277,13 @@ RULES: Final[dict[str, Rule]] = {
             "One request is in flight for each broker: its answer to the one before was slow, or it was unreachable.",
             "kproto query lag shows the delay of each broker; kproto inspect --broker N --slow 1s what took long.",
             "A broker that was just starting.",
-            ("late-factor", "late-ms"),
+            ("late-factor", "late-ms", "queued"),
         ),
         Rule(
             "KP033", "unanswered", "note", "brokers",
             "Requests to a broker have no answer in the capture.",
-            "The broker ended or lost its connection before it answered, or the capture ended.",
+            "The broker ended or lost its connection before it answered, or the capture ended; where the capture lacks "
+            "bytes, it cannot tell.",
             "See whether the request was sent again (KP052) and the broker registered again (KP035).",
             "At the end of a capture, and when brokers are stopped.",
         ),
@@ -285,6 +309,22 @@ RULES: Final[dict[str, Rule]] = {
             "They were queued when the broker was started again. The broker epoch did what it is for.",
             "Nothing.",
             "Always: nothing was changed.",
+        ),
+        Rule(
+            "KP037", "not-answering", "warning", "brokers",
+            "A broker answered no control request for longer than the limit silent, though it is listed as alive.",
+            "The broker hangs: its request handlers are blocked (a disk, a lock), while its session goes on.",
+            "Take a thread dump of the broker, then restart it. Until then it leads and follows with old states.",
+            "Never.",
+            ("silent",),
+        ),
+        Rule(
+            "KP038", "registered-again-often", "warning", "brokers",
+            "A broker registered again often within a few minutes.",
+            "It crashes at its start, or loses its session again and again.",
+            "Read its log; kproto query restarts lists its registrations.",
+            "Restarts on purpose, again and again.",
+            ("registrations", "flap-minutes"),
         ),
         # topics
         Rule(
@@ -393,7 +433,8 @@ RULES: Final[dict[str, Rule]] = {
             "Pieces of the file could not be used: it is damaged, or was cut while it was written.",
             "A copy that ended early, two captures in one file (cat instead of mergecap), a disk or memory at fault.",
             "kproto check FILE names each place; take the original, or join captures with mergecap -a.",
-            "At the end of a capture that was being written: its last packet alone is missing.",
+            "At the end of a capture that was being written: its last packet alone is missing. It warns where another "
+            "finding becomes uncertain by it.",
         ),
         Rule(
             "KP066", "packets-without-times", "note", "capture",

@@ -18,8 +18,7 @@ from kproto.verdicts.states import (
     NO_LEADER,
     STATE_ORDER,
     Incarnation,
-    end_incarnation,
-    incarnation_of,
+    Incarnations,
     isr_change,
 )
 
@@ -205,25 +204,26 @@ class PartitionHistory:
         ]
         apart = pc.is_in(pc.shift_right(states["partition_key"], 32), value_set=pa.array(numbers, pa.int64()))
         some = pa.concat_tables([states.filter(apart), turns]).sort_by("ts")
-        lives: dict[tuple[str, int], list[Incarnation]] = defaultdict(list)
+        lives: dict[tuple[str, int], Incarnations] = defaultdict(Incarnations)
         found: list[tuple[str, int, Incarnation | None]] = []
         begins: list[int] = []
         for key, leader, ts, *epochs in rows_of(some, ("partition_key", "leader", "ts", *STATE_ORDER)):
             name, topic_id = topics[key >> 32]
             of, life = lives[name, key & 0xFFFFFFFF], None
             if leader == BEING_DELETED:
-                end_incarnation(of, topic_id or None, ts)
+                of.end(topic_id or None, ts)
             else:
                 known = len(of)
-                life = incarnation_of(of, topic_id or None, (epochs[0], epochs[1]), ts)
+                life = of.of(topic_id or None, (epochs[0], epochs[1]), ts)
                 if 0 < known < len(of):
                     begins.append(len(found))
             found.append((name, key & 0xFFFFFFFF, life))
         turns = pa.concat_tables([turns, some.take(pa.array(begins, pa.int64()))])
         keys = []
+        numbered = {id(life): number for of in lives.values() for number, life in enumerate(of)}
         for name, partition, life in found:
             if life is not None:
-                number = lives[name, partition].index(life)
+                number = numbered[id(life)]
                 topic = name, life.topic_id or (b"%d" % number if number else b"")
                 keys.append(self._topics.setdefault(topic, len(self._topics)) << 32 | partition)
         some = some.filter(pc.not_equal(some["leader"], BEING_DELETED))

@@ -13,7 +13,8 @@ See ``docs/verdicts.md``. Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kproto.error_codes import ErrorCode
@@ -225,6 +226,11 @@ class Epochs:
                 return f"{older} {stale.known_epoch}: sent to an earlier start of {name}"
         return ""
 
+    def controllers(self) -> list[ControllerEpoch]:
+        """The controllers that brokers accepted, in the order of their epochs."""
+        some = sorted(self._controllers.items())
+        return [ControllerEpoch(epoch, controller_id, since) for (epoch, controller_id), since in some]
+
     def rivals(self) -> dict[int, dict[int, int]]:
         """The controller epochs that more than one controller had: epoch -> controller -> since when."""
         found: dict[int, dict[int, int]] = {}
@@ -236,10 +242,13 @@ class Epochs:
         """The brokers that accepted a lower controller epoch after a higher one, within one registration."""
         found = []
         for (broker, _is_kraft, _registration), run in self._runs.items():
-            for lower, (_first, last) in run.items():
-                higher = [epoch for epoch, (first, _last) in run.items() if epoch > lower and first < last]
-                if higher:
-                    found.append(EpochWentBack(broker, max(higher), lower, last))
+            epochs = sorted(run, reverse=True)
+            begins = list(accumulate((run[epoch][0] for epoch in epochs), min))
+            for place, lower in enumerate(epochs):
+                last = run[lower][1]
+                higher = bisect_right(begins, -last, hi=place, key=lambda begin: -begin)
+                if higher < place:  # the highest epoch that the broker had accepted before
+                    found.append(EpochWentBack(broker, epochs[higher], lower, last))
         return sorted(found, key=lambda back: (back.at, back.broker, back.lower))
 
     def had_full_update(self, broker: Address, ts: int) -> bool:

@@ -6,9 +6,10 @@ it first and last. See ``docs/verdicts.md``. Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -25,10 +26,10 @@ from kproto.verdicts.states import (
     BEING_DELETED,
     NO_LEADER,
     Incarnation,
+    Incarnations,
     Sighting,
     State,
-    end_incarnation,
-    incarnation_of,
+    Stretch,
 )
 from kproto.verdicts.told import Body, Request
 
@@ -54,20 +55,15 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "captures": (
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
         "bad_checksums", "losses", "kafka_connections", "without_handshake", "bad_inputs", "not_read",
-        "untimed_packets",
+        "untimed_packets", "format",
     ),
     "clocks": tuple(CLOCKS.names),
+    "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
 _SAME: Final = PointClock("", "")
-_QUEUED: Final = 200_000
-"""A request that is sent within this time, in us, after an answer was waiting for it."""
-
-_SECOND: Final = 1_000_000
-_SETTLED: Final = 60 * _SECOND
-"""A change of a leader or an ISR within this time of a broker's coming or going follows from that."""
 
 Partition = tuple[str, int]
 
@@ -153,8 +149,9 @@ class Facts:
 
     def __init__(self, pieces: Iterable[Mapping[str, pa.Table]], *, redact: bool = False) -> None:
         self._redact = redact
+        self._first_told: dict[tuple[Incarnation, Any], tuple[list[tuple[int, int]], list[int]]] = {}
         self._numbers: dict[tuple[str, str], str] = {}
-        self._told: dict[tuple[int, ...], dict[Any, int]] = {}
+        self._numbered: Counter[str] = Counter()
         parts: dict[str, list[pa.Table]] = defaultdict(list)
         known = pa.array([], pa.binary())
         for piece in pieces:
@@ -190,7 +187,11 @@ class Facts:
         """A name, or its replacement."""
         if not self._redact:
             return name
-        return self._numbers.setdefault((kind, name), f"{kind}-{sum(k == kind for k, _n in self._numbers) + 1}")
+        known = self._numbers.get((kind, name))
+        if known is None:
+            self._numbered[kind] += 1
+            known = self._numbers[kind, name] = f"{kind}-{self._numbered[kind]}"
+        return known
 
     def _read_requests(self, table: pa.Table) -> list[Request]:
         place = table.column_names.index("ts")
@@ -236,6 +237,7 @@ class Facts:
                 body.first = request.ts
             first, _last = body.told.get(request.broker_id, (request.ts, 0))
             body.told[request.broker_id] = (first, request.ts)
+            body.last = request.ts
         for body_id, body in found.items():
             body.sent = sent[body_id]
         unanswered: dict[bytes, list[Any]] = defaultdict(list)
@@ -272,7 +274,8 @@ class Facts:
         """The errors of single partitions, by request."""
         found: dict[bytes, dict[Partition, int]] = defaultdict(dict)
         for frame_id, topic, partition, code in self._rows("partition_errors"):
-            found[frame_id][self._shown("topic", topic or ""), partition] = code
+            if topic is not None:  # else the request that names it cannot be read
+                found[frame_id][self._shown("topic", topic), partition] = code
         return found
 
     @cached_property
@@ -298,17 +301,24 @@ class Facts:
         assert body.request.body_id is not None
         return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
 
-    def told_of(self, bodies: Iterable[Body]) -> dict[Any, int]:
-        """The time at which each broker was first sent one of some bodies."""
-        some = list(bodies)
-        key = tuple(map(id, some))
-        known = self._told.get(key)
+    def partition_error(self, body: Body, broker: Any, partition: Partition) -> int | None:
+        """The error with which a broker refused a partition of a body; None: none."""
+        assert body.request.body_id is not None
+        return self.refused_partitions.get((body.request.body_id, broker), {}).get(partition)
+
+    def first_told(self, life: Incarnation, broker: Any, epochs: tuple[int, int]) -> int | None:
+        """The time at which UpdateMetadata first told a broker a state with these epochs or higher ones."""
+        known = self._first_told.get((life, broker))
         if known is None:
-            known = self._told[key] = {}
-            for body in some:
-                for broker, (first, _last) in body.told.items():
-                    known[broker] = min(first, known.get(broker, first))
-        return known
+            told = sorted(
+                (sighting.state.epochs, sighting.body.told[broker][0])
+                for sighting in life.sightings
+                if broker in sighting.body.told and sighting.body.api_key == ApiKey.UPDATE_METADATA
+            )
+            firsts = list(accumulate((ts for _epochs, ts in reversed(told)), min))
+            known = self._first_told[life, broker] = [of for of, _ts in told], firsts[::-1]
+        place = bisect_left(known[0], epochs)
+        return known[1][place] if place < len(known[1]) else None
 
     def stopped(self, partition: Partition) -> dict[Any, int]:
         """The time at which each broker was last told to stop a replica."""
@@ -326,18 +336,18 @@ class Facts:
         return found
 
     @cached_property
-    def incarnations(self) -> dict[Partition, list[Incarnation]]:
+    def incarnations(self) -> dict[Partition, Incarnations]:
         """The lives of each partition, in order."""
-        found: dict[Partition, list[Incarnation]] = defaultdict(list)
+        found: dict[Partition, Incarnations] = defaultdict(Incarnations)
         for body in self.bodies:
             if body.api_key == ApiKey.STOP_REPLICA:
                 continue
             for topic, number, topic_id, state in body.states:
                 lives = found[topic, number]
                 if state.leader == BEING_DELETED:
-                    end_incarnation(lives, topic_id, body.first)
+                    lives.end(topic_id, body.first)
                 elif not self._is_elsewhere(body, (topic, number)):
-                    life = incarnation_of(lives, topic_id, state.epochs, body.first)
+                    life = lives.of(topic_id, state.epochs, body.first, is_new=state.is_new)
                     life.sightings.append(Sighting(body.first, body, state))
         return found
 
@@ -375,11 +385,11 @@ class Facts:
                 found[request.broker_id].append(request.ts + request.latency_us)
         return {broker: sorted(times) for broker, times in found.items()}
 
-    def was_busy(self, broker: Any, ts: int) -> bool:
-        """Whether a broker answered the request before just then: one request is in flight, others wait for it."""
+    def was_busy(self, broker: Any, ts: int, queued: int) -> bool:
+        """Whether a broker answered the request before within ``queued`` us: one is in flight, others wait for it."""
         times = self._answered.get(broker, [])
         place = bisect_right(times, ts)
-        return place > 0 and ts - times[place - 1] < _QUEUED
+        return place > 0 and ts - times[place - 1] < queued
 
     @cached_property
     def live_changes(self) -> list[tuple[int, frozenset[int]]]:
@@ -391,21 +401,54 @@ class Facts:
                 changes.append((request.ts, live))
         return changes
 
-    def dead_since(self, broker: int) -> int | None:
-        """The time since which no update lists a broker as alive; None: the last one lists it, or there is none."""
-        since = None
+    @cached_property
+    def absences(self) -> dict[int, list[Stretch]]:
+        """The times during which updates did not list each broker as alive, after one had; in order."""
+        found: dict[int, list[Stretch]] = defaultdict(list)
+        listed: set[int] = set()
+        before: frozenset[int] = frozenset()
         for ts, live in self.live_changes:
-            if broker in live:
-                since = None
-            elif since is None:
-                since = ts
-        return since
+            for broker in before - live:
+                found[broker].append(Stretch(ts, None))
+            for broker in (live - before) & listed:
+                found[broker][-1] = found[broker][-1]._replace(until=ts)
+            listed |= live
+            before = live
+        return dict(found)
+
+    def dead_since(self, broker: int) -> int | None:
+        """The time since which no update lists a broker as alive; None: the last one lists it, or none ever did."""
+        last = self.absences.get(broker, ())[-1:]
+        if last:
+            return last[0].since if last[0].until is None else None
+        if self.live_changes and broker not in self.live_changes[-1][1]:
+            return self.live_changes[0][0]
+        return None
+
+    def gone_between(self, broker: Any, begin: int, end: int) -> int | None:
+        """The first time between two at which no update lists a broker as alive any more; None: there is none."""
+        if not isinstance(broker, int):
+            return None
+        for stretch in self.absences.get(broker, ()):
+            if stretch.since < end and (stretch.until is None or stretch.until > begin):
+                return max(begin, stretch.since)
+        return None
+
+    @cached_property
+    def with_broker_epochs(self) -> frozenset[Any]:
+        """The brokers that accepted a request with a broker epoch, which shows their registrations."""
+        return frozenset(life.broker for life in self.lives)
 
     @cached_property
     def is_kraft_controller(self) -> bool:
         """Whether the last controller was one of KRaft."""
         accepted = (request.is_kraft_controller for request in reversed(self.requests) if request.error_code == 0)
         return bool(next(accepted, False))
+
+    @cached_property
+    def had_kraft_controller(self) -> bool:
+        """Whether brokers accepted a request of a KRaft controller."""
+        return any(request.is_kraft_controller and request.error_code == 0 for request in self.requests)
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -433,12 +476,22 @@ class Facts:
             before = live
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
-        return found
+        return {broker: sorted(times) for broker, times in found.items()}
 
-    def is_settling(self, brokers: Iterable[int], ts: int) -> bool:
-        """Whether one of the brokers joined or left shortly before, or is down."""
-        events = self.life_events
-        return any(any(-_SECOND <= ts - event < _SETTLED for event in events.get(broker, ())) for broker in brokers)
+    def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
+        """Whether one of the brokers joined or left within ``settled`` us before, or at once after."""
+        for broker in brokers:
+            events = self.life_events.get(broker)
+            if events:
+                place = bisect_right(events, ts - settled)
+                if place < len(events) and events[place] <= ts + settled // 60:
+                    return True
+        return False
+
+    def joined(self, broker: int) -> int:
+        """The time at which a broker came or went last; that of the first request if it always was alive."""
+        events = self.life_events.get(broker)
+        return events[-1] if events else self.begin
 
     @cached_property
     def lives(self) -> list[Life]:
@@ -459,8 +512,9 @@ class Facts:
         found = []
         for epochs in seen.values():
             former: Life | None = None
-            for epoch, life in sorted(epochs.items()):
-                disproved = any(lower < epoch and other.last > life.first for lower, other in epochs.items())
+            lower_last = 0
+            for _epoch, life in sorted(epochs.items()):
+                disproved, lower_last = lower_last > life.first, max(lower_last, life.last)
                 if former is not None and (life.requests < 2 or disproved):
                     continue
                 life.former = former
@@ -482,12 +536,20 @@ class Facts:
             return "first request in the capture"
         if life.former is None:
             return "first request in KRaft mode" if life.is_kraft else "first request in ZooKeeper mode"
-        missing = [ts for ts, live in self.live_changes if before.first < ts <= life.first and life.broker not in live]
-        if missing:
+        if self._was_absent(life.broker, before.first, life.first):
             return "higher broker epoch, after live brokers without it"
         if before.connections.isdisjoint(life.connections):
             return "higher broker epoch, on new connections"
         return "higher broker epoch, on the same connection: an expired session"
+
+    def _was_absent(self, broker: Any, begin: int, end: int) -> bool:
+        """Whether an update between two times did not list a broker as alive."""
+        stretches = self.absences.get(broker, [])
+        place = bisect_right(stretches, end, key=lambda stretch: stretch.since) - 1
+        if place < 0:
+            return False
+        until = stretches[place].until
+        return until is None or until > begin
 
     @property
     def registrations(self) -> list[tuple[Any, int, int, int]]:
@@ -499,6 +561,48 @@ class Facts:
         """The rows of ``captures``."""
         rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
         return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+
+    @cached_property
+    def elsewhere(self) -> set[tuple[Any, str, int]]:
+        """Broker, topic and partition where a broker has another topic of that name."""
+        return {
+            (broker, topic, number)
+            for (_body, broker), errors in self.refused_partitions.items()
+            for (topic, number), code in errors.items()
+            if code == ErrorCode.INCONSISTENT_TOPIC_ID
+        }
+
+    @cached_property
+    def bad_inputs(self) -> list[dict[str, Any]]:
+        """The rows of ``bad_inputs``."""
+        rows = (dict(zip(FACT_COLUMNS["bad_inputs"], row, strict=True)) for row in self._rows("bad_inputs"))
+        return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+
+    @cached_property
+    def unread_lines(self) -> int:
+        """The number of pieces of request logs that cannot be read."""
+        logs = {row["file"] for row in self.captures if row["format"] == "request log"}
+        return sum(row["offset"] is not None and row["file"] in logs for row in self.bad_inputs)
+
+    @cached_property
+    def _accepted_times(self) -> dict[Any, list[int]]:
+        """The times of the requests that each broker accepted, ascending."""
+        found: dict[Any, list[int]] = defaultdict(list)
+        for request in self.requests:
+            if request.error_code == 0:
+                found[request.broker_id].append(request.ts)
+        return found
+
+    def took_part(self, broker: Any, begin: int, end: int) -> bool:
+        """Whether a broker accepted a request after the begin and before the end."""
+        times = self._accepted_times.get(broker, [])
+        place = bisect_left(times, end)
+        return place > 0 and times[place - 1] > begin
+
+    @cached_property
+    def unknown_addresses(self) -> frozenset[str]:
+        """The addresses of brokers whose ids nothing tells."""
+        return frozenset(request.broker_id for request in self.requests if isinstance(request.broker_id, str))
 
     @cached_property
     def incomplete_since(self) -> dict[Any, int]:

@@ -34,31 +34,32 @@ class Flapping(NamedTuple):
     leaders: frozenset[int]
 
 
-def flapping(facts: Facts, window: int, least: float) -> Iterator[Flapping]:
+def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[Flapping]:
     """Yield the partitions that exist and flap.
 
     Args:
         facts: The facts.
         window: The time, in us, within which changes are counted.
         least: The number of changes within it that makes a partition flap.
+        settled: Changes within this time, in us, of a broker's coming or going follow from that.
     """
     for partition, life in facts.present.items():
-        for what, changes in _changes(facts, life).items():
+        for what, changes in _changes(facts, life, settled).items():
             times = sorted(ts for ts, _leader in changes)
             most = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
             if most >= least:
                 yield Flapping(what, partition, most, times, frozenset(leader for _ts, leader in changes))
 
 
-def _changes(facts: Facts, life: Incarnation) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
+def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
     """The times at which leader and ISR changed, with the leader from then on."""
     led: list[tuple[int, int]] = []
     moved: list[tuple[int, int]] = []
     for before, after in pairwise(life.steps):
         old, new, ts = before.state, after.state, after.ts
-        if old.leader != new.leader and not facts.is_settling((old.leader, new.leader), ts):
+        if old.leader != new.leader and not facts.is_settling((old.leader, new.leader), ts, settled):
             led.append((ts, new.leader))
         changed = set(old.isr) ^ set(new.isr)
-        if changed and old.replicas == new.replicas and not facts.is_settling(changed, ts):
+        if changed and old.replicas == new.replicas and not facts.is_settling(changed, ts, settled):
             moved.append((ts, new.leader))
     return {"leader": led, "ISR": moved}

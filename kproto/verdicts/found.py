@@ -25,6 +25,7 @@ _CLUSTER: Final = column("cluster", pa.string(), "The cluster, as declared or as
 _TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
 _FLAPS: Final = int(LIMITS["flaps"].default)
 _FLAP_MINUTES: Final = int(LIMITS["flap-minutes"].default)
+_SETTLED_US: Final = int(LIMITS["settled"].default * 1_000_000)
 
 FINDINGS: Final = described(
     "What the rules of kproto doctor find, the worst first; docs/verdicts.md has the rules.",
@@ -205,7 +206,7 @@ def behind_table(clusters: Iterable[Judged]) -> pa.Table:
                 None if told is None else told.state.leader_epoch, newest.state.leader_epoch, facts.spans[broker].last,
             )
             for cluster, facts in clusters
-            for broker, partition, newest, told in brokers_behind(facts, _TOLD_US)
+            for broker, partition, newest, told, _since in brokers_behind(facts, _TOLD_US, _SETTLED_US)
         ),
     )  # fmt: skip
 
@@ -217,7 +218,9 @@ def flaps_table(clusters: Iterable[Judged]) -> pa.Table:
         (
             (cluster, *partition, times[0], times[-1], most, sorted(leaders))
             for cluster, facts in clusters
-            for what, partition, most, times, leaders in flapping(facts, _FLAP_MINUTES * 60_000_000, _FLAPS)
+            for what, partition, most, times, leaders in flapping(
+                facts, _FLAP_MINUTES * 60_000_000, _FLAPS, _SETTLED_US
+            )
             if what == "leader"
         ),
     )

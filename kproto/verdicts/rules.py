@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -18,14 +18,14 @@ from kproto.error_codes import ErrorCode, error_name
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
-from kproto.verdicts.flaps import flapping
+from kproto.verdicts.flaps import Flapping, flapping
 from kproto.verdicts.request_figures import moment
-from kproto.verdicts.states import NO_LEADER, Incarnation, Sighting, State
+from kproto.verdicts.states import NO_LEADER, Incarnation, Sighting, State, Stretch
 from kproto.verdicts.told import Body, Request
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kproto.verdicts.catalogue import Severity
 
@@ -105,6 +105,7 @@ class _Doctor:
         *,
         about: Any = None,
         lacks: str = "",
+        severity: Severity | None = None,
         **more: Any,
     ) -> Finding:
         """Make a finding.
@@ -115,19 +116,31 @@ class _Doctor:
             first, last: The times at which it began and was last seen; ``last`` None: it lasts.
             about: The broker whose requests the finding misses, if that is not ``broker``.
             lacks: The data that the captures lack, so that the finding is uncertain.
+            severity: If it is not that of the rule.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
-        since = self.facts.incomplete_since.get(more.get("broker") if about is None else about)
-        if rule in _BY_ABSENCE and since is not None and since <= last + self.us("told"):
-            lacks = "bytes of its connection are missing in the capture"
+        if rule in _BY_ABSENCE:
+            lacks = self._lacks(more.get("broker") if about is None else about, last) or lacks
         if not lacks:
-            return Finding(rule, RULES[rule].severity, text, first, last, **more)
+            return Finding(rule, severity or RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
+    def _lacks(self, broker: Any, last: int) -> str:
+        """What the captures lack of the requests to a broker until a time; empty: nothing."""
+        facts = self.facts
+        since = facts.incomplete_since.get(broker)
+        if since is not None and since <= last + self.us("told"):
+            return "bytes of its connection are missing in the capture"
+        if facts.unread_lines:
+            return "lines of a request log cannot be read"
+        if facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
+            return "the ids of brokers at some addresses are unknown; name them with --brokers"
+        return ""
 
-_BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP040", "KP041", "KP042", "KP051"}
+
+_BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP037", "KP040", "KP041", "KP042", "KP051"}
 """Rules that rest on the absence of a request."""
 
 
@@ -167,6 +180,12 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
         text = f"{_the(broker)} refused {_counted(len(requests), 'request')} for an earlier registration"
         yield doctor.finding("KP036", text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
 
+
+_NOT_IN_CAPTURE: Final = (
+    "the response is not in the capture: a later request was answered",
+    "too much was waiting for its response: kproto gave it up",
+)
+"""Values of ``requests.unmatched_reason`` where the request may have an answer that the capture lacks."""
 
 _STALE_CODES: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
@@ -227,43 +246,155 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _states(doctor: _Doctor) -> Iterator[Finding]:
-    """Findings about the newest state of each partition."""
-    facts, end = doctor.facts, doctor.facts.end
+    """Findings about how long a partition had no leader, lacked replicas, or was being reassigned."""
+    for (topic, number), lives in doctor.facts.incarnations.items():
+        for life in lives:
+            if life.sightings:
+                of: dict[str, Any] = {"topic": topic, "partition": number}
+                yield from _conditions(doctor, f"{topic}-{number}", of, life)
+                if not doctor.facts.had_kraft_controller:
+                    yield from _not_alive(doctor, f"{topic}-{number}", of, life)
+
+
+def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+    newest = life.newest.state
+    end = doctor.facts.end
+    without = life.stretches(lambda state: state.leader == NO_LEADER)
+    if without:
+        text = f"{name} has no leader; its ISR is {_ids(newest.isr)}"
+        found = _lasting(doctor, "KP010", "offline", without, text, f"{name} had no leader", **of)
+        if found is None and without[-1].until is None:
+            since = without[-1].since
+            found = Finding("KP010", "note", f"{text}; for {(end - since) / _SECOND:.0f} s so far", since, end, **of)
+        yield from (found,) if found else ()
+    lacking = set(newest.replicas) - set(newest.isr) - _adding(life)
+    stretches = life.stretches(_under_replicated_of(life))
+    text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
+    found = _lasting(doctor, "KP020", "under-replicated", stretches, text, f"{name} lacked replicas in its ISR", **of)
+    yield from (found,) if found else ()
+    moving = life.stretches(_reassigning_of(life))
+    text = f"{name} is being reassigned; it adds replicas {_ids(_adding(life))}"
+    found = _lasting(doctor, "KP024", "reassigning", moving, text, f"{name} was being reassigned", **of)
+    yield from (found,) if found else ()
     least = doctor.limit("min-isr")
-    for (topic, number), life in facts.present.items():
-        newest = life.newest.state
-        of: dict[str, Any] = {"topic": topic, "partition": number}
-        name = f"{topic}-{number}"
-        if newest.leader == NO_LEADER:
-            since = life.since(lambda state: state.leader == NO_LEADER)
-            text = f"{name} has no leader; its ISR is {_ids(newest.isr)}"
-            if end - since > doctor.us("offline"):
-                yield doctor.finding("KP010", text, since, **of)
-            else:
-                yield Finding("KP010", "note", f"{text}; for {(end - since) / _SECOND:.0f} s so far", since, end, **of)
-        lacking = set(newest.replicas) - set(newest.isr) - _adding(life)
-        if lacking:
-            since = life.since(lambda state: set(state.replicas) > set(state.isr))
-            if end - since > doctor.us("under-replicated"):
-                text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
-                yield doctor.finding("KP020", text, since, **of)
-        if least and len(newest.isr) < least:
-            since = life.since(lambda state: len(state.isr) < least)
+    if least:
+        short = life.stretches(lambda state: len(state.isr) < least)
+        if short and short[-1].until is None:
             text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {int(least)}"
-            yield doctor.finding("KP021", text, since, **of)
-        if not facts.is_kraft_controller and newest.leader != NO_LEADER:
-            for broker in {newest.leader, *newest.isr}:
-                gone = facts.dead_since(broker)
-                if gone is not None and end - max(gone, life.newest.ts) > doctor.us("not-alive"):
-                    role = "leader" if broker == newest.leader else "ISR"
-                    text = f"The {role} of {name} names broker {broker}, which is not alive"
-                    yield doctor.finding("KP023", text, max(gone, life.newest.ts), broker=broker, **of)
+            yield doctor.finding("KP021", text, short[-1].since, **of)
+        else:
+            text = f"{name} had fewer than {int(least)} in-sync replicas"
+            found = _lasting(doctor, "KP021", "under-min-isr", short, text, text, **of)
+            yield from (found,) if found else ()
+
+
+def _lasting(
+    doctor: _Doctor, rule: str, limit: str, stretches: list[Stretch], text: str, former: str, **of: Any
+) -> Finding | None:
+    """A finding about a condition that lasts, or lasted, for longer than a limit; with a limit of 0 it has to last.
+
+    Args:
+        doctor: The doctor.
+        rule, limit: Names of both.
+        stretches: When the condition held.
+        text: A sentence, where it lasts.
+        former: A clause, where it ended.
+        of: Fields of the finding.
+    """
+    end, most = doctor.facts.end, doctor.us(limit)
+    long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
+    if not long:
+        return None
+    total = sum(stretch.length(end) for stretch in long)
+    last = long[-1]
+    if last.until is None:
+        more = f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else ""
+        return doctor.finding(rule, text + more, last.since if len(long) == 1 else long[0].since, count=len(long), **of)
+    times = f", {_counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
+    said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
+    return doctor.finding(rule, said, long[0].since, last.until, count=len(long), **of)
+
+
+def _time_text(us: int) -> str:
+    """A length of time in the largest unit that it has two of."""
+    for unit, name in ((3600 * _SECOND, "h"), (_MINUTE, "min")):
+        if us >= _TWO * unit:
+            return f"{us / unit:.1f} {name}"
+    return f"{us / _SECOND:.1f} s"
+
+
+def _under_replicated_of(life: Incarnation) -> Callable[[State], bool]:
+    """Whether each state, in order, lacks a replica in its ISR that no reassignment adds."""
+    adding: set[int] = set()
+
+    def holds(state: State) -> bool:
+        nonlocal adding
+        if state.adding_replicas is not None:
+            adding = set(state.adding_replicas)
+        return bool(set(state.replicas) - set(state.isr) - adding)
+
+    return holds
+
+
+def _reassigning_of(life: Incarnation) -> Callable[[State], bool]:
+    """Whether a reassignment adds replicas in each state, in order."""
+    adding = False
+
+    def holds(state: State) -> bool:
+        nonlocal adding
+        if state.adding_replicas is not None:
+            adding = bool(state.adding_replicas)
+        return adding
+
+    return holds
+
+
+def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+    """Brokers that the leader or the ISR name while they are not alive."""
+    facts, end = doctor.facts, doctor.facts.end
+    named = {broker for step in life.steps for broker in (step.state.leader, *step.state.isr)}
+    for broker in sorted(named - {NO_LEADER}):
+        absences = facts.absences.get(broker)
+        if absences is None:
+            gone = facts.dead_since(broker)
+            if gone is None:
+                continue
+            absences = [Stretch(gone, None)]
+        holds = life.stretches(
+            lambda state, broker=broker: state.leader != NO_LEADER and broker in (state.leader, *state.isr)  # type: ignore[misc]
+        )
+        both = _overlap(holds, absences, end)
+        role = "leader" if broker == life.newest.state.leader else "ISR"
+        text = f"The {role} of {name} names broker {broker}, which is not alive"
+        former = f"The leader or the ISR of {name} named broker {broker}, which was not alive,"
+        found = _lasting(doctor, "KP023", "not-alive", both, text, former, broker=broker, **of)
+        yield from (found,) if found else ()
+
+
+def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stretch]:
+    """The times at which two conditions both held; each list is in order."""
+    found = []
+    mine, theirs = 0, 0
+    while mine < len(some) and theirs < len(others):
+        one, other = some[mine], others[theirs]
+        since = max(one.since, other.since)
+        untils = [stretch.until for stretch in (one, other) if stretch.until is not None]
+        until = min(untils, default=None)
+        if (end if until is None else until) > since:
+            found.append(Stretch(since, until))
+        if one.until is not None and one.until == until:
+            mine += 1
+        else:
+            theirs += 1
+    return found
 
 
 def _adding(life: Incarnation) -> set[int]:
     """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
-    told = [step.state.adding_replicas for step in life.steps if step.state.adding_replicas is not None]
-    return set(told[-1]) if told else set()
+    for step in reversed(life.steps):
+        if step.state.adding_replicas is not None:
+            return set(step.state.adding_replicas)
+    return set()
 
 
 def _elections(doctor: _Doctor) -> Iterator[Finding]:
@@ -293,14 +424,14 @@ def _was_applied(facts: Facts, body: Body, partition: tuple[str, int]) -> bool:
 
 
 def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
-    found: dict[int, int] = {}
+    found: dict[int, tuple[int, int]] = {}
     recovering: bool | None = None
     by_epoch: dict[int, State] = {}
     for sighting in life.steps:
         state = sighting.state
         if state.recovering is not None:
             if state.recovering and recovering is False and state.leader != NO_LEADER:
-                found.setdefault(state.leader_epoch, sighting.ts)
+                found.setdefault(state.leader_epoch, (sighting.ts, state.leader))
             recovering = state.recovering
         before = by_epoch.get(state.partition_epoch - 1)
         if (
@@ -310,11 +441,9 @@ def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) 
             and before.isr
             and state.leader not in before.isr
         ):
-            found.setdefault(state.leader_epoch, sighting.ts)
+            found.setdefault(state.leader_epoch, (sighting.ts, state.leader))
         by_epoch[state.partition_epoch] = state
-    for epoch, ts in found.items():
-        states = (step.state for step in life.steps if step.state.leader_epoch == epoch)
-        leader = next(state.leader for state in states if state.leader != NO_LEADER)
+    for epoch, (ts, leader) in found.items():
         text = f"Broker {leader} was elected leader of {name} (leader epoch {epoch}) without having been in sync"
         yield doctor.finding("KP011", text, ts, ts, **of)
 
@@ -325,86 +454,133 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
     Both in requests of one API, or the lower one in UpdateMetadata after LeaderAndIsr: LeaderAndIsr goes first in each
     batch, but it may be refused or wait for another capture point, so that the opposite proves nothing.
     """
-    if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
+    if not _goes_back(life):
         return
     partition = of["topic"], of["partition"]
-    found: dict[Any, tuple[int, int, int]] = {}
+    told: dict[Any, list[tuple[int, int, bool, int]]] = defaultdict(list)
+    for sighting in life.sightings:
+        is_leadership = sighting.body.api_key == ApiKey.LEADER_AND_ISR
+        for broker, (first, last) in sighting.body.told.items():
+            if doctor.facts.accepted(sighting.body, broker, partition):
+                told[broker].append((first, sighting.state.leader_epoch, is_leadership, last))
+    for broker, rows in told.items():
+        rows.sort()
+        firsts = [first for first, _epoch, _is_leadership, _last in rows]
+        highest = list(accumulate((epoch for _first, epoch, _is_leadership, _last in rows), max))
+        led = list(accumulate((epoch if is_led else -1 for _first, epoch, is_led, _last in rows), max))
+        for _first, lower, is_leadership, last in rows:
+            place = bisect_left(firsts, last)
+            higher = (led if is_leadership else highest)[place - 1] if place else -1
+            if higher > lower:
+                text = f"{_the(broker)} was told leader epoch {lower} of {name} after {higher}"
+                yield doctor.finding("KP012", text, last, last, broker=broker, **of)
+                break
+
+
+def _goes_back(life: Incarnation) -> bool:
+    """Whether a higher leader epoch was told before some broker was told a lower one last."""
     times = [sighting.ts for sighting in life.sightings]
     highest = list(accumulate((sighting.state.leader_epoch for sighting in life.sightings), max))
+    if highest[-1] == min(sighting.state.leader_epoch for sighting in life.sightings):
+        return False
     for low in life.sightings:
-        earlier = bisect_left(times, max((last for _first, last in low.body.told.values()), default=0))
-        if not earlier or highest[earlier - 1] <= low.state.leader_epoch:
-            continue  # no higher epoch was told before the last broker was told this one
-        for high in life.sightings[:earlier]:
-            if low.body.api_key != ApiKey.LEADER_AND_ISR or high.body.api_key == ApiKey.LEADER_AND_ISR:
-                if high.state.leader_epoch <= low.state.leader_epoch:
-                    continue
-                for broker, (_first, last) in low.body.told.items():
-                    since = high.body.told.get(broker)
-                    if since is None or since[0] >= last:
-                        continue
-                    if doctor.facts.accepted(low.body, broker, partition) and doctor.facts.accepted(
-                        high.body, broker, partition
-                    ):
-                        found.setdefault(broker, (high.state.leader_epoch, low.state.leader_epoch, last))
-    for broker, (higher, lower, ts) in found.items():
-        text = f"{_the(broker)} was told leader epoch {lower} of {name} after {higher}"
-        yield doctor.finding("KP012", text, ts, ts, broker=broker, **of)
+        earlier = bisect_left(times, low.body.last)
+        if earlier and highest[earlier - 1] > low.state.leader_epoch:
+            return True
+    return False
 
 
 def _leadership(doctor: _Doctor) -> Iterator[Finding]:
     """Two leaders at one time, and leaders that were named to clients and not told."""
     for partition, lives in doctor.facts.incarnations.items():
         for life in lives:
-            if len({sighting.state.leader_epoch for sighting in life.sightings}) < _TWO:
+            reigns = list(_reigns(life))
+            if len(reigns) < _TWO:
                 continue
-            told = [s for s in life.sightings if s.body.api_key == ApiKey.LEADER_AND_ISR]
-            for before, after in _reigns(life):
-                when = doctor.facts.told_of(s.body for s in told if s.state.leader_epoch >= after.state.leader_epoch)
+            known = _Told(doctor.facts, partition, life)
+            for before, after in reversed(reigns):
+                known.back_to(after.state.leader_epoch)
                 if before is not None and after.state.leader != NO_LEADER:
-                    yield from _two_leaders(doctor, partition, told, when, before, after)
-                    yield from _named_not_told(doctor, partition, life, when, after)
+                    yield from _two_leaders(doctor, partition, known, before, after)
+                    yield from _named_not_told(doctor, partition, known, after)
+
+
+class _Told:
+    """When brokers were told of a partition's leaders, read from the highest leader epoch down.
+
+    Attributes:
+        since: When LeaderAndIsr first told each broker of the present leader epoch or a higher one.
+        led: For each broker, the lowest leader epoch under which it accepted to lead.
+        named: When UpdateMetadata first named a leader with its epoch.
+    """
+
+    def __init__(self, facts: Facts, partition: Partition, life: Incarnation) -> None:
+        self.since: dict[Any, int] = {}
+        self.led: dict[Any, int] = {}
+        self.named: dict[tuple[int, int], int] = {}
+        self._life = life
+        self._lowest: dict[Any, int] = {}
+        self._left: list[Sighting] = []
+        for sighting in life.sightings:
+            state, body = sighting.state, sighting.body
+            if body.api_key == ApiKey.UPDATE_METADATA:
+                self.named.setdefault((state.leader, state.leader_epoch), sighting.ts)
+                continue
+            self._left.append(sighting)
+            lower = self.led.get(state.leader)
+            if (lower is None or state.leader_epoch < lower) and facts.accepted(body, state.leader, partition):
+                self.led[state.leader] = state.leader_epoch
+        self._left.sort(key=lambda sighting: sighting.state.leader_epoch)
+
+    def lowest(self, broker: Any) -> int:
+        """The lowest leader epoch that a broker was told in any request."""
+        known = self._lowest.get(broker)
+        if known is None:
+            of = [s.state.leader_epoch for s in self._life.sightings if broker in s.body.told]
+            known = self._lowest[broker] = min(of, default=1 << 31)
+        return known
+
+    def back_to(self, epoch: int) -> None:
+        """Add what LeaderAndIsr told under a lower leader epoch."""
+        while self._left and self._left[-1].state.leader_epoch >= epoch:
+            for broker, (first, _last) in self._left.pop().body.told.items():
+                self.since[broker] = min(first, self.since.get(broker, first))
 
 
 def _two_leaders(
-    doctor: _Doctor,
-    partition: Partition,
-    told: list[Sighting],
-    when: dict[Any, int],
-    before: Sighting,
-    after: Sighting,
+    doctor: _Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
 ) -> Iterator[Finding]:
     """The former leader, if a request made it leader and no request named the next leader to it."""
     facts, limit = doctor.facts, doctor.us("told")
     former, leader, epoch = before.state.leader, after.state.leader, after.state.leader_epoch
-    took = when.get(leader)
+    took = known.since.get(leader)
     if leader == former or took is None or former not in facts.spans:
         return
-    led = (s.body for s in told if s.state.leader == former and s.state.leader_epoch < epoch)
-    if not any(facts.accepted(body, former, partition) for body in led):
+    if known.led.get(former, epoch) >= epoch:
         return
-    heard = [ts for ts in (when.get(former), facts.stopped(partition).get(former)) if ts is not None]
+    heard = [ts for ts in (known.since.get(former), facts.stopped(partition).get(former)) if ts is not None]
     since = min((ts for ts in heard if ts >= before.ts), default=None)
     if since is not None and since - took <= limit:
         return
-    if facts.spans[former].covers(after.ts, took + limit) and not doctor.facts.is_settling([former], took + limit):
+    settled = facts.is_settling([former], took + limit, doctor.us("settled"))
+    if facts.spans[former].covers(after.ts, took + limit) and not settled:
         name = f"{partition[0]}-{partition[1]}"
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
         yield doctor.finding("KP014", text, took, since, about=former, topic=partition[0], partition=partition[1])
 
 
-def _named_not_told(
-    doctor: _Doctor, partition: Partition, life: Incarnation, when: dict[Any, int], after: Sighting
-) -> Iterator[Finding]:
+def _named_not_told(doctor: _Doctor, partition: Partition, known: _Told, after: Sighting) -> Iterator[Finding]:
     """The leader, if UpdateMetadata names it to clients and LeaderAndIsr has not told it."""
-    limit = doctor.us("told")
+    facts, limit = doctor.facts, doctor.us("told")
     leader, epoch = after.state.leader, after.state.leader_epoch
-    updates = (s for s in life.sightings if s.body.api_key == ApiKey.UPDATE_METADATA)
-    at = min((s.ts for s in updates if (s.state.leader, s.state.leader_epoch) == (leader, epoch)), default=None)
-    heard = when.get(leader)
-    if at is None or (heard is not None and heard - at <= limit) or leader not in doctor.facts.spans:
+    at = known.named.get((leader, epoch))
+    heard = known.since.get(leader)
+    if at is None or (heard is not None and heard - at <= limit) or leader not in facts.spans:
         return
-    if doctor.facts.spans[leader].covers(at, at + limit) and not doctor.facts.is_settling([leader], at + limit):
+    if (leader, *partition) in facts.elsewhere or known.lowest(leader) >= epoch:
+        return  # it may have been told before the capture, where that does not show it with an earlier leader
+    settled = facts.is_settling([leader], at + limit, doctor.us("settled"))
+    if facts.spans[leader].covers(at, at + limit) and not settled:
         name = f"{partition[0]}-{partition[1]}"
         text = f"Broker {leader} was named leader of {name} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
@@ -420,9 +596,13 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
         before = step
 
 
+def _flapping(doctor: _Doctor, window: int) -> Iterable[Flapping]:
+    return flapping(doctor.facts, window, doctor.limit("flaps"), doctor.us("settled"))
+
+
 def _flaps(doctor: _Doctor) -> Iterator[Finding]:
     window = int(doctor.limit("flap-minutes") * _MINUTE)
-    for what, (topic, number), most, times, _leaders in flapping(doctor.facts, window, doctor.limit("flaps")):
+    for what, (topic, number), most, times, _leaders in _flapping(doctor, window):
         rule = "KP016" if what == "leader" else "KP022"
         text = f"The {what} of {topic}-{number} changed {most} times within {window // _MINUTE} minutes"
         yield doctor.finding(rule, text, times[0], times[-1], count=most, topic=topic, partition=number)
@@ -433,12 +613,12 @@ def _flaps(doctor: _Doctor) -> Iterator[Finding]:
 
 def _behind(doctor: _Doctor) -> Iterator[Finding]:
     behind: dict[int, list[Behind]] = defaultdict(list)
-    for one in brokers_behind(doctor.facts, doctor.us("told")):
+    for one in brokers_behind(doctor.facts, doctor.us("told"), doctor.us("settled")):
         behind[one.broker].append(one)
     for broker, some in behind.items():
-        names = _named([f"{topic}-{number}" for _broker, (topic, number), _newest, _told in some])
+        names = _named([f"{topic}-{number}" for _broker, (topic, number), *_more in some])
         text = f"Broker {broker} was never told the newest state of {names}"
-        yield doctor.finding("KP030", text, min(one.newest.ts for one in some), count=len(some), broker=broker)
+        yield doctor.finding("KP030", text, min(one.since for one in some), count=len(some), broker=broker)
 
 
 def _updates(doctor: _Doctor) -> Iterator[Finding]:
@@ -450,7 +630,9 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
         text = f"Broker {broker} missed {_counted(len(times), 'metadata update')} that most others got"
         yield doctor.finding("KP031", text, min(times), max(times), count=len(times), broker=broker)
     late: dict[Any, list[Late]] = defaultdict(list)
-    for one in late_updates(doctor.facts, int(doctor.limit("late-ms") * 1000), doctor.limit("late-factor")):
+    for one in late_updates(
+        doctor.facts, int(doctor.limit("late-ms") * 1000), doctor.limit("late-factor"), doctor.us("queued")
+    ):
         late[one.broker].append(one)
     for broker, some in late.items():
         worst = max(some, key=lambda one: one.delay)
@@ -463,6 +645,7 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
     """Unanswered, refused and unreadable requests, and those that were sent again."""
     facts = doctor.facts
     unanswered: dict[Any, list[Request]] = defaultdict(list)
+    lost: dict[Any, list[Request]] = defaultdict(list)
     refused: dict[Any, list[Request]] = defaultdict(list)
     unreadable: dict[Any, list[Request]] = defaultdict(list)
     again: dict[Any, list[Request]] = defaultdict(list)
@@ -476,6 +659,9 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
         if request.decode_error is not None:
             unreadable[broker].append(request)
         elif request.response_frame_id is None:
+            if request.unmatched_reason in _NOT_IN_CAPTURE:
+                lost[broker].append(request)
+                continue
             unanswered[broker].append(request)
             if request.body_id is not None:
                 open_ones[key] = request.conn_id
@@ -495,6 +681,44 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
                 why = ", ".join(error_name(code) for code, _n in codes.most_common())
             said = f"{_the(broker)} {text.format(_counted(len(requests), 'request'), why=why)}"
             yield doctor.finding(rule, said, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
+    for broker, requests in lost.items():
+        said = f"{_the(broker)} left {_counted(len(requests), 'request')} unanswered"
+        times = requests[0].ts, requests[-1].ts
+        lacks = "the captures lack the answers"
+        yield doctor.finding("KP033", said, *times, count=len(requests), broker=broker, lacks=lacks)
+    yield from _not_answering(doctor)
+
+
+def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
+    """Brokers that answered nothing for long, though updates list them as alive and they were sent requests.
+
+    At least two: a controller sends again after its request timeout, so that a single request shows nothing.
+    """
+    facts, limit = doctor.facts, doctor.us("silent")
+    since: dict[Any, list[int]] = {}  # by broker: the first and the last request without answer, and their number
+    found: dict[Any, list[tuple[int, int | None, int]]] = defaultdict(list)
+    for request in facts.requests:
+        broker = request.broker_id
+        if request.response_frame_id is not None:
+            silent = since.pop(broker, None)
+            if silent is not None and silent[2] >= _TWO and request.ts - silent[0] > limit:
+                found[broker].append((silent[0], request.ts, silent[2]))
+        elif request.unmatched_reason not in _NOT_IN_CAPTURE:
+            silent = since.setdefault(broker, [request.ts, 0, 0])
+            silent[1:] = request.ts, silent[2] + 1
+    for broker, (first, _last, count) in since.items():
+        if count >= _TWO and facts.end - first > limit:
+            found[broker].append((first, None, count))
+    for broker, some in found.items():
+        for first, until, count in some:
+            gone = facts.gone_between(broker, first, facts.end if until is None else until)
+            lasted = (facts.end if until is None else until) if gone is None else gone
+            if lasted - first > limit:
+                text = (
+                    f"{_the(broker)} answered none of {_counted(count, 'request')} for {_time_text(lasted - first)}"
+                    f"{' so far' if until is None and gone is None else ''}, though it was listed as alive"
+                )
+                yield doctor.finding("KP037", text, first, lasted, count=count, broker=broker)
 
 
 def _slow(doctor: _Doctor) -> Iterator[Finding]:
@@ -520,51 +744,113 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _registrations(doctor: _Doctor) -> Iterator[Finding]:
-    of: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
-    for broker, former, epoch, ts in doctor.facts.registrations:
-        of[broker].append((ts, former, epoch))
+    facts = doctor.facts
+    of: dict[Any, list[tuple[int, str]]] = defaultdict(list)
+    for broker, former, epoch, ts in facts.registrations:
+        of[broker].append((ts, f"with broker epoch {epoch} after {former}"))
+    for broker, stretches in facts.absences.items():
+        if broker in of or broker in facts.with_broker_epochs or facts.had_kraft_controller:
+            continue
+        back = [(s.until, "after the live brokers lacked it") for s in stretches if s.until is not None]
+        if back:
+            of[broker] = back
     for broker, rows in of.items():
-        ts, former, epoch = rows[-1]
-        times = _counted(len(rows), "time")
-        text = f"{_the(broker)} registered again {times}, last with broker epoch {epoch} after {former}"
-        yield doctor.finding("KP035", text, rows[0][0], ts, count=len(rows), broker=broker)
+        times = [ts for ts, _shown in rows]
+        ts, shown = rows[-1]
+        text = f"{_the(broker)} registered again {_counted(len(rows), 'time')}, last at {moment(ts)} {shown}"
+        yield doctor.finding("KP035", text, times[0], ts, count=len(rows), broker=broker)
+        yield from _storm(doctor, "KP038", "registrations", times, f"{_the(broker)} registered", broker=broker)
+    unseen = sorted(broker for broker in facts.spans.keys() - facts.with_broker_epochs if isinstance(broker, int))
+    if unseen:
+        text = f"Whether brokers {_ids(unseen)} were started again and stayed among the live brokers"
+        lacks = "requests before inter-broker protocol 2.2 have no broker epochs"
+        yield doctor.finding("KP035", text, facts.begin, lacks=lacks)
+
+
+def _controllers(doctor: _Doctor) -> Iterator[Finding]:
+    """Controllers that replaced each other again and again."""
+    times = sorted(since for _epoch, _controller, since in doctor.facts.epochs.controllers())[1:]
+    yield from _storm(doctor, "KP008", "elections", times, "The controller was replaced")
+
+
+def _storm(
+    doctor: _Doctor, rule: str, limit: str, times: Sequence[int], text: str, *, broker: Any = None
+) -> Iterator[Finding]:
+    """A finding about events that came too often within ``flap-minutes``; their times are ascending."""
+    window = int(doctor.limit("flap-minutes") * _MINUTE)
+    most = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+    if most >= doctor.limit(limit):
+        said = f"{text} {most} times within {window / _MINUTE:g} minutes, {len(times)} times in all"
+        yield doctor.finding(rule, said, times[0], times[-1], count=most, broker=broker)
 
 
 # ---- topics ----
 
 
+class _Removals:
+    """Which broker accepted when that a partition's log is to be deleted, or refused it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._accepted: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
+        self._refused: dict[tuple[str, int, Any], int] = {}
+        self._kept: dict[Any, list[tuple[int, frozenset[Partition]]]] = defaultdict(list)
+        for body in facts.bodies:
+            if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller:
+                if body.request.type == _FULL:  # a migrating broker moves aside what is not in it
+                    kept = frozenset((topic, number) for topic, number, _id, _state in body.states)
+                    for broker, (_first, last) in body.told.items():
+                        self._kept[broker].append((last, kept))
+            elif body.api_key == ApiKey.STOP_REPLICA:
+                for topic, number, _id, delete in body.states:
+                    if delete:
+                        self._add(facts, body, (topic, number))
+
+    def _add(self, facts: Facts, body: Body, partition: Partition) -> None:
+        accepted = self._accepted[partition]
+        for broker, (_first, last) in body.told.items():
+            error = facts.partition_error(body, broker, partition)
+            if error is None:
+                accepted[broker] = max(last, accepted.get(broker, last))
+            else:
+                self._refused[*partition, broker] = error
+
+    def last(self, partition: Partition, broker: Any) -> int | None:
+        """When a broker accepted last that a partition's log is to be deleted; None: never."""
+        times = [last for last, kept in self._kept.get(broker, ()) if partition not in kept]
+        accepted = self._accepted.get(partition, {}).get(broker)
+        return max((*times, *(() if accepted is None else (accepted,))), default=None)
+
+    def refused(self, partition: Partition, broker: Any) -> int | None:
+        """The error with which a broker refused to delete a partition; None: it did not."""
+        return self._refused.get((*partition, broker))
+
+
 def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
-    removed: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
-    for body in facts.bodies:
-        if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller and body.request.type == _FULL:
-            kept = {(topic, number) for topic, number, _id, _state in body.states}
-            for partition in facts.incarnations.keys() - kept:  # a migrating broker moves aside what is not in it
-                for broker, (_first, last) in body.told.items():
-                    removed[partition][broker] = max(last, removed[partition].get(broker, last))
-        if body.api_key == ApiKey.STOP_REPLICA:
-            for topic, number, _id, delete in body.states:
-                if not delete:
-                    continue
-                for broker, (_first, last) in body.told.items():
-                    if facts.accepted(body, broker, (topic, number)):
-                        removed[topic, number][broker] = max(last, removed[topic, number].get(broker, last))
-    yield from _cancelled(doctor, removed)
+    removals = _Removals(facts)
+    yield from _cancelled(doctor, removals)
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
     unsure: set[tuple[str, Any]] = set()
+    errors: dict[tuple[str, Any], int] = {}
+    settled = doctor.us("settled")
     for (topic, number), lives in facts.incarnations.items():
         for place, life in enumerate(lives):
             later = lives[place + 1] if place + 1 < len(lives) and lives[place + 1].sightings else None
             if not life.sightings or (life.deleted is None and later is None):
                 continue
+            if later is None and not _was_named_before(life):
+                continue
             deleted = life.deleted if life.deleted is not None else later.sightings[0].ts if later else facts.end
             for broker in life.newest.state.replicas:
-                gone = removed[topic, number].get(broker)
-                if gone is not None and gone >= life.sightings[0].ts and (later is None or gone >= deleted - _MINUTE):
+                gone = removals.last((topic, number), broker)
+                if gone is not None and gone >= life.sightings[0].ts and (later is None or gone >= deleted - settled):
                     continue
-                returned = _returned(doctor, broker, deleted)
+                error = removals.refused((topic, number), broker)
+                returned = error is None and facts.took_part(broker, deleted, facts.end - doctor.us("told"))
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
                 found[rule, topic, broker].append(deleted)
+                if error is not None:
+                    errors[topic, broker] = error
                 if (topic, number, broker) in facts.unanswered_deletions:
                     unsure.add((topic, broker))
     verbs = {
@@ -576,11 +862,26 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         if facts.end - min(times) <= doctor.us("told"):
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
+        if rule == "KP040" and (topic, broker) in errors:
+            text = f"Broker {broker} refused the deletion of {topic} with {error_name(errors[topic, broker])}"
         lacks = "the capture has no answer to a deletion that was sent" if (topic, broker) in unsure else ""
         yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic, lacks=lacks)
 
 
-def _cancelled(doctor: _Doctor, removed: Mapping[tuple[str, int], Mapping[Any, int]]) -> Iterator[Finding]:
+def _was_named_before(life: Incarnation) -> bool:
+    """Whether UpdateMetadata named a living partition before it was first said to be deleted.
+
+    Else the deletion began before the capture, and brokers may have accepted it then: it is told again to brokers that
+    come back.
+    """
+    return any(
+        sighting.body.api_key == ApiKey.UPDATE_METADATA
+        for sighting in life.sightings
+        if life.deleted is None or sighting.ts < life.deleted
+    )
+
+
+def _cancelled(doctor: _Doctor, removals: _Removals) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
     for (topic, number), life in facts.present.items():
@@ -591,21 +892,11 @@ def _cancelled(doctor: _Doctor, removed: Mapping[tuple[str, int], Mapping[Any, i
                     if broker in sighting.state.replicas and facts.accepted(sighting.body, broker, (topic, number)):
                         hosts[broker] = max(last, hosts.get(broker, last))
         for broker in (hosts.keys() & facts.alive).difference(life.newest.state.replicas):
-            since = life.since(lambda state, broker=broker: broker not in state.replicas)
-            if removed.get((topic, number), {}).get(broker, 0) < hosts[broker] and facts.end - since > doctor.us(
-                "told"
-            ):
+            since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
+            gone = removals.last((topic, number), broker)
+            if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):
                 text = f"Broker {broker} is no replica of {topic}-{number} any more and never deleted it: its log stays"
                 yield doctor.finding("KP041", text, since, broker=broker, topic=topic, partition=number)
-
-
-def _returned(doctor: _Doctor, broker: int, ts: int) -> bool:
-    """Whether a broker took part again after a deletion that it did not get."""
-    return any(
-        request.ts > ts and request.error_code == 0 and doctor.facts.end - request.ts > doctor.us("told")
-        for request in doctor.facts.requests
-        if request.broker_id == broker
-    )
 
 
 def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
@@ -613,7 +904,7 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     if not facts.partition_errors:
         return
-    open_ones: dict[tuple[Any, str, int], tuple[Request, int]] = {}
+    open_ones: dict[Any, dict[Partition, tuple[Request, int]]] = defaultdict(dict)
     differ: dict[tuple[Any, str, int], list[int]] = defaultdict(list)
     bodies = {body.request.body_id: body for body in facts.bodies}
     for request in facts.requests:
@@ -621,28 +912,30 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
             continue
         errors = facts.partition_errors.get(request.frame_id, {})
         broker = request.broker_id
-        if open_ones and request.body_id in bodies:
+        mine = open_ones[broker]
+        if mine and request.body_id in bodies:
             for topic, number, _id, _state in bodies[request.body_id].states:
                 if (topic, number) not in errors:
-                    open_ones.pop((broker, topic, number), None)
+                    mine.pop((topic, number), None)
         for (topic, number), code in errors.items():
             if code == ErrorCode.INCONSISTENT_TOPIC_ID:
                 differ[broker, topic, number].append(request.ts)
             elif code not in _HARMLESS:
-                open_ones[broker, topic, number] = request, code
+                mine[topic, number] = request, code
             else:
-                open_ones.pop((broker, topic, number), None)
+                mine.pop((topic, number), None)
     for (broker, topic, number), times in differ.items():
         text = f"{_the(broker)} has {topic}-{number} with another topic id"
         yield doctor.finding(
             "KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number
         )
-    for (broker, topic, number), (request, code) in open_ones.items():
-        text = (
-            f"{_the(broker)} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, "
-            "and accepted it in no later request"
-        )
-        yield doctor.finding("KP051", text, request.ts, request.ts, broker=broker, topic=topic, partition=number)
+    for broker, mine in open_ones.items():
+        for (topic, number), (request, code) in mine.items():
+            text = (
+                f"{_the(broker)} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, "
+                "and accepted it in no later request"
+            )
+            yield doctor.finding("KP051", text, request.ts, request.ts, broker=broker, topic=topic, partition=number)
 
 
 _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
@@ -671,7 +964,9 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             text = f"{row['file']}: {not_read_text(packets)}; requests in them are missing here"
             yield doctor.finding("KP064", text, doctor.facts.begin, count=sum(packets.values()))
         if unusable := row["bad_inputs"] - row["bad_checksums"]:
-            text = f"{row['file']}: {_counted(unusable, 'piece')} of the file could not be used"
+            reasons = Counter(bad["reason"] for bad in doctor.facts.bad_inputs if bad["file"] == row["file"])
+            why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+            text = f"{row['file']}: {_counted(unusable, 'piece')} of the file could not be used{why}"
             yield doctor.finding("KP065", text, doctor.facts.begin, count=unusable)
         if row["untimed_packets"]:
             text = (
@@ -706,7 +1001,7 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
 
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _deletions, _partition_errors, _losses, _clocks,
+    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks,
 )  # fmt: skip
 
 
@@ -719,7 +1014,18 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
     """
     doctor = _Doctor(facts, {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {}))
     found = [finding for rule in _RULES for finding in rule(doctor)] if facts.requests else []
+    if any(finding.cannot_tell and finding.rule in _BY_ABSENCE for finding in found) or _is_mostly_unread(facts):
+        found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
     return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.rule, f.first, f.text))
+
+
+def _is_mostly_unread(facts: Facts) -> bool:
+    """Whether the bytes of most control requests cannot be read."""
+    return 2 * sum(request.decode_error is not None for request in facts.requests) > len(facts.requests)
+
+
+_DAMAGE: Final = frozenset({"KP061", "KP065"})
+"""Rules that find damaged input: they warn where another finding becomes uncertain by it."""
 
 
 def _counted(number: int, noun: str) -> str:

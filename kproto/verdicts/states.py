@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from kproto.tables.bodies import RequestPartition
@@ -83,32 +84,62 @@ class Incarnation:
     """A topic's partition from its creation to its deletion.
 
     Attributes:
-        topic_id: Of the topic; None where no version has one.
+        topic_id: The first id that it was told with; None where no version has one.
+        ids: All ids that it was told with: a tool that writes ZooKeeper may change the id of a living topic.
         sightings: Its states in the order in which brokers were first told.
         deleted: The time of the first UpdateMetadata that marks the topic as being deleted; None: there is none.
     """
 
     def __init__(self, topic_id: bytes | None) -> None:
-        self.topic_id = topic_id
+        self.topic_id: bytes | None = None
+        self.ids: set[bytes] = set()
         self.sightings: list[Sighting] = []
         self.deleted: int | None = None
+        self.learn(topic_id)
 
-    def fits(self, topic_id: bytes | None, epochs: tuple[int, int], ts: int) -> bool:
+    def learn(self, topic_id: bytes | None) -> None:
+        """Add an id."""
+        if topic_id is not None:
+            self.topic_id = self.topic_id or topic_id
+            self.ids.add(topic_id)
+
+    def fits(self, topic_id: bytes | None, epochs: tuple[int, int], ts: int, *, is_new: bool | None = None) -> bool:
         """Whether a state that was first told at a time may belong to this incarnation of its partition.
 
-        While a deletion waits, the partition may still be told with higher epochs; a new topic begins with epochs of 0.
+        A new incarnation needs evidence: the deletion of this one, or a first state that LeaderAndIsr calls new.
+        Another topic id alone is none. While a deletion waits, the partition may still be told with higher epochs; a
+        new topic begins with epochs of 0.
+
+        Args:
+            topic_id, epochs, ts: See ``incarnation_of``.
+            is_new: Whether LeaderAndIsr calls the replica new; None: not known, so that another id suffices.
         """
-        if self.topic_id is not None and topic_id is not None:
-            return self.topic_id == topic_id
-        return self.deleted is None or ts <= self.deleted or epochs != FIRST_EPOCHS
+        if topic_id is not None and topic_id in self.ids:
+            return True
+        ended = self.deleted is not None and ts > self.deleted
+        if topic_id is None or not self.ids:
+            return not ended or epochs != FIRST_EPOCHS
+        return not ended and is_new is not None and not (is_new and epochs == FIRST_EPOCHS)
 
     @cached_property
     def steps(self) -> list[Sighting]:
-        """The distinct states in the order of their epochs, with the time of their first request, the newest last."""
+        """The distinct states in the order of their epochs, with the time of their first request, the newest last.
+
+        What UpdateMetadata does not say of a state comes from LeaderAndIsr.
+        """
         first: dict[tuple[Any, ...], Sighting] = {}
         for sighting in self.sightings:
             state = sighting.state
-            first.setdefault((state.epochs, state.leader, frozenset(state.isr)), sighting)
+            key = state.epochs, state.leader, frozenset(state.isr)
+            known = first.setdefault(key, sighting)
+            if known is not sighting and (state.recovering is not None or state.adding_replicas is not None):
+                of = known.state
+                both = of._replace(
+                    adding_replicas=state.adding_replicas if of.adding_replicas is None else of.adding_replicas,
+                    recovering=state.recovering if of.recovering is None else of.recovering,
+                    is_new=of.is_new or state.is_new,
+                )
+                first[key] = known._replace(state=both)
         return sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
 
     @property
@@ -116,39 +147,72 @@ class Incarnation:
         """The newest state."""
         return self.steps[-1]
 
-    def since(self, holds: Any) -> int:
-        """The time since which the newest states without a break hold something."""
-        since = self.newest.ts
-        for sighting in reversed(self.steps):
-            if not holds(sighting.state):
-                break
-            since = sighting.ts
-        return since
+    def stretches(self, holds: Callable[[State], bool]) -> list[Stretch]:
+        """The times during which the states hold something, in order."""
+        found: list[Stretch] = []
+        since: int | None = None
+        now = 0
+        for step in self.steps:
+            now = max(now, step.ts)  # clocks only date the states
+            if holds(step.state):
+                since = now if since is None else since
+            elif since is not None:
+                found.append(Stretch(since, now))
+                since = None
+        if since is not None:
+            found.append(Stretch(since, None if self.deleted is None else max(since, self.deleted)))
+        return found
 
 
-def incarnation_of(lives: list[Incarnation], topic_id: bytes | None, epochs: tuple[int, int], ts: int) -> Incarnation:
-    """Return the incarnation of a partition that a state belongs to: the newest that fits, else a new one.
+class Stretch(NamedTuple):
+    """The time during which a condition held; ``until`` None: it lasts."""
 
-    Args:
-        lives: Those that earlier states told of, in order; a new one is added.
-        topic_id: With which the state was told; None where the version has none.
-        epochs: Of the state, in ``STATE_ORDER``.
-        ts: When the first broker was told of it; states come in this order.
-    """
-    for life in reversed(lives):
-        if life.fits(topic_id, epochs, ts):
-            life.topic_id = life.topic_id or topic_id
-            return life
-    lives.append(Incarnation(topic_id))
-    return lives[-1]
+    since: int
+    until: int | None
+
+    def length(self, end: int) -> int:
+        """Its length in us; ``end`` is that of the capture."""
+        return (end if self.until is None else self.until) - self.since
 
 
-def end_incarnation(lives: list[Incarnation], topic_id: bytes | None, ts: int) -> None:
-    """Note that brokers were told at a time that the topic is being deleted; ``lives`` as in ``incarnation_of``."""
-    if not lives:
-        lives.append(Incarnation(topic_id))
-    if lives[-1].deleted is None:
-        lives[-1].deleted = ts
+class Incarnations(list[Incarnation]):
+    """The incarnations of one partition, in order; each is found by its topic ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_id: dict[bytes, Incarnation] = {}
+
+    def of(
+        self, topic_id: bytes | None, epochs: tuple[int, int], ts: int, *, is_new: bool | None = None
+    ) -> Incarnation:
+        """Return the incarnation that a state belongs to: the newest if it fits, else a new one.
+
+        Args:
+            topic_id: With which the state was told; None where the version has none.
+            epochs: Of the state, in ``STATE_ORDER``.
+            ts: When the first broker was told of it; states come in this order.
+            is_new: See ``Incarnation.fits``.
+        """
+        life = self._by_id.get(topic_id) if topic_id is not None else None
+        if life is None and self and self[-1].fits(topic_id, epochs, ts, is_new=is_new):
+            life = self[-1]
+        if life is None:
+            life = Incarnation(topic_id)
+            self.append(life)
+        life.learn(topic_id)
+        if topic_id is not None:
+            self._by_id[topic_id] = life
+        return life
+
+    def end(self, topic_id: bytes | None, ts: int) -> None:
+        """Note that brokers were told at a time that the topic is being deleted."""
+        life = self._by_id.get(topic_id) if topic_id is not None else None
+        if life is None:
+            if not self:
+                self.append(Incarnation(topic_id))
+            life = self[-1]
+        if life.deleted is None:
+            life.deleted = ts
 
 
 def isr_change(old: AbstractSet[int], new: AbstractSet[int]) -> str | None:

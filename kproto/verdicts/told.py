@@ -40,15 +40,16 @@ class Body:
         states: Its partitions' states; of StopReplica, whether the log is to be deleted.
         told: For each broker that accepted it, when it did first and last.
         sent: For each broker that it was sent to, accepted or not, when it was first.
+        first, last: When a broker first accepted it, and when one did last.
     """
 
-    __slots__ = ("api_key", "first", "live", "request", "sent", "states", "told")
+    __slots__ = ("api_key", "first", "last", "live", "request", "sent", "states", "told")
 
     def __init__(self, request: Request, live: frozenset[int] | None) -> None:
         self.api_key = request.api_key
         self.request = request
         self.live = live
-        self.first = 0
+        self.first = self.last = 0
         self.states: list[tuple[str, int, bytes | None, Any]] = []
         self.told: dict[Any, tuple[int, int]] = {}
         self.sent: dict[Any, int] = {}

@@ -5,17 +5,18 @@ Times are us since 1970.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
-from kproto.verdicts.states import NO_LEADER
+from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.verdicts.facts import Facts, Partition
-    from kproto.verdicts.states import Sighting
+    from kproto.verdicts.states import Incarnation, Sighting
     from kproto.verdicts.told import Body
 
 _TWO: Final = 2
@@ -37,12 +38,21 @@ class Late(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A partition whose newest state a live broker was never sent; ``told`` is the last one that it was sent."""
+    """A partition whose newest state a live broker was never sent.
+
+    Attributes:
+        broker: The broker.
+        partition: The partition.
+        newest: Its newest state.
+        told: The last state that the broker was sent; None: none.
+        since: When others were told the first state that it lacks, or when it joined.
+    """
 
     broker: int
     partition: Partition
     newest: Sighting
     told: Sighting | None
+    since: int
 
 
 def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
@@ -62,12 +72,12 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
                 yield Missed(broker, body)
 
 
-def late_updates(facts: Facts, least: int, factor: float) -> Iterator[Late]:
+def late_updates(facts: Facts, least: int, factor: float, queued: int) -> Iterator[Late]:
     """Yield the updates that reached a broker late.
 
     That is: more than ``least`` us and ``factor`` times the usual delay after the first broker, to a broker that was
     told something before and did not come or go since, while no other request to it was in flight that the update
-    waited for, and without newer states that it got before.
+    waited for (it had not answered one within ``queued`` us), and without newer states that it got before.
     """
     for body in _updates(facts):
         delays = sorted(first - body.first for first, _last in body.told.values())
@@ -79,42 +89,87 @@ def late_updates(facts: Facts, least: int, factor: float) -> Iterator[Late]:
             if (
                 delay > max(least, factor * usual)
                 and _stayed(facts, broker, body.first - 1, first)
-                and not facts.was_busy(broker, first)
+                and not facts.was_busy(broker, first, queued)
                 and not _covered(facts, body, broker, first - 1)
             ):
                 yield Late(broker, delay, first)
 
 
-def brokers_behind(facts: Facts, limit: int) -> Iterator[Behind]:
-    """Yield the partitions whose newest state is older than ``limit`` us and was never sent to a living broker.
+def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
+    """Yield the partitions whose newest state a living broker was never sent, for longer than ``limit`` us.
 
-    The broker's newest connection began before the state, or an earlier one was in use before it and ``limit`` us
-    after it: a broker that comes back gets everything. Partitions that are deleted do not count.
+    The time begins with the first state that the broker lacks, so that a partition which changes all the time counts
+    too, or when the broker joined. The change is in the capture: the state before it was told too, or LeaderAndIsr
+    calls the partition new, or most others were told at once that had not come back within ``settled`` us; and most
+    others were told. The broker's newest connection began before, or one was in use before and ``limit`` us after: a
+    broker that comes back gets everything. Partitions that are deleted do not count.
     """
     brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
-    lacking: dict[tuple[int, ...], list[int]] = {}
+    unsent: dict[tuple[int, ...], list[int]] = {}
     for partition, life in facts.present.items():
         newest = life.newest
-        if facts.end - newest.ts <= limit:
-            continue
         updates = [sighting for sighting in life.sightings if sighting.body.api_key == ApiKey.UPDATE_METADATA]
         bodies = [sighting.body for sighting in updates if sighting.state.epochs >= newest.state.epochs]
-        key = (newest.ts, *map(id, bodies))
-        if key not in lacking:
-            sent = {broker for body in bodies for broker in (*body.told, *body.sent)}
-            lacking[key] = [
-                broker
-                for broker in brokers
-                if bodies
-                and broker not in sent
-                and (
-                    facts.spans[broker].began_before(newest.ts)
-                    or facts.spans[broker].covers(newest.ts, newest.ts + limit)
-                )
-            ]
-        for broker in lacking[key]:
-            told = [sighting for sighting in updates if broker in sighting.body.told]
-            yield Behind(broker, partition, newest, max(told, key=lambda s: s.state.epochs, default=None))
+        if not bodies:
+            continue
+        key = tuple(map(id, bodies))
+        lacking = unsent.get(key)
+        if lacking is None:
+            told = {broker for body in bodies for broker in body.told}
+            sent = told.union(*(body.sent for body in bodies))
+            known = sum(broker in told for broker in brokers)
+            lacking = [broker for broker in brokers if broker not in sent and 2 * known >= len(brokers) - 1]
+            unsent[key] = lacking
+        for broker in lacking:
+            had = [s for s in updates if broker in s.body.told or broker in s.body.sent]
+            last = max(had, key=lambda s: s.state.epochs, default=None)
+            epochs = None if last is None else last.state.epochs
+            change = _change_after(life, epochs)
+            if change is None:
+                later = [s for s in updates if epochs is None or s.state.epochs > epochs]
+                change = _told_to_most(facts, later, len(brokers) - 1, limit, settled)
+            if change is None:
+                continue
+            since = max(change, facts.joined(broker))
+            span = facts.spans[broker]
+            if facts.end - since > limit and (span.began_before(change) or span.covers(change, change + limit)):
+                yield Behind(broker, partition, newest, last, since)
+
+
+def _change_after(life: Incarnation, epochs: tuple[int, int] | None) -> int | None:
+    """The time of the first state above some epochs that is a change in the capture; None: there is none.
+
+    Args:
+        life: The partition.
+        epochs: Those that a broker has; None: it was told nothing.
+    """
+    steps = life.steps
+    place = 0 if epochs is None else bisect_right(steps, epochs, key=lambda step: step.state.epochs)
+    for step, before in zip(steps[place:], [steps[place - 1] if place else None, *steps[place:]], strict=False):
+        if (before is not None and before.ts < step.ts) or (step.state.epochs == FIRST_EPOCHS and step.state.is_new):
+            return step.ts
+    return None
+
+
+def _told_to_most(facts: Facts, later: list[Sighting], others: int, limit: int, settled: int) -> int | None:
+    """The time at which most brokers were told a state at once, though none of them had just come; None: they were not.
+
+    Args:
+        facts: The facts.
+        later: UpdateMetadata of states that a broker lacks, in the order of time.
+        others: The number of other brokers.
+        limit: The time in us within which they were told, and which the capture has before that.
+        settled: How long ago, in us, a broker came at the latest.
+    """
+    begin = later[0].ts
+    told = {
+        broker
+        for sighting in later
+        for broker, (first, _last) in sighting.body.told.items()
+        if first - begin <= limit and not facts.is_settling((broker,), first, settled)
+    }
+    is_broadcast = len(told) >= _TWO and _TWO * len(told) >= others and begin - facts.begin >= limit
+    return begin if is_broadcast else None
 
 
 def _updates(facts: Facts) -> Iterator[Body]:
@@ -136,13 +191,7 @@ def _covered(facts: Facts, body: Body, broker: Any, until: int) -> bool:
         life = lives[-1]
         if life.deleted is not None and life.deleted <= until:
             continue
-        told = facts.told_of(
-            sighting.body
-            for sighting in life.sightings
-            if sighting.body.api_key == ApiKey.UPDATE_METADATA
-            and sighting.state.epochs >= state.epochs
-            and sighting.body is not body
-        ).get(broker)
+        told = facts.first_told(life, broker, state.epochs)
         if told is None or told > until:
             return False
     return True

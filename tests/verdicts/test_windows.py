@@ -1,0 +1,150 @@
+"""What is said of a capture does not depend on its window: its begin and end, the speed of time, lost packets.
+
+``make test`` looks through a fixed selection of windows, ``make explore`` through others by its seed.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fleet_faults import fits, fleet_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_truth import CAPTURES, name_of
+from windows import Window
+
+import kproto.tables
+from kproto.errors import CaptureError
+from kproto.generate import findings_truth, write_captures
+from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import Finding, findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kproto.generate.truth import Truth
+
+MINUTE_US = 60_000_000
+SLOWER = 120
+DAMAGE = {"KP061", "KP065"}
+SLOW_LIMITS = {name: SLOWER * of.default for name, of in LIMITS.items() if of.unit in ("s", "ms", "minutes")}
+some_captures = st.sampled_from(CAPTURES)
+some_part = st.integers(1, 99).map(lambda percent: percent / 100)
+few = settings(max_examples=6 if settings.default.derandomize else 60)
+
+
+def found_in(window: Window, limits: Mapping[str, float] | None = None) -> list[Finding]:
+    with TemporaryDirectory() as directory:
+        path = window.write(Path(directory) / "window.pcap")
+        try:
+            return findings(Facts([kproto.tables.read(path)]), limits)
+        except CaptureError:  # the window has no control request
+            return []
+
+
+@cache
+def whole(path: Path) -> tuple[Window, list[Finding]]:
+    window = Window.of(path)
+    return window, found_in(window)
+
+
+def subject(finding: Finding) -> tuple[Any, ...]:
+    return finding.rule, finding.broker, finding.topic, finding.partition
+
+
+def alarms(found: list[Finding]) -> set[tuple[Any, ...]]:
+    return {subject(finding) for finding in found if finding.severity != "note" and finding.rule not in DAMAGE}
+
+
+@few
+@given(some_captures, some_part)
+def test_a_capture_that_begins_later_accuses_nobody_else_and_finds_what_lies_in_it(path: Path, part: float) -> None:
+    window, every = whole(path)
+    begin = window.at(part)
+    found = found_in(window.since(begin))
+    assert alarms(found) <= alarms(every)
+    # the state before an unclean election may lie before the window, up to the length of a failover
+    later = [f for f in every if f.first * 1000 > begin + 30 * 10**9]
+    assert alarms(later) <= alarms(found)
+
+
+@few
+@given(some_captures, some_part)
+def test_a_capture_that_ends_earlier_accuses_nobody_else(path: Path, part: float) -> None:
+    window, every = whole(path)
+    assert alarms(found_in(window.until(window.at(part)))) <= alarms(every)
+
+
+@pytest.mark.parametrize("path", CAPTURES[::3], ids=name_of)
+def test_slower_time_with_larger_limits_gives_the_same_findings(path: Path) -> None:
+    window, every = whole(path)
+    assert alarms(found_in(window.slower(SLOWER), SLOW_LIMITS)) == alarms(every)
+
+
+@pytest.mark.parametrize("path", [path for path in CAPTURES if name_of(path) in ("ibp-0.9.0-a", "ibp-3.9-a")])
+def test_an_outage_that_ended_is_judged_by_its_length(path: Path) -> None:
+    window, every = whole(path)
+    found = [f for f in found_in(window.slower(SLOWER)) if f.rule == "KP010" and f.severity == "trouble"]
+    assert len(found) > 15
+    assert all(f.last - f.first > LIMITS["offline"].default * 1_000_000 for f in found)
+    assert any("had no leader for" in f.text and "until" in f.text for f in found)
+    assert not [f for f in every if f.rule == "KP010" and f.severity == "trouble"]
+
+
+@few
+@given(some_captures, st.integers(0, 1 << 32))
+def test_lost_packets_accuse_nobody_and_are_told(path: Path, seed: int) -> None:
+    window, every = whole(path)
+    found = found_in(window.losing(0.001, Random(seed)))
+    assert alarms(found) <= alarms(every)
+    uncertain = [f for f in found if f.cannot_tell and f.rule in ("KP041", "KP030", "KP031", "KP014", "KP015")]
+    if uncertain and "KP061" in {f.rule for f in found}:
+        assert {f.severity for f in found if f.rule == "KP061"} == {"warning"}
+
+
+@pytest.mark.parametrize("snaplen", [96, 120])
+def test_a_snaplen_is_told_as_a_warning(snaplen: int) -> None:
+    window, _every = whole(CAPTURES[0])
+    found = found_in(window.cut_to(snaplen))
+    assert "warning" in {f.severity for f in found if f.rule == "KP061"}
+    assert not alarms(found)
+
+
+FLEETS = [902, 905, 910]
+
+
+@cache
+def planted(seed: int) -> tuple[Window, list[Finding], Truth]:
+    fleet = fleet_of(seed)
+    with TemporaryDirectory() as directory:
+        (path,) = write_captures(fleet, Path(directory)).files
+        data = Path(path).read_bytes()
+        packed = Path(directory) / "fleet.pcap.gz"
+        packed.write_bytes(gzip.compress(data, 1))
+        window = Window.of(packed)
+    return window, found_in(window, {"min-isr": 2}), findings_truth(fleet)
+
+
+@settings(max_examples=4 if settings.default.derandomize else 30)
+@given(st.sampled_from(FLEETS), some_part, st.booleans())
+def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int, part: float, later: bool) -> None:
+    window, every, truth = planted(seed)
+    at = window.at(part)
+    found = found_in(window.since(at) if later else window.until(at), {"min-isr": 2})
+    expected = truth.required + truth.allowed + truth.under_min_isr
+    for finding in found:
+        if finding.severity != "note" and finding.rule not in DAMAGE and subject(finding) not in alarms(every):
+            assert any(fits(wanted, finding) for wanted in expected), finding
+    if later:  # KP015 and KP030 need a state of the partition before the fault
+        inside = [p for p in truth.planted if p.time_ns > at + 60 * 10**9]
+        wanted = [f for p in inside for f in p.required if f.rule not in ("KP015", "KP030")]
+        for one in wanted:
+            if any(fits(one, finding) for finding in every):
+                assert any(fits(one, finding) for finding in found), one
