@@ -12,6 +12,7 @@ from table_truth import CAPTURES, name_of
 
 import kproto.tables
 from kproto.cli import main
+from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
 
@@ -19,7 +20,7 @@ PATHS = {name_of(path): path for path in CAPTURES}
 
 
 def found_in(path: Path) -> list[Finding]:
-    return findings(Facts([kproto.tables.read(path)]))
+    return findings(Facts(resolved_pieces([str(path)])))
 
 
 def made(name: str) -> list[Finding]:
