@@ -27,6 +27,9 @@ _LOGIN_MODULE: Final = re.compile(r"\s*[\w.]*\.(?P<module>\w+LoginModule)\s+requ
 _LOGIN_OPTION: Final = re.compile(r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s;"]+))""")
 
 
+_KEY: Final = re.compile(r"[\w.-]+")
+
+
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read the settings of a properties file: ``key=value`` lines, ``#`` comments, ``\\`` before a line's continuation.
 
@@ -43,27 +46,125 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         if not stripped or stripped[0] in "#!":
             continue
         key, separator, value = stripped.partition("=")
-        if not separator or not key.strip():
+        if not separator or not _KEY.fullmatch(key.strip()):
             raise ConfigurationError(f"{path}: line {number} is no KEY=VALUE")
         settings[key.strip()] = value.strip().replace("\\n", "\n")
     return settings
 
 
-def read_security(path: str | os.PathLike[str] | None) -> tuple[SecurityProtocol, SecurityConfig]:
+def read_security(
+    path: str | os.PathLike[str] | None, *, serves: bool = False, listener: str | None = None
+) -> tuple[SecurityProtocol, SecurityConfig]:
     """Read the security protocol and settings of a properties file; plaintext without a file.
 
-    Keys of other settings are ignored: the file may be a Kafka client's or broker's own.
+    The file may be a Kafka client's or broker's own: keys that have nothing to do with security are ignored. For a
+    listener, ``listener.name.<listener>.`` before a key makes it count for this listener alone, and a key that would
+    make it stricter than it is made here is an error, never ignored.
+
+    Args:
+        path: The file.
+        serves: Whether the settings are those of a listener; a client passes over what concerns listeners alone.
+        listener: The listener's name, by default the file's ``inter.broker.listener.name`` or the protocol's name.
 
     Raises:
-        ConfigurationError: The file cannot be read, or a setting is wrong.
+        ConfigurationError: The file cannot be read, or a setting is wrong or not supported.
     """
     if path is None:
         return SecurityProtocol.PLAINTEXT, SecurityConfig()
     settings = read_properties(path)
-    name = settings.pop("security.protocol", "PLAINTEXT").upper()
-    one_of("security.protocol", name, tuple(SecurityProtocol.__members__))
+    protocol = _protocol(path, settings, serves=serves)
+    if serves:
+        settings = _of_listener(path, settings, listener or settings.get("inter.broker.listener.name") or protocol.name)
+        for key, value in settings.items():
+            if _tightens(key, value):
+                raise ConfigurationError(
+                    f"{path}: {key} is not supported in a file of security settings, and the listener would be less "
+                    f"strict without it; {_INSTEAD.get(key, 'remove it, if that is what you want')}"
+                )
     ours = {key: value for key, value in settings.items() if SecurityConfig.has(key)}
-    return SecurityProtocol[name], SecurityConfig.of(ours)
+    named = settings.keys() & {"security.protocol", "security.inter.broker.protocol", "listener.security.protocol.map"}
+    if serves and ours and not named:
+        raise ConfigurationError(
+            f"{path} has {next(iter(ours))}, but no security.protocol: the listener would be PLAINTEXT; "
+            "name SSL, SASL_PLAINTEXT, SASL_SSL, or PLAINTEXT"
+        )
+    return protocol, SecurityConfig.of(ours)
+
+
+_LISTENERS: Final = re.compile(
+    r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>(?:[\w-]+\.)?(?:ssl|sasl|connections)\..+)"
+)
+_OF_MECHANISM: Final = re.compile(r"(?P<mechanism>[\w-]+)\.(?P<key>(?:sasl|connections\.max\.reauth)\..+)")
+_STRICT: Final = (
+    "allow.everyone.", "authorizer.", "connections.max.reauth.", "delegation.token.", "early.start.listeners",
+    "listener.name.", "max.connection", "principal.builder.", "security.providers", "super.users", "zookeeper.set.acl",
+    "zookeeper.ssl.",
+)  # fmt: skip
+"""Beginnings of Kafka's keys that restrict who may do what."""
+
+_INSTEAD: Final = {
+    "authorizer.class.name": "kproto controller takes it from the file of --config, embedded brokers have none",
+    "super.users": "kproto controller takes it from the file of --config, embedded brokers have none",
+    "zookeeper.set.acl": "znodes are made without ACLs",
+}
+
+
+def _protocol(path: object, settings: Mapping[str, str], *, serves: bool) -> SecurityProtocol:
+    """Return the protocol of a file: ``security.protocol``, for a listener also ``security.inter.broker.protocol``."""
+    names = tuple(SecurityProtocol.__members__)
+    given = {"security.protocol": settings.get("security.protocol", "").upper()}
+    if serves:
+        given["security.inter.broker.protocol"] = settings.get("security.inter.broker.protocol", "").upper()
+    found = {key: name for key, name in given.items() if name}
+    for key, name in found.items():
+        one_of(key, name, names)
+    mapped = dict(
+        entry.strip().rpartition(":")[::2] for entry in settings.get("listener.security.protocol.map", "").split(",")
+    ).get(settings.get("inter.broker.listener.name", ""))
+    if serves and not found and mapped:
+        found["listener.security.protocol.map"] = mapped.strip().upper()
+        one_of("listener.security.protocol.map", found["listener.security.protocol.map"], names)
+    if len(set(found.values())) > 1:
+        raise ConfigurationError(f"{path}: {' and '.join(f'{k} {v}' for k, v in found.items())} differ; keep one")
+    return SecurityProtocol[next(iter(found.values()), "PLAINTEXT")]
+
+
+def _of_listener(path: object, settings: Mapping[str, str], listener: str) -> dict[str, str]:
+    """Return the settings that count for a listener: its own take the place of the common ones.
+
+    Raises:
+        ConfigurationError: A key names another listener.
+    """
+    common, own = {}, {}
+    for key, value in settings.items():
+        found = _LISTENERS.fullmatch(key)
+        if found is None:
+            common[key] = value
+        elif found["listener"].lower() == listener.lower():
+            own[found["key"]] = value
+        else:
+            raise ConfigurationError(
+                f"{path}: {key} is for the listener {found['listener']}, and this one is {listener}; remove it, or "
+                "name the listener with inter.broker.listener.name"
+            )
+    chosen = common | own
+    for key in list(chosen):
+        of_mechanism = _OF_MECHANISM.fullmatch(key)
+        if of_mechanism is None or key.startswith("listener.name."):
+            continue
+        value, plain = chosen.pop(key), of_mechanism["key"]
+        one_of(key, of_mechanism["mechanism"].upper(), MECHANISMS)
+        if plain in own:
+            raise ConfigurationError(f"{path}: {key} contradicts another {plain}; keep one")
+        own[plain] = chosen[plain] = value
+    return chosen
+
+
+def _tightens(key: str, value: str) -> bool:
+    """Whether ignoring a setting would make a listener less strict than the file says."""
+    if SecurityConfig.has(key) or value.strip().lower() in ("", "false"):
+        return False
+    return key.startswith(_STRICT) or ".ssl." in key or ".sasl." in key
 
 
 class Password(str):

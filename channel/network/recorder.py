@@ -12,7 +12,9 @@ left zero, as a network card leaves them that computes its own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
+import itertools
 import os
 import stat
 import struct
@@ -356,16 +358,19 @@ class _Conversation:
 class PcapngRecorder(Closeable):
     """Writes a pcapng file. Safe from any thread; ``close`` it, or use it in a ``with``.
 
-    Only the file's owner may read it. A file that can no longer be written (a full disk) ends the recording, not the
+    The file is a new one, which only its owner may read: a name that is taken, by a link too, gets ``.1``, ``.2`` and
+    so on, which the log says and ``path`` shows. Only a pipe or a device that is there is written to.
+
+    A file that can no longer be written (a full disk) ends the recording, not the
     traffic: the error is logged once, and kept in ``error``; frames are counted in ``lost`` until ``switch`` begins a
     file that can be written. The file keeps the whole frames that it had.
 
     Args:
-        path: The file; one that exists is replaced.
+        path: The file, see above.
         keep_secrets: Record passwords and tokens too; by default zeros stand in their places.
 
     Attributes:
-        path: The file that is written now.
+        path: The file that is written now, which is not the one that was asked for if that name was taken.
         frames: Number of frames recorded.
         lost: Number of frames that could not be recorded.
         written: Bytes written to the present file.
@@ -503,14 +508,17 @@ class PcapngRecorder(Closeable):
         return begun
 
     def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        if stat.S_ISREG(os.fstat(self._fd).st_mode):
-            with contextlib.suppress(PermissionError):  # the file of another user, who chose its mode
-                os.fchmod(self._fd, 0o600)
+        self._fd, self.path = _open_new(self._names())
         self.written = 0
         self.error = None
         self._blocks.append(_beginning())
         self._write()
+
+    def _names(self) -> Iterator[Path]:
+        """The names to try, in order, from the file's own on."""
+        yield self.path
+        for number in itertools.count(1):
+            yield self.path.with_name(f"{self.path.name}.{number}")
 
     def _write(self) -> None:
         """Write all blocks in one call, unless the system takes only a part."""
@@ -541,6 +549,44 @@ class PcapngRecorder(Closeable):
             if not self._told_of_error:
                 self._told_of_error = True
                 _log.error("recording to %s has ended: %s", self.path, e)
+
+
+def _open_new(names: Iterator[Path]) -> tuple[int, Path]:
+    """Create a file for its owner alone, under the first of these names that nothing has; returns its descriptor.
+
+    No file that is there is opened, whoever made it, and no link is followed: a recording holds what its traffic had,
+    and takes the place of nothing. A pipe or a device that has the first name is opened as it is.
+    """
+    first: Path | None = None
+    for name in names:
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            if first is None:
+                first = name
+                if (fd := _open_stream(name)) >= 0:
+                    return fd, name
+            continue
+        os.fchmod(fd, 0o600)  # whatever the umask is
+        if first is not None:
+            _log.warning("%s is there already: the recording goes to %s", first, name)
+        return fd, name
+    raise FileExistsError(errno.EEXIST, "every name is taken")
+
+
+def _open_stream(path: Path) -> int:
+    """Open a pipe or a device; returns -1 for anything else."""
+
+    def is_stream(mode: int) -> bool:
+        return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+    if not is_stream(path.lstat().st_mode):
+        return -1
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if is_stream(os.fstat(fd).st_mode):  # it may have been replaced since
+        return fd
+    os.close(fd)
+    return -1
 
 
 def _packet(

@@ -133,11 +133,12 @@ class ControllerNode(Startable):
             f"{name}-relay-thread", self._other_brokers, channels_of_clients(self._protocol, config.security)
         )
         self._super_users = super_users = SuperUsers(config)
+        self._passed = PassedRequests(self._broker, self._relay, super_users)
         self._broker.hooks = BrokerHooks(
             authorize=super_users.__contains__,
             controller=NodeRequests(self._broker, self.controller, super_users),
             settings=lambda entity: read_settings(self.controller.session, entity, SETTINGS_READ_S),
-            passed_on=PassedRequests(self._broker, self._relay, super_users),
+            passed_on=self._passed,
         )
         self.endpoint: EndPoint | None = None
         self._has_told = False
@@ -209,6 +210,7 @@ class ControllerNode(Startable):
         assert self.endpoint is not None
         self._broker.cluster_id = cluster_id(session)
         if not self._super_users.has_authorizer and session.exists(ACLS) is not None:
+            self._passed.brokers_authorize = True
             _log.warning(
                 "ZooKeeper holds %s: brokers have an authorizer. This node reads no ACLs, and serves everybody; set "
                 "authorizer.class.name and super.users, as the brokers do, and it serves those users alone",

@@ -174,8 +174,12 @@ class PassedRequests:
         relay: Passes frames to brokers.
         super_users: The principals that the node answers itself, without asking a broker for their rights.
 
+    Where brokers have an authorizer nothing is passed on at all: it would decide by this node's address in place of the
+    client's, and brokers in ZooKeeper mode take no Envelope, which could name the client's.
+
     Attributes:
         keys: The API keys of which some or all requests are passed on.
+        brokers_authorize: Whether the brokers have an authorizer; the owner sets it where ZooKeeper holds ACLs.
     """
 
     keys: Set[int] = _BY_RIGHTS | {
@@ -196,6 +200,8 @@ class PassedRequests:
         self._broker = broker
         self._relay = relay
         self._super_users = super_users
+        self.brokers_authorize = super_users.has_authorizer
+        self._has_told = False
 
     def takes(self, context: RequestContext, body: memoryview) -> bool:
         """Whether a request goes to another broker.
@@ -221,6 +227,16 @@ class PassedRequests:
 
     def __call__(self, context: RequestContext, frame: bytes, answer: Callable[[bytes | None], None]) -> None:
         """Pass a request on; ``answer`` takes the response, None to close the connection, from any thread."""
+        if self.brokers_authorize:
+            if not self._has_told:
+                self._has_told = True
+                _log.warning(
+                    "the connection of %s (%s) is closed: the brokers have an authorizer, so that requests which a "
+                    "broker has to answer are not passed on, and clients ask another broker; told once",
+                    context.principal, context.peer,
+                )  # fmt: skip
+            answer(None)
+            return
         self._relay(context.principal, frame, answer)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +13,7 @@ from channel.logs import get_logger
 from channel.network.recorder import PcapngRecorder
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Iterator
 
 _log = get_logger(__name__)
 
@@ -27,7 +29,8 @@ class RotatingRecorder(PcapngRecorder):
     written, as the disk is full, another is tried every ten seconds; what passes meanwhile is counted.
 
     Args:
-        path: The name, with or without ``.pcapng``; files of an earlier run are not overwritten, the numbers go on.
+        path: The name, with or without ``.pcapng``. Files that are there are never touched, those of an earlier run or
+            of another recorder: the numbers go on behind them.
         max_bytes: The size at which a file is finished; 0 for no limit.
         max_seconds: The age at which a file is finished; 0 for no limit.
         keep_secrets: Record passwords and tokens too; by default zeros stand in their places.
@@ -62,6 +65,21 @@ class RotatingRecorder(PcapngRecorder):
     def _part(self) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{self._number:05d}.pcapng.part")
 
+    def _names(self) -> Iterator[Path]:
+        """The next file's name, with numbers that go on until one is free."""
+        while True:
+            yield self._part()
+            self._number += 1
+
+    def _open(self) -> None:
+        """Open the next file whose final name is free, too."""
+        super()._open()
+        while os.path.lexists(self.path.with_suffix("")):  # another recorder's, which was finished just now
+            os.close(self._fd)
+            self.path.unlink()
+            self._number += 1
+            super()._open()
+
     def record(self, *frame: Any, **options: Any) -> None:
         """Record bytes, see ``Recorder.record``; begin the next file if this one is full or old."""
         super().record(*frame, **options)
@@ -90,14 +108,14 @@ class RotatingRecorder(PcapngRecorder):
                 self._rotate()
 
     def _rotate(self) -> None:
-        part = self.path
+        part, number = self.path, self._number
         self._number += 1
         self._began = self._clock.nanoseconds()
         self._frames_before = self.frames
         try:
             self.switch(self._part())
         except OSError as e:
-            self._number -= 1
+            self._number = number
             self._retry_ns = self._clock.nanoseconds() + _RETRY_NS
             _log.error("cannot begin the next recording, going on in %s: %s", part, e)
             return
@@ -115,6 +133,8 @@ class RotatingRecorder(PcapngRecorder):
             if not part.stat().st_size:  # the disk had no room for its beginning
                 part.unlink()
                 return
+            if os.path.lexists(part.with_suffix("")):
+                raise FileExistsError(errno.EEXIST, "its name is taken")
             part.rename(part.with_suffix(""))
         except OSError as e:
             _log.error("the finished recording keeps its name %s, as it cannot be renamed: %s", part, e.strerror)

@@ -143,7 +143,14 @@ def command(
     from channel.security import SecurityConfig, read_properties, read_security
     from channel.threads import first_error
 
-    protocol, settings = read_security(security)
+    given = {} if settings_file is None else read_properties(settings_file)
+    if ibp is not None:
+        given["inter.broker.protocol.version"] = ibp
+    if session_timeout is not None:
+        given["zookeeper.session.timeout.ms"] = str(round(session_timeout * 1000))
+    config = BrokerConfigs.of(given)
+    listener = config.common.inter_broker_listener_name if zookeeper is not None else None
+    protocol, settings = read_security(security, serves=True, listener=listener)
     if first_id + count > 1 << 31:
         raise ConfigurationError(f"broker ids end at {(1 << 31) - 1}; choose a lower first id")
     if (commands or http is not None) and zookeeper is None:
@@ -170,12 +177,6 @@ def command(
         "security": settings,
     }
     broker_ids = range(first_id, first_id + count)
-    given = {} if settings_file is None else read_properties(settings_file)
-    if ibp is not None:
-        given["inter.broker.protocol.version"] = ibp
-    if session_timeout is not None:
-        given["zookeeper.session.timeout.ms"] = str(round(session_timeout * 1000))
-    config = BrokerConfigs.of(given)
     if config.common.security != SecurityConfig():
         raise ConfigurationError(f"{settings_file} has settings of TLS or SASL; put them into the file of --security")
     if any(each.authorizer_class_name for each in (config.common, *config.single.values())):

@@ -97,7 +97,7 @@ alone are served what goes to the controller: it reads no ACLs.
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="Record all its traffic to DIR/controller-ID.pcapng, zeros for secrets.",
+    help="Record all its traffic to DIR/controller-ID.pcapng (.1 if that is there), zeros for secrets.",
 )  # fmt: skip
 @click.option("--keep-secrets", is_flag=True, help="Record passwords and tokens; by default zeros are recorded.")
 @click.option(
@@ -196,7 +196,7 @@ def _settings(config: Path | None, security: Path | None) -> ChannelConfig:
     settings = ChannelConfig.of({} if config is None else read_properties(config))
     if security is None:
         return settings
-    protocol, secured = read_security(security)
+    protocol, secured = read_security(security, serves=True, listener=settings.inter_broker_listener_name)
     return settings.secured(protocol.name, secured)
 
 

@@ -62,6 +62,7 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
     recording, tables = out / "recording.pcapng", out / "tables"
     began = time.monotonic()
     with PcapngRecorder(recording) as recorder:
+        recording = recorder.path  # an earlier run's stays
         journal = _run(zookeeper, brokers, seed=seed, recorder=recorder, on_step=_tell)
     answered = sum(entry.answered for entry in journal.entries)
     _tell(f"{len(journal.entries)} requests, {answered} answered, in {time.monotonic() - began:.1f} s: {recording}")

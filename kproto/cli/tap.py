@@ -52,7 +52,7 @@ A properties file has Kafka's own names:
 )  # fmt: skip
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="The recording; with rotation FILE-00001.pcapng and so on.",
+    help="The recording, a new file: FILE.1 if FILE is there; with rotation FILE-00001.pcapng and so on.",
 )  # fmt: skip
 @click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after this many megabytes.")
 @click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after this many seconds.")
@@ -108,7 +108,7 @@ def command(
             wait(partial(_announce, tap, mappings, recorder.path), partial(_has_ended, tap, recorder))
     if tap is None:
         return  # interrupted before it relayed anything
-    where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(out)
+    where = counted(recorder.finished, "file") if isinstance(recorder, RotatingRecorder) else str(recorder.path)
     print(f"{counted(tap.connections, 'connection')}, {tap.relayed:,} bytes: {where}", file=sys.stderr)
     check_threads("the tap", tap.error)
     check_recording(recorder, "piece")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import TYPE_CHECKING
 
@@ -146,3 +147,91 @@ def test_contexts_verify_by_default(tmp_path: Path) -> None:
 def test_sasl_without_a_user_says_what_to_set() -> None:
     with pytest.raises(ConfigurationError, match=r"sasl\.username and sasl\.password"):
         _ = SecurityConfig(sasl_mechanism="PLAIN").credentials
+
+
+OWN = "security.protocol=SSL\nssl.keystore.location=own.pem\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "listener", "expected"),
+    [
+        ("listener.name.ssl.ssl.client.auth=required\n", None, "required"),
+        ("ssl.client.auth=none\nlistener.name.ssl.ssl.client.auth=required\n", None, "required"),
+        ("inter.broker.listener.name=Internal\nlistener.name.internal.ssl.client.auth=required\n", None, "required"),
+        ("listener.name.internal.ssl.client.auth=required\n", "INTERNAL", "required"),
+        ("ssl.client.auth=requested\nlog.dirs=/data\nlisteners=SSL://:9093\n", None, "requested"),
+        ("zookeeper.set.acl=false\nauthorizer.class.name=\n", None, "none"),
+    ],
+)
+def test_a_key_of_the_own_listener_is_obeyed(text: str, listener: str | None, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(OWN + text)
+    protocol, security = read_security(file, serves=True, listener=listener)
+    assert (protocol.name, security.ssl_client_auth) == ("SSL", expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("listener.name.external.ssl.client.auth=required", "is for the listener external, and this one is SSL"),
+        ("listener.name.ssl.max.connections=10", "listener.name.ssl.max.connections is not supported"),
+        ("listener.name.ssl.ssl.principal.mapping.rules=DEFAULT", "no security setting 'ssl.principal.mapping.rules'"),
+        ("listener.name.ssl.gssapi.sasl.jaas.config=x", "'GSSAPI'; there are: PLAIN"),
+        ("ssl.client.auhh=required", "no security setting 'ssl.client.auhh'"),
+        ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "the file of --config"),
+        ("super.users=User:admin", "the file of --config"),
+        ("zookeeper.set.acl=true", "znodes are made without ACLs"),
+        ("zookeeper.ssl.client.enable=true", "is not supported"),
+        ("max.connections.per.ip=10", "is not supported"),
+        ("principal.builder.class=x.Builder", "is not supported"),
+        ("security.inter.broker.protocol=PLAINTEXT", "SSL and security.inter.broker.protocol PLAINTEXT differ"),
+        ("ssl.client.auth : required = yes", "line 3 is no KEY=VALUE"),
+    ],
+)
+def test_a_key_that_would_make_a_listener_stricter_is_never_ignored(line: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(OWN + line + "\n")
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        read_security(file, serves=True)
+
+
+def test_what_concerns_listeners_alone_is_passed_over_by_clients(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(OWN + "listener.name.external.ssl.client.auth=required\nauthorizer.class.name=x.Authorizer\n")
+    assert read_security(file)[0].name == "SSL"
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol"),
+    [
+        ("security.inter.broker.protocol=SASL_SSL\n", "SASL_SSL"),
+        ("inter.broker.listener.name=CLUSTER\nlistener.security.protocol.map=CLUSTER:SSL,PUBLIC:PLAINTEXT\n", "SSL"),
+        ("security.protocol=PLAINTEXT\nssl.keystore.location=own.pem\n", "PLAINTEXT"),
+        ("log.dirs=/data\n", "PLAINTEXT"),
+    ],
+)
+def test_a_listener_has_the_protocol_that_a_brokers_own_file_names(text: str, protocol: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text(text)
+    assert read_security(file, serves=True)[0].name == protocol
+
+
+def test_certificates_without_a_protocol_make_no_plaintext_listener(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("ssl.keystore.location=own.pem\nssl.client.auth=required\n")
+    with pytest.raises(ConfigurationError, match=r"no security\.protocol: the listener would be PLAINTEXT"):
+        read_security(file, serves=True)
+
+
+def test_the_users_of_a_listeners_mechanism_are_those_of_the_listener(tmp_path: Path) -> None:
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    file = tmp_path / "broker.properties"
+    file.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN\n"
+        f"listener.name.sasl_plaintext.plain.sasl.jaas.config={login}\n"
+    )
+    assert read_security(file, serves=True)[1].users == {"alice": "secret"}
+    with file.open("a") as more:
+        more.write(f"listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={login}\n")
+    with pytest.raises(ConfigurationError, match=r"contradicts another sasl\.jaas\.config"):
+        read_security(file, serves=True)

@@ -358,8 +358,9 @@ def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_
                 sock.sendall(bytes(900))
                 received(sock, 900)
             assert tap.recording_error is None
-    assert sorted(path.name for path in tmp_path.glob("*.part")) == ["t-00001.pcapng.part", "t-00003.pcapng.part"]
+    assert [path.name for path in tmp_path.glob("*.part")] == ["t-00001.pcapng.part"]
     assert (tmp_path / "t-00002.pcapng").is_file()
+    assert (tmp_path / "t-00004.pcapng").is_file()  # a number whose final name is taken is passed over
     assert "keeps its name" in caplog.text
 
 
@@ -538,6 +539,17 @@ def test_numbers_go_on_after_an_earlier_run(tmp_path: Path) -> None:
     with RotatingRecorder(tmp_path / "t", max_bytes=1000) as recorder:
         assert recorder.path.name == "t-00010.pcapng.part"
     assert (tmp_path / "t-00007.pcapng").read_bytes() == b"earlier"
+
+
+def test_two_rotating_recorders_of_one_name_share_no_file(tmp_path: Path) -> None:
+    with RotatingRecorder(tmp_path / "t") as first, RotatingRecorder(tmp_path / "t") as second:
+        names = [first.path.name, second.path.name]
+        (tmp_path / "t-00003.pcapng").symlink_to(tmp_path / "elsewhere")
+        first._rotate()
+        names.append(first.path.name)
+    assert names == ["t-00001.pcapng.part", "t-00002.pcapng.part", "t-00004.pcapng.part"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"t-0000{number}.pcapng" for number in (1, 2, 3, 4)]
+    assert not (tmp_path / "elsewhere").exists()
 
 
 # ---- security --------------------------------------------------------------------------------------------------------
@@ -785,6 +797,10 @@ def test_secrets_are_recorded_if_they_are_to_be_kept(echo: EchoServer, recording
 
 def test_only_its_owner_may_read_a_recording(recording: Path, tmp_path: Path) -> None:
     recording.touch(0o644)
-    with PcapngRecorder(recording), RotatingRecorder(tmp_path / "rotated", max_bytes=1) as rotating:
-        modes = [stat.S_IMODE(path.stat().st_mode) for path in (recording, rotating.path)]
-    assert modes == [0o600, 0o600]
+    umask = os.umask(0)
+    try:
+        with PcapngRecorder(recording) as made, RotatingRecorder(tmp_path / "rotated", max_bytes=1) as rotating:
+            modes = [stat.S_IMODE(path.stat().st_mode) for path in (recording, made.path, rotating.path)]
+    finally:
+        os.umask(umask)
+    assert modes == [0o644, 0o600, 0o600]

@@ -17,7 +17,11 @@ from hypothesis import strategies as st
 from network_peers import frame
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.clock import SYSTEM_CLOCK
+from channel.network.channel import Channel, KafkaConnection
 from channel.network.recorder import PcapngRecorder
+from channel.network.selector import Traffic
+from channel.network.transport import PlaintextTransport
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
@@ -419,3 +423,45 @@ def test_a_secret_is_masked_at_either_end_however_its_frame_lies_in_memory(tmp_p
             assert stream.startswith(API_VERSIONS + script[1][:12])
             assert stream.endswith(API_VERSIONS)
             assert b"hunter2" not in stream
+
+
+def test_a_recorder_that_fails_on_one_thread_costs_no_request_of_another():
+    """Between the look at the recorder and its call another thread may have taken it away."""
+    one, other = socket.socketpair()
+    with one, other:
+        channel = Channel(KafkaConnection("1"), PlaintextTransport(one, connected=True), None)
+        Traffic(None, SYSTEM_CLOCK)._record("sent", channel, [b"out already"])
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder"])
+def test_a_recording_takes_the_place_of_nothing(tmp_path, kind, caplog):
+    path, other = tmp_path / "control.pcapng", tmp_path / "other"
+    match kind:
+        case "file":
+            path.write_bytes(b"kept")
+        case "link":
+            other.write_bytes(b"kept")
+            path.symlink_to(other)
+        case "dangling link":
+            path.symlink_to(other)
+        case _:
+            path.mkdir()
+    with PcapngRecorder(path) as first, PcapngRecorder(path) as second:
+        assert [made.path.name for made in (first, second)] == ["control.pcapng.1", "control.pcapng.2"]
+    assert f"{path} is there already: the recording goes to {path}.1" in caplog.text
+    if kind != "folder":
+        assert path.is_symlink() == (kind != "file")
+        assert (not other.exists()) if kind == "dangling link" else path.read_bytes() == b"kept"
+    assert read_back(first.path) == []
+
+
+def test_a_recording_into_a_pipe_goes_on(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(path.read_bytes()))
+    reader.start()
+    with PcapngRecorder(path) as recorder:
+        assert recorder.path == path
+    reader.join(60)
+    assert [kind for kind, _ in blocks(read[0])] == [0x0A0D0D0A, 1]

@@ -174,6 +174,28 @@ def test_with_an_authorizer_a_broker_decides_what_a_client_learns() -> None:
             assert not takes(request, version, OPEN, "User:alice")
 
 
+@pytest.mark.parametrize("told", ["by its settings", "by ZooKeeper"])
+def test_with_an_authorizer_nothing_is_passed_on_under_the_address_of_the_node(
+    told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    relayed: list[bytes] = []
+    answers: list[bytes | None] = []
+
+    def relay(principal: str, frame: bytes, answer: Any) -> None:
+        relayed.append(frame)
+        answer(b"passed on")
+
+    passed = PassedRequests(EmbeddedBroker(77), relay, SECURED if told == "by its settings" else OPEN)  # type: ignore[arg-type]
+    passed.brokers_authorize |= told == "by ZooKeeper"
+    for user in ("User:alice", "User:admin", "User:alice"):
+        passed(context(ApiKey.METADATA, 12, user), b"frame", answers.append)
+    assert (relayed, answers) == ([], [None] * 3)
+    assert len(caplog.records) == 1
+    open_to_all = PassedRequests(EmbeddedBroker(77), relay, OPEN)  # type: ignore[arg-type]
+    open_to_all(context(ApiKey.DESCRIBE_ACLS, 3, "User:alice"), b"frame", answers.append)
+    assert (relayed, answers[-1]) == ([b"frame"], b"passed on")
+
+
 def test_brokers_and_controller_are_no_secret() -> None:
     assert not takes(MetadataRequest(topics=[]), 12, SECURED, "User:alice")
     assert takes(MetadataRequest(topics=[]), 0, SECURED, "User:alice"), "in version 0 it asks for all topics"
