@@ -343,19 +343,30 @@ class ClusterClient:
             return ClusterView(node, ClusterSnapshot.of_response(client.send(metadata_request(topics))))
 
     def ask_any(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """Ask node after node, and return the view of the first that answers.
+        """Ask node after node, and return the view of the first that answers and knows brokers.
+
+        Where no node knows brokers, the first view is returned.
 
         Raises:
-            Disconnected: No node answers; the text has the error of each node.
-            AuthenticationFailed: The first node that could be reached rejected this client, or this client rejected it.
+            Disconnected: None of several nodes answers; the text has the error of each.
+            ChannelError, KprotoError: The only node does not answer, rejects this client, or is too old.
         """
-        failures = []
+        failures: list[ChannelError | KprotoError] = []
+        first: ClusterView | None = None
         for node in self._bootstrap.values():
             try:
-                return self.ask(node, topics)
-            except Disconnected as e:
-                failures.append(str(e))
-        raise Disconnected(f"no node answers: {'; '.join(failures)}. {_HINT}")
+                view = self.ask(node, topics)
+            except (ChannelError, KprotoError) as e:  # wrong address, wrong protocol, too old: the next may be right
+                failures.append(e)
+                continue
+            if view.brokers:
+                return view
+            first = first or view
+        if first is not None:
+            return first
+        if len(failures) == 1 and not isinstance(failures[0], Disconnected):
+            raise failures[0]
+        raise Disconnected(f"no node answers: {'; '.join(map(str, failures))}. {_HINT}")
 
     def ask_all(self, topics: Sequence[str] | None = None) -> tuple[list[ClusterView], dict[int, str]]:
         """Ask every live broker; return the views, and the errors of brokers that gave none, by broker id."""

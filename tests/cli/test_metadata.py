@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from click.testing import CliRunner
 from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.broker.hooks import Interception
 from channel.metadata.clients import ClusterWatch
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.send.encoded_requests import SingleRequest
+from kproto import messages
 from kproto.api import ApiKey
 from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
@@ -258,6 +261,25 @@ def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: Embedded
     result = CliRunner().invoke(main, ["metadata", "--bootstrap", down, "--bootstrap", address(cluster)])
     assert result.exit_code == 0
     assert f"according to {address(cluster)}" in result.stdout
+
+
+@pytest.mark.usefixtures("controller")
+def test_the_next_bootstrap_node_is_asked_if_the_first_cannot_say(cluster: EmbeddedCluster) -> None:
+    """It knows no brokers yet, is too old, or is no Kafka at all."""
+    with EmbeddedCluster(2) as other, socket.create_server(("127.0.0.1", 0)) as stranger:
+        too_old = messages.ApiVersionsResponse(
+            api_keys=[messages.ApiVersion(api_key=key, min_version=0, max_version=3) for key in (3, 18)]
+        )
+        other[1].intercept(Interception(answer=too_old), ApiKey.API_VERSIONS)
+        wrong = [address(other, 0), address(other, 1), f"127.0.0.1:{stranger.getsockname()[1]}", "no.such.host:9092"]
+        for each in wrong:
+            arguments = ["metadata", "--timeout", "0.5", "--bootstrap", each, "--bootstrap", address(cluster)]
+            result = CliRunner().invoke(main, arguments)
+            assert result.exit_code == 0, each
+            assert f"according to {address(cluster)}" in result.stdout
+        alone = CliRunner().invoke(main, ["metadata", "--bootstrap", address(other, 1)])
+        assert alone.exit_code == 2
+        assert "Metadata" in alone.stderr
 
 
 # ---- --wait ----------------------------------------------------------------------------------------------------------

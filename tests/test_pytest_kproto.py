@@ -23,6 +23,12 @@ PASSING = """
     @pytest.mark.kproto_cluster(brokers=[7, 8])
     def test_the_marker_names_brokers(kproto_cluster):
         assert [member.id for member in kproto_cluster] == [7, 8]
+
+    @pytest.mark.kproto_cluster(5)
+    def test_the_marker_counts_brokers(kproto_cluster, scripted_controller):
+        assert len(list(kproto_cluster)) == 5
+        scripted_controller.wait_all()
+        assert kproto_cluster[4].broker.metadata.nodes("PLAINTEXT")[1].id == 0
 """
 
 FAILING = """
@@ -46,7 +52,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_fixtures_give_brokers_and_a_controller_and_keep_nothing_of_a_passing_test(pytester: pytest.Pytester) -> None:
     result = run(pytester, PASSING, "--strict-markers")
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
     assert not (pytester.path / "kproto-failures").exists()
 
 
@@ -84,6 +90,67 @@ def test_the_plugin_loads_nothing_of_the_channel_before_a_test_asks_for_it(pytes
 
 
 def test_the_documented_example_runs(pytester: pytest.Pytester) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "tutorial-pytest.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "tutorial-pytest.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     run(pytester, example).assert_outcomes(passed=example.count("def test_"))
+
+
+WHAT_WENT_WRONG = """
+    import pytest
+    from channel import Interception
+    from kproto import ApiKey, ErrorCode
+
+    def test_a_hook_asserts(kproto_cluster, scripted_controller):
+        scripted_controller.wait_all()
+
+        def check(context, request):
+            assert context.api_key != ApiKey.UPDATE_METADATA, "the controller sent UpdateMetadata"
+
+        kproto_cluster[1].hooks.intercept = check
+        scripted_controller.announce(1)
+        with pytest.raises(TimeoutError):
+            scripted_controller.wait_all(timeout_s=0.2)
+
+    def test_a_broker_refuses(kproto_cluster, scripted_controller):
+        kproto_cluster[1].intercept(Interception(error=ErrorCode.KAFKA_STORAGE_ERROR), ApiKey.LEADER_AND_ISR)
+        scripted_controller.create_topic("orders", assignment=[[1]])
+        scripted_controller.wait_all()
+
+    def test_nothing_was_sent(kproto_cluster):
+        assert False, "the test fails"
+
+    @pytest.mark.parametrize("what", ["a/b", "a-b"])
+    def test_each_parameter(what, kproto_cluster):
+        assert not what
+"""
+
+
+def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
+    """An assertion in a hook, refused requests, a cluster without traffic, parameters that differ in a character."""
+    result = run(pytester, WHAT_WENT_WRONG)
+    result.assert_outcomes(failed=5)
+    result.stdout.fnmatch_lines(["E *the controller sent UpdateMetadata"])
+    result.stdout.fnmatch_lines(
+        ["1 requests of the controller were refused, among them:", "<LeaderAndIsr v7 to broker 1: KAFKA_STORAGE_ERROR>"]
+    )
+    assert len(list((pytester.path / "kproto-failures").iterdir())) == 5
+
+
+def test_a_project_with_a_channel_of_its_own_runs_its_tests_and_is_told_what_hides_ours(
+    pytester: pytest.Pytester,
+) -> None:
+    (pytester.path / "channel.py").write_text("OURS = 1\n")
+    text = """
+        import channel
+
+        def test_its_own():
+            assert channel.OURS == 1
+
+        def test_a_fixture(kproto_cluster):
+            pass
+    """
+    result = run(pytester, text)
+    result.assert_outcomes(passed=1, errors=1)
+    hidden = "channel.py hides the package channel of kproto, which kproto's fixtures import: rename it"
+    result.stdout.fnmatch_lines([f"*{hidden}*"])
+    assert "Traceback" not in result.stdout.str()
