@@ -16,12 +16,15 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproto.errors import CaptureError
 from kproto.logs.detection import first_time_ns, last_time_ns
 
+from .fragments import Fragments
+from .link import segment
 from .pcap import PcapReader
 from .pcapng import PcapngReader
 from .source import HEAD, Source, check_begun, check_capture, detect_format
@@ -30,6 +33,8 @@ from .summary import CaptureSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .pcap import Packet
 
 Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
@@ -355,7 +360,83 @@ def in_order(
         if properties not in chains:
             chains[properties] = _Chains(lambda file: _last_ns(file, opener, short=rotated))
         chains[properties].add(file, first_ns, seen_ns)
-    return [files for same in chains.values() for files in same.files()] + apart
+    found = [files for same in chains.values() for files in same.files()]
+    if not rotated:
+        found = [part for files in found for part in _going_on(files, opener)]
+    return found + apart
+
+
+def _going_on(files: Sequence[str], opener: Opener | None) -> Iterator[list[str]]:
+    """Yield the files of a chain, apart where no connection goes on from one to the next.
+
+    A mere number in a name may be that of a host. Hosts whose clocks are minutes apart have captures that seem to
+    follow each other; but they show other connections, or the same bytes of the same ones again.
+    """
+    part = [files[0]]
+    for former, later in pairwise(files):
+        if _are_apart(former, later, opener):
+            yield part
+            part = []
+        part.append(later)
+    yield part
+
+
+def _are_apart(former: str, later: str, opener: Opener | None) -> bool:
+    """Whether both files have TCP segments with data, but no connection of the former goes on in the later one."""
+    ends = _sequences(_last_packets(former, opener))
+    begins = _sequences(_first_packets(later, opener))
+    if not ends or not begins:
+        return False
+    steps = [(begins[flow][0] - ends[flow][1]) & 0xFFFFFFFF for flow in ends.keys() & begins.keys()]
+    backward = sum(step >= 1 << 31 for step in steps)
+    return len(steps) <= 2 * backward
+
+
+def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:
+    """Return the first sequence number of each flow's data, and that behind its last data, of some packets."""
+    found: dict[bytes, tuple[int, int]] = {}
+    summary = CaptureSummary()
+    fragments = Fragments(summary)
+    for packet in packets:
+        part = segment(*packet, fragments, summary)
+        if part is not None and part.end > part.begin:
+            first, _last = found.get(part.flow, (part.sequence, 0))
+            found[part.flow] = first, part.sequence + part.end - part.begin
+    return found
+
+
+def _first_packets(file: str, opener: Opener | None) -> list[Packet]:
+    """The packets in the first bytes of a capture; none of a request log."""
+    with Source(file, opener=opener) as source:
+        kind = detect_format(source.name, source.peek(HEAD), whole=True)
+        if kind == "request log":
+            return []
+        reader = _packet_reader(kind == "pcap", source.name)
+        while data := source.read():
+            packets = reader.feed(data)
+            if packets:
+                return packets
+    return []
+
+
+def _last_packets(file: str, opener: Opener | None) -> Iterator[Packet]:
+    """The packets in the last bytes of a large capture that is not packed, or all of another; none of a request log."""
+    with Source(file, opener=opener) as source:
+        kind = detect_format(source.name, source.peek(HEAD), whole=True)
+        if kind == "request log":
+            return
+        if is_splittable(source.packed_head):
+            with (opener or _open)(file) as opened:
+                size = opened.seek(0, os.SEEK_END)
+            if size >= 2 * _END:
+                for packets in read_split(
+                    Split(file, size - _END, size, size), opener or _open, CaptureSummary(file=file)
+                ):
+                    yield from packets
+                return
+        reader = _packet_reader(kind == "pcap", source.name)
+        while data := source.read():
+            yield from reader.feed(data)
 
 
 def _facts(file: str, opener: Opener | None) -> _Facts:

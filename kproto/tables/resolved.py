@@ -8,7 +8,7 @@ clock is ahead, and which broker stands behind an address. Whoever reads rows re
 - ``broker_id`` is the receiving broker, by all evidence, see ``brokers``;
 - an exchange that several capture points saw has one row, of the place that saw most of it.
 
-Two tables come with them: ``clocks`` and ``clusters``.
+Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ from kproto.tables.clusters import (
     topic_ids_of,
 )
 from kproto.tables.filters import Filters
+from kproto.tables.identities import (
+    IDENTITIES,
+    IDENTITY_COLUMNS,
+    IDENTITY_STATES,
+    Identity,
+    identities,
+    identity_table,
+)
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import chunks_of, points_in
 from kproto.tables.schemas import TABLES
@@ -43,11 +51,17 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-RESOLVED: Final = TABLES | {"clocks": CLOCKS, "clusters": CLUSTERS}
+_SMALL: Final = {"clocks": CLOCKS, "clusters": CLUSTERS, "identities": IDENTITIES}
+RESOLVED: Final = TABLES | _SMALL
 """The tables whose rows are resolved, by name."""
 
 _TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
-_SURVEYED: Final = (*CLUSTER_COLUMNS, "cluster", "conn_id", "frame_id", "response_frame_id", "decode_error")
+_SURVEYED: Final = (
+    *dict.fromkeys((*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, "conn_id", "frame_id", "response_frame_id", "decode_error")),
+)
+_MOST_NAMELESS: Final = 1_000_000
+"""Of more requests no broker is found by elimination."""
+
 _EXCHANGE: Final = "exchange_id"
 _OF_REQUESTS: Final = ("responses", "partition_errors")
 """Tables whose rows belong to a request each, by ``frame_id``, and do not name the capture point."""
@@ -69,6 +83,8 @@ class Survey:
         self._clocks = ClockEvidence()
         self._clusters = ClusterEvidence()
         self._sightings: list[pa.Table] = []
+        self._asked: list[pa.Table] = []
+        self._rows = 0
 
     def add_captures(self, captures: pa.Table) -> None:
         """Add rows of ``captures``."""
@@ -83,6 +99,9 @@ class Survey:
         self._stored.update(pc.unique(requests["cluster"]).to_pylist())
         self._captures.update(dict.fromkeys(pc.unique(requests["capture"]).to_pylist()))
         self._clusters.add(requests)
+        self._rows += requests.num_rows
+        if self._rows <= _MOST_NAMELESS:
+            self._asked.append(requests.select([*dict.fromkeys((*IDENTITY_COLUMNS, *NODE, "frame_id"))]))
         if self._is_one:
             return
         self._clocks.add(requests)
@@ -92,19 +111,27 @@ class Survey:
             rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
             self._sightings.append(requests.select([_EXCHANGE, "capture", "frame_id"]).append_column("rank", rank))
 
-    def resolution(self, states: Callable[[], Iterable[pa.Table]]) -> Resolution:
+    def resolution(self, read: Reader) -> Resolution:
         """Return what all rows tell.
 
         Args:
-            states: Returns rows of ``partition_states``; asked only where there may be several clusters.
+            read: Reads ``partition_states`` and ``live_brokers``, where there may be several clusters, or addresses of
+                which no listing tells the broker.
         """
         clocks = (
             self._clocks.clocks(self._captures) if not self._is_one else {c: PointClock(c, c) for c in self._captures}
         )
         clusters = self._clusters.clusters(
-            lambda: topic_ids_of(states()), lambda capture, ts: clocks[capture].ahead(ts)
+            lambda: topic_ids_of(read("partition_states", ["body_id", "topic", "topic_id"])),
+            lambda capture, ts: clocks[capture].ahead(ts),
         )
-        return Resolution(clocks, clusters, self._repeated(), self._broker_ids, self._stored)
+        found = Resolution(clocks, clusters, self._repeated(), self._broker_ids, self._stored)
+        if self._asked and self._rows <= _MOST_NAMELESS:
+            requests = pa.concat_tables([found.requests(table) for table in self._asked])
+            if requests["broker_id"].null_count:
+                live = pa.concat_tables(read("live_brokers", ["live_brokers_id", "broker_id"]))
+                found.learn(identities(requests, live, lambda: read("partition_states", IDENTITY_STATES)))
+        return found
 
     def _repeated(self) -> pa.Array:
         """Return the request frames of exchanges that have another row that counts."""
@@ -150,7 +177,16 @@ class Resolution:
         self._cluster_table = cluster_table(clusters)
         names = set(clusters.values())
         self._one = next(iter(names)) if len(names) == 1 else None
-        self.changes_rows = self._differs or len(repeated) > 0 or self._one is None or {self._one} != set(stored)
+        self._identities: list[Identity] = []
+        self._brokers: dict[tuple[str, str, int], int] = {}
+        as_stored = self._one is not None and {self._one} == set(stored)
+        self.changes_rows = self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids)
+
+    def learn(self, found: list[Identity]) -> None:
+        """Take what is known of addresses that no listing names."""
+        self._identities = found
+        self._brokers = {one[:3]: one.broker_id for one in found if one.broker_id is not None}
+        self.changes_rows = self.changes_rows or bool(self._brokers)
 
     @property
     def names(self) -> list[str]:
@@ -158,7 +194,9 @@ class Resolution:
         return cluster_names(self.clusters.values())
 
     def small(self, name: str) -> pa.Table:
-        """Return the table ``clocks`` or ``clusters``."""
+        """Return the table ``clocks``, ``clusters`` or ``identities``."""
+        if name == "identities":
+            return identity_table(self._identities)
         return clock_table(self.clocks.values()) if name == "clocks" else self._cluster_table
 
     def requests(self, rows: pa.Table) -> pa.Table:
@@ -171,7 +209,15 @@ class Resolution:
             given = self._broker_ids
             ids = [given.get((ip, port), broker) for ip, port, broker in rows_of(rows, (*NODE[1:], "broker_id"))]
             rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
-        return self._with_cluster(rows, [rows[name] for name in NODE])
+        rows = self._with_cluster(rows, [rows[name] for name in NODE])
+        if self._brokers and {"broker_id", "cluster"} <= set(rows.column_names):
+            known = self._brokers
+            ids = [
+                known.get((cluster, ip, port)) if broker is None else broker
+                for cluster, ip, port, broker in rows_of(rows, ("cluster", *NODE[1:], "broker_id"))
+            ]
+            rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
+        return rows
 
     def others(self, name: str, rows: pa.Table, origins: Callable[[], pa.Table]) -> pa.Table:
         """Return resolved rows of another table.
@@ -251,7 +297,7 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
         survey.add_brokers(table)
     for table in read("requests", _surveyed()):
         survey.add(table)
-    return survey.resolution(lambda: read("partition_states", ["body_id", "topic", "topic_id"]))
+    return survey.resolution(read)
 
 
 def resolved_reader(
@@ -305,9 +351,9 @@ def resolved_reader(
             yield from requests(columns)
         elif name == "resolution":
             yield pa.table({"changes_rows": [resolution().changes_rows]})
-        elif name in ("clocks", "clusters"):
+        elif name in _SMALL:
             small = resolution().small(name)
-            if cluster is not None and name == "clusters":
+            if cluster is not None and "cluster" in small.column_names:
                 small = small.filter(pc.equal(small["cluster"], cluster))
             yield small.select(list(columns))
         else:
@@ -348,12 +394,17 @@ def _surveyed() -> list[str]:
     return [*_SURVEYED, *([_EXCHANGE] if _EXCHANGE in TABLES["requests"].names else [])]
 
 
-def resolved_tables(tables: Mapping[str, pa.Table], cluster: str | None = None) -> dict[str, pa.Table]:
-    """Return tables in memory with resolved rows, requests in the order of time, and ``clocks`` and ``clusters``.
+def resolved_tables(
+    tables: Mapping[str, pa.Table],
+    cluster: str | None = None,
+    broker_ids: Mapping[tuple[str, int], int] | None = None,
+) -> dict[str, pa.Table]:
+    """Return tables in memory with resolved rows, requests in the order of time, and the small tables.
 
     Args:
         tables: As in ``kproto.tables.read``.
         cluster: Only rows of this cluster; None: all.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
 
     Raises:
         ConfigurationError: There is no such cluster.
@@ -362,9 +413,9 @@ def resolved_tables(tables: Mapping[str, pa.Table], cluster: str | None = None) 
     def read(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
         return [tables[name].select(columns)]
 
-    reader = resolved_reader(read, cluster)
+    reader = resolved_reader(read, cluster, broker_ids)
     found = {}
-    for name in (*tables, "clocks", "clusters"):
+    for name in (*tables, *_SMALL):
         if name in RESOLVED:
             columns = tables[name].column_names if name in tables else RESOLVED[name].names
             found[name] = pa.concat_tables(reader(name, columns))
@@ -382,7 +433,7 @@ brokers are known from the beginning."""
 def resolved_pieces(
     paths: Sequence[str], filters: Filters | None = None, cluster: str | None = None
 ) -> Iterator[dict[str, pa.Table]]:
-    """Yield resolved tables of captures in pieces, with ``clocks`` and ``clusters``, but without frames and bodies.
+    """Yield resolved tables of captures in pieces, with the small tables, but without frames and bodies.
 
     Several capture points make one piece, in the order of time: what the last one shows may change all rows. One
     capture point makes many, as ``chunks`` does; what it shows later than in its first 64 MB of tables changes later
@@ -400,7 +451,9 @@ def resolved_pieces(
     points = points_in(paths)
     if len(points) > 1:
         anywhere = replace(filters, since_ns=None, until_ns=None, brokers=frozenset())
-        found = resolved_tables(_joined([_slim(piece) for piece in chunks_of(points, anywhere)]), cluster)
+        found = resolved_tables(
+            _joined([_slim(piece) for piece in chunks_of(points, anywhere)]), cluster, filters.broker_ids
+        )
         yield _wanted(found, filters)
         return
     pieces = chunks_of(points, filters)
@@ -411,11 +464,11 @@ def resolved_pieces(
         size += sum(table.nbytes for table in held[-1].values())
         if size > _HELD:
             break
-    survey = Survey(is_one=True)
+    survey = Survey(is_one=True, broker_ids=filters.broker_ids)
     for piece in held:
         survey.add_brokers(piece["brokers"])
         survey.add(piece["requests"])
-    resolution = survey.resolution(lambda: [piece["partition_states"] for piece in held])
+    resolution = survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
     if cluster is not None:
         check_cluster(cluster, resolution.names)
     while held:
@@ -442,7 +495,7 @@ def _joined(pieces: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
 
 def _resolved(piece: dict[str, pa.Table], resolution: Resolution, cluster: str | None) -> dict[str, pa.Table]:
     """Return a piece of the tables of one capture point, whose clock is the common one."""
-    small = {name: resolution.small(name) for name in ("clocks", "clusters")}
+    small = {name: resolution.small(name) for name in _SMALL}
     requests = resolution.requests(piece["requests"])
     rows = {name: resolution.others(name, table, lambda: requests) for name, table in piece.items()}
     found = rows | {"requests": requests} | small

@@ -59,10 +59,13 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "clocks": tuple(CLOCKS.names),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
+    "identities": ("server_ip", "server_port", "broker_id", "possible"),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
+_MOST_TRIED: Final = 100_000
+"""Of more requests it is not tried which brokers may stand behind addresses."""
 _SAME: Final = PointClock("", "")
 
 Partition = tuple[str, int]
@@ -145,11 +148,19 @@ class Facts:
         pieces: Resolved tables by name, whole or in pieces, see ``kproto.tables.resolved``; of each the columns of
             ``FACT_COLUMNS`` count. A piece with requests may repeat bodies of earlier ones, as those of ``chunks`` do.
         redact: Whether to number topics, addresses and files instead of naming them.
+        brokers: Brokers of addresses, to try what follows if they stand behind these.
     """
 
-    def __init__(self, pieces: Iterable[Mapping[str, pa.Table]], *, redact: bool = False) -> None:
+    def __init__(
+        self,
+        pieces: Iterable[Mapping[str, pa.Table]],
+        *,
+        redact: bool = False,
+        brokers: Mapping[str, int] | None = None,
+    ) -> None:
         self._redact = redact
         self._first_told: dict[tuple[Incarnation, Any], tuple[list[tuple[int, int]], list[int]]] = {}
+        self._brokers = dict(brokers or {})
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: Counter[str] = Counter()
         parts: dict[str, list[pa.Table]] = defaultdict(list)
@@ -202,9 +213,29 @@ class Facts:
         return [
             request
             if request.broker_id is not None
-            else request._replace(broker_id=self._address(request.server_ip, request.server_port))
+            else request._replace(broker_id=self._broker_at(request.server_ip, request.server_port))
             for request in requests
         ]
+
+    @cached_property
+    def fits(self) -> list[dict[str, int]]:
+        """The ways in which brokers may stand behind addresses whose broker is unknown; empty: too little is known."""
+        rows = {
+            (ip, port): possible for ip, port, broker, possible in self._rows("identities") if broker is None
+        }  # several pieces repeat them
+        if len(self.requests) > _MOST_TRIED or not rows or not all(rows.values()):
+            return []
+        count = min(map(len, rows.values()))
+        every = [{self._address(*end): possible[n] for end, possible in rows.items()} for n in range(count)]
+        return [dict(fit) for fit in dict.fromkeys(tuple(sorted(fit.items())) for fit in every)]
+
+    def if_brokers_are(self, fit: Mapping[str, int]) -> Facts:
+        """Return the facts if these brokers stood behind addresses whose broker is unknown."""
+        return Facts([self._tables], redact=self._redact, brokers=fit)
+
+    def _broker_at(self, ip: str, port: int) -> Any:
+        address = self._address(ip, port)
+        return self._brokers.get(address, address)
 
     def _address(self, ip: str, port: int) -> str:
         return self._shown("address", str(Endpoint(ip, port)))

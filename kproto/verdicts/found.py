@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from kproto.tables.arrays import rows_of
 from kproto.tables.clusters import cluster_names
-from kproto.tables.schemas import INTS, TABLES, TIME, column, described
+from kproto.tables.resolved import RESOLVED
+from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.flaps import flapping
@@ -125,7 +126,7 @@ def _only(read: Reader, cluster: str, captures: Sequence[str]) -> Reader:
     wanted = pa.array(captures, pa.string())
 
     def read_some(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
-        has_cluster = name in TABLES and "cluster" in TABLES[name].names and name != "captures"
+        has_cluster = "cluster" in RESOLVED[name].names and name != "captures"
         for table in read(name, [*dict.fromkeys([*columns, *(["cluster"] if has_cluster else [])])]):
             if has_cluster:
                 yield table.filter(pc.equal(table["cluster"], cluster)).select(list(columns))

@@ -5,6 +5,7 @@ Each rule is one function that yields findings; ``docs/verdicts.md`` has the def
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
@@ -1012,11 +1013,32 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
         facts: Of the captures of one cluster.
         limits: Limits by name that differ from their default.
     """
-    doctor = _Doctor(facts, {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {}))
-    found = [finding for rule in _RULES for finding in rule(doctor)] if facts.requests else []
+    chosen = {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {})
+    found = _found_in_all(facts, chosen) if facts.fits else _found(facts, chosen)
     if any(finding.cannot_tell and finding.rule in _BY_ABSENCE for finding in found) or _is_mostly_unread(facts):
         found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
     return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.rule, f.first, f.text))
+
+
+def _found(facts: Facts, limits: Mapping[str, float]) -> list[Finding]:
+    doctor = _Doctor(facts, limits)
+    return [finding for rule in _RULES for finding in rule(doctor)] if facts.requests else []
+
+
+def _found_in_all(facts: Facts, limits: Mapping[str, float]) -> list[Finding]:
+    """Return the findings that hold whichever brokers stand behind addresses, which are named then."""
+    kept: dict[tuple[Any, ...], Finding] = {}
+    for number, fit in enumerate(facts.fits):
+        found: dict[tuple[Any, ...], Finding] = {}
+        addresses = {broker: address for address, broker in fit.items()}
+        for finding in _found(facts.if_brokers_are(fit), limits):
+            address = addresses.get(finding.broker)
+            if address is not None:
+                text = re.sub(rf"\b[Bb]roker {finding.broker}\b", address, finding.text)
+                finding = replace(finding, broker=address, text=text)
+            found.setdefault((finding.severity, *finding.key), finding)
+        kept = {key: finding for key, finding in kept.items() if key in found} if number else found
+    return list(kept.values())
 
 
 def _is_mostly_unread(facts: Facts) -> bool:

@@ -1,0 +1,72 @@
+"""Clocks are compared by what both saw, whatever else one of them saw late."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproto.tables.clocks import PointClock, compared
+
+HOUR = 3600 * 1_000_000
+BEGIN = 1_700_000_000_000_000
+
+
+def seen(seed: int, span_us: int, count: int, ahead_us: int, ppm: float) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    """What two points saw of updates, of which a third reaches one of the brokers late."""
+    rng = random.Random(seed)
+    here, there = {}, {}
+    for number in range(count):
+        ts = BEGIN + span_us * number // count
+        key = number.to_bytes(4, "big")
+        here[key] = ts + rng.randrange(5_000)
+        late = rng.randrange(2_000_000) if rng.random() < 0.33 else rng.randrange(5_000)
+        told = ts + late
+        there[key] = told + ahead_us + round((told - BEGIN) * ppm / 1_000_000)
+    return here, there
+
+
+def clock_of(here: dict[bytes, int], there: dict[bytes, int]) -> PointClock:
+    return compared(["a", "b"], {"a": 2, "b": 1}, {"a": here, "b": there}, {})["b"]
+
+
+@given(st.integers(0, 1000), st.integers(-4 * HOUR, 4 * HOUR), st.integers(9, 200))
+def test_a_clock_is_found_within_milliseconds(seed: int, ahead_us: int, count: int) -> None:
+    clock = clock_of(*seen(seed, 90_000_000, count, ahead_us, 0))
+    assert clock.reference == "a"
+    assert abs(clock.offset_us - ahead_us) < 30_000
+
+
+@pytest.mark.parametrize("ppm", [50, -50, 20, 0])
+def test_a_clock_that_gains_time_is_corrected_within_60_ms_over_hours(ppm: float) -> None:
+    here, there = seen(3, 6 * HOUR, 400, 3_000_000, ppm)
+    clock = clock_of(here, there)
+    assert clock.drift_ppm == pytest.approx(ppm, abs=2)
+    for ts in (BEGIN, BEGIN + 3 * HOUR, BEGIN + 6 * HOUR):
+        shown = ts + 3_000_000 + round((ts - BEGIN) * ppm / 1_000_000)
+        assert abs(shown - clock.ahead(shown) - ts) < 60_000
+
+
+def test_points_that_share_too_little_are_not_compared() -> None:
+    here, there = seen(1, 90_000_000, 1, 40_000_000, 0)
+    assert clock_of(here, there).reference == "b"
+    assert clock_of({}, there).reference == "b"
+
+
+def test_points_are_compared_by_way_of_a_third() -> None:
+    here, there = seen(1, 90_000_000, 50, 40_000_000, 0)
+    other = {b"x" + key: ts + 7_000_000 for key, ts in there.items()}
+    middle = there | {b"x" + key: ts for key, ts in there.items()}
+    clocks = compared(["a", "b", "c"], {"a": 2}, {"a": here, "b": middle, "c": other}, {})
+    assert {clock.reference for clock in clocks.values()} == {"a"}
+    assert clocks["c"].offset_us == pytest.approx(47_000_000, abs=20_000)
+
+
+def test_exchanges_that_both_saw_tell_most() -> None:
+    here, there = seen(1, 90_000_000, 50, 40_000_000, 0)
+    clocks = compared(
+        ["a", "b"], {"a": 2}, {"a": here, "b": there}, {"a": {b"e": BEGIN}, "b": {b"e": BEGIN + 5_000_000}}
+    )
+    assert clocks["b"].offset_us == 5_000_000

@@ -1,0 +1,157 @@
+"""What is said of a cluster depends on no host that recorded it, on no clock, and on nobody else who is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import DATA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kproto.tables
+from kproto.api import ApiKey
+from kproto.query import ask, open_tables
+from kproto.report.facts import report_facts
+from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_tables
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
+from kproto.verdicts.summary import summarize
+from tests.hosts import Recorded, by_host, recorded
+from tests.packets import Talk, request, response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+CAPTURES = sorted(path for path in (DATA / "captures").glob("*.pcap.gz") if "lossy" not in path.name)
+SHIFTS = {
+    "same clocks": (0, 0, 0),
+    "three seconds": (0, 3, 0),
+    "both ways": (37.5, 0, -12),
+    "two minutes": (0, 0, 120),
+    "an hour": (0, 3600, 0),
+}
+OF_CAPTURES = {"KP060", "KP061", "KP062", "KP063"}
+"""Rules about captures: what one of them lacks, each host's does."""
+
+
+def servers_of(capture: Path) -> set[tuple[str, int]]:
+    requests = kproto.tables.read(capture)["requests"].select(["server_ip", "server_port"])
+    return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
+
+
+def said(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the surfaces say of one cluster, without times."""
+    found = findings(Facts(pieces))
+    summary = summarize(iter(pieces))
+    return {
+        "findings": Counter((f.rule, f.severity, str(f.broker), f.topic, f.partition, f.count) for f in found
+                            if f.rule not in OF_CAPTURES),
+        "changes": summary["changes"],
+        "requests": Counter((row["api"], row["error_code"], row["count"]) for row in summary["requests"]),
+        "zombies": Counter(
+            (row["controller_id"], row["controller_epoch"], row["requests"]) for row in summary["zombies"]
+        ),
+        "brokers": Counter((row["broker_id"], row["answered"], row["unanswered"]) for row in summary["slowest"]),
+    }  # fmt: skip
+
+
+def answered(tables: Mapping[str, Any], cluster: str | None = None) -> dict[str, Any]:
+    """What questions and the report answer, without times."""
+    with open_tables(tables, cluster) as sql:
+        leaders = Counter(row[1:7] for row in ask(sql, "leader").rows)
+        counts = {question: len(ask(sql, question).rows) for question in ("behind", "missed", "isr", "stale", "flaps")}
+    timeline = report_facts(tables, cluster=cluster)["timeline"]
+    return {"leaders": leaders, "counts": counts, "partitions": timeline["all_partitions"],
+            "states": len(timeline["states"]["row"])}  # fmt: skip
+
+
+def of_one(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    pieces = list(resolved_pieces([str(path) for path in paths]))
+    assert len(by_cluster(iter(pieces))) == 1
+    return pieces
+
+
+@cache
+def whole(capture: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    return said(of_one([capture])), answered(kproto.tables.read(capture))
+
+
+def written(capture: Path, folder: Path, seconds: Sequence[float], drift_ppm: float = 0) -> Iterator[Path]:
+    """A capture of each host, whose clocks are ahead by these times, one after the other."""
+    parts = by_host(recorded(capture), servers_of(capture))
+    for number, (name, part) in enumerate(parts.items()):
+        ahead = seconds[number % len(seconds)]
+        yield part.write(folder / name, ahead_ns=round(ahead * 10**9), drift_ppm=drift_ppm)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.removesuffix(".pcap.gz"))
+def test_captures_of_each_host_say_what_one_capture_of_all_says(capture: Path, shift: str, tmp_path: Path) -> None:
+    paths = list(written(capture, tmp_path, SHIFTS[shift]))
+    assert len(paths) > 1
+    pieces = of_one(paths)
+    expected, answers = whole(capture)
+    assert said(pieces) == expected
+    assert answered(kproto.tables.read(*paths)) == answers
+
+
+@given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
+@settings(max_examples=max(settings.default.max_examples // 60, 1))
+def test_whatever_the_clocks_say(tmp_path_factory: pytest.TempPathFactory, capture: Path, seconds: list[float]) -> None:
+    paths = list(written(capture, tmp_path_factory.mktemp("hosts"), seconds))
+    assert said(of_one(paths)) == whole(capture)[0]
+
+
+def test_each_clock_that_differs_is_named_with_its_difference(tmp_path: Path) -> None:
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    paths = list(written(capture, tmp_path, (0, 37.5, -12)))
+    texts = [f.text for f in findings(Facts(of_one(paths))) if f.rule == "KP063"]
+    shown = {text.split(" of ")[1].split(" is ")[0]: text.split(" is ")[1].split(" that of")[0] for text in texts}
+    clocks = {row["capture"]: row["offset_us"] / 1e6 for row in resolved_tables(kproto.tables.read(*paths))["clocks"]
+              .to_pylist()}  # fmt: skip
+    names = [path.name for path in paths]
+    assert clocks[names[1]] - clocks[names[0]] == pytest.approx(37.5, abs=0.02)
+    assert clocks[names[2]] - clocks[names[0]] == pytest.approx(-12, abs=0.02)
+    (reference,) = set(names) - shown.keys()
+    assert clocks[reference] == 0
+
+
+def merged(*parts: Recorded) -> Recorded:
+    """One capture of what several saw, the others moved to the time of the first."""
+    begin = parts[0].packets[0].time_ns
+    packets = [
+        packet._replace(time_ns=packet.time_ns - part.packets[0].time_ns + begin)
+        for part in parts
+        for packet in part.packets
+    ]
+    return Recorded(parts[0].link, sorted(packets, key=lambda packet: packet.time_ns))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_another_clusters_traffic_in_the_same_capture_changes_nothing(seed: int, tmp_path: Path) -> None:
+    first = next(path for path in CAPTURES if path.name.startswith("ibp-3.9-a."))
+    second = next(path for path in CAPTURES if path.name.startswith(("", "ibp-2.8", "external")[seed]))
+    if recorded(first).link != recorded(second).link or servers_of(first) & servers_of(second):
+        pytest.skip("their packets do not fit into one file")
+    path = merged(recorded(first), recorded(second)).write(tmp_path / "both.pcap")
+    pieces = list(resolved_pieces([str(path)]))
+    clusters = [name for name, _pieces in by_cluster(iter(pieces))]
+    assert len(clusters) == 2
+    found = [said([of_cluster(piece, name) for piece in pieces]) for name in clusters]
+    for each in (first, second):
+        assert whole(each)[0] in found
+
+
+def test_another_clients_traffic_changes_nothing(tmp_path: Path) -> None:
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-3.9-a."))
+    of = recorded(capture)
+    talk = Talk(("9.9.9.9", 5000), ("8.8.8.8", 9092), now_ns=of.packets[0].time_ns).open()
+    for number in range(50):
+        talk.ask(request(ApiKey.METADATA, 1, number, bytes(4), "client"))
+        talk.answer(response(ApiKey.METADATA, 1, number, bytes(12)))
+    both = Recorded(of.link, sorted([*of.packets, *talk.packets], key=lambda packet: packet.time_ns))
+    assert said(of_one([both.write(tmp_path / "both.pcap")])) == whole(capture)[0]

@@ -1,0 +1,69 @@
+"""Brokers that advertise names: what is said rests on who may stand behind an address, never on an unknown id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from conftest import DATA
+
+import kproto.tables
+from kproto.tables.resolved import resolved_tables
+from kproto.tables.schemas import TABLES
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
+
+
+def alarms(tables: dict[str, pa.Table], **options: Any) -> set[tuple[Any, ...]]:
+    found = findings(Facts([resolved_tables(tables, **options)]))
+    return {(f.rule, f.broker, f.topic, f.partition) for f in found if f.severity != "note"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("healthy_names", set()),
+        ("not_told_names", {"KP014", "KP030", "KP031"}),
+        ("left_behind_names", {"KP006"}),
+    ],
+)
+def test_three_pods_with_names(name: str, rules: set[str]) -> None:
+    tables = kproto.tables.read(DATA / "names" / f"{name}.pcapng.gz")
+    found = alarms(tables)
+    assert {rule for rule, *_subject in found} >= rules
+    assert bool(found) == bool(rules)
+    ids = {(f"10.0.0.{number + 1}", 9092): number for number in range(3)}
+    given = alarms(tables, broker_ids=ids)
+    assert {rule for rule, *_subject in given} == {rule for rule, *_subject in found}
+    assert {broker for _rule, broker, *_partition in found} <= {None, 2, "10.0.0.3:9092"}
+    assert {broker for _rule, broker, *_partition in given} <= {None, 2}
+
+
+def without_listings(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables as if brokers advertised names."""
+    requests = tables["requests"]
+    place = requests.schema.get_field_index("broker_id")
+    nobody = pa.nulls(requests.num_rows, pa.int32())
+    return tables | {
+        "requests": requests.set_column(place, TABLES["requests"].field("broker_id"), nobody),
+        "brokers": tables["brokers"].slice(0, 0),
+    }
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.removesuffix(".pcap.gz"))
+def test_no_id_is_wrong_and_no_alarm_is_new_where_nothing_lists_addresses(capture: Path) -> None:
+    tables = kproto.tables.read(capture)
+    known = {(row["server_ip"], row["server_port"]): row["broker_id"] for row in tables["requests"].to_pylist()}
+    hidden = without_listings(tables)
+    resolved = resolved_tables(hidden)
+    for row in resolved["identities"].to_pylist():
+        assert row["broker_id"] in (None, known[row["server_ip"], row["server_port"]])
+    names = {f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}": broker for (ip, port), broker in known.items()}
+    found = {(rule, names.get(broker, broker), *of) for rule, broker, *of in alarms(hidden)}
+    assert found <= alarms(tables)
