@@ -6,6 +6,7 @@ import heapq
 import os
 import shutil
 import sys
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,27 +15,30 @@ import click
 from kproto.api import CONTROL_APIS
 from kproto.cli.footer import has_loss, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
-from kproto.cli.options import CaptureCommand, capture_filters
+from kproto.cli.options import CaptureCommand, capture_filters, cluster_option
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.times import parse_duration
-from kproto.errors import CaptureError, first_reasons
+from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.text import printable
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import CapturePoint, CaptureSummary, Exchange
     from kproto.cli.progress import ReadingProgress
     from kproto.tables.filters import Filters
+    from kproto.tables.resolved import Resolution
     from kproto.verdicts.timeline import Entry
 
 _STANDARD_INPUT: Final = "-"
 _OPEN_FILES: Final = 200
 """The most captures that are read side by side."""
 _EXIT_LOSS: Final = 3
+_REMEMBERED: Final = 10_000
+"""The number of exchanges of several capture points of which another sighting is known."""
 
 
 @click.command(
@@ -82,6 +86,7 @@ kproto summary answers for a whole capture in one page. """,
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @capture_filters
+@cluster_option
 @click.option("--changes", is_flag=True, help="Only requests that changed something at their broker.")
 @click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
 @click.option("--slow", metavar="DURATION", help="Only requests whose answer took this long or longer, e.g. 500ms.")
@@ -104,6 +109,7 @@ def command(
     captures: tuple[str, ...],
     filters: Filters,
     *,
+    cluster: str | None,
     changes: bool,
     deletes: bool,
     slow: str | None,
@@ -120,7 +126,8 @@ def command(
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
     or - for standard input, which is followed as it grows. Several files, as rotation leaves them, are shown as one
-    stream, by time: a request may begin in one file and be answered in another.
+    stream, by time: a request may begin in one file and be answered in another. Captures of several hosts are read
+    twice: they are shown with the time of one clock, and a request that two of them show once.
 
     One line is one request with its response: when (UTC); controller → broker; the request and its version; its
     correlation id; controller epoch/broker epoch (- where the version has none); milliseconds until the answer; the
@@ -154,10 +161,11 @@ def command(
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
     follow = _STANDARD_INPUT in captures
-    timeline = Timeline(filters, more, apis=apis, strict=strict, follow=follow)
     interrupted = False
     with reading() as progress:
-        source = _Captures(captures, filters, None if apis is None else apis | frozenset(CONTROL_APIS), progress)
+        every = None if apis is None else apis | frozenset(CONTROL_APIS)
+        source = _Captures(captures, filters, every, progress, cluster)
+        timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=follow)
         print_entry = _printer(filters, form=form, **layout)
         try:
             for entry in timeline.entries(source.exchanges()):
@@ -205,15 +213,39 @@ def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: s
 class _Captures:
     """The captures of a command, read as if they were one capture.
 
+    Exchanges of several capture points have times on the common clock; one that two points saw is given once.
+
     Attributes:
+        filters: As given, with the brokers of addresses that all captures together tell.
         read: Path and summary of each capture that could be read.
     """
 
     def __init__(
-        self, paths: tuple[str, ...], filters: Filters, apis: frozenset[int] | None, progress: ReadingProgress
+        self,
+        paths: tuple[str, ...],
+        filters: Filters,
+        apis: frozenset[int] | None,
+        progress: ReadingProgress,
+        cluster: str | None,
     ) -> None:
+        from kproto.capture import CapturePoint, capture_points
+
         self._paths = list(dict.fromkeys(paths))
-        self._filters = filters
+        self._cluster = cluster
+        self._resolution: Resolution | None = None
+        self.filters = filters
+        files = [path for path in self._paths if path != _STANDARD_INPUT]
+        self._points = [CapturePoint(_STANDARD_INPUT, (_STANDARD_INPUT,))] if _STANDARD_INPUT in self._paths else []
+        self._points += capture_points(files)
+        if (len(self._points) > 1 or cluster is not None) and _STANDARD_INPUT not in self._paths:
+            from kproto.tables.resolved import check_cluster, resolution_of_captures
+
+            self._resolution = resolution_of_captures(self._points, filters)
+            if cluster is not None:
+                check_cluster(cluster, self._resolution.names)
+            self.filters = replace(filters, broker_ids=self._resolution.brokers_of(cluster) | dict(filters.broker_ids))
+        elif cluster is not None:
+            raise ConfigurationError("the clusters in standard input are not known before its end; name a file")
         self._apis = apis
         self._progress = progress
         self._problems: list[str] = []
@@ -225,14 +257,18 @@ class _Captures:
         A pipe cannot wait for the others, and files can be too many to be open at once: then one is read after the
         other.
         """
-        from kproto.capture import CapturePoint, capture_points
-
-        files = [path for path in self._paths if path != _STANDARD_INPUT]
-        points = [CapturePoint(_STANDARD_INPUT, (_STANDARD_INPUT,))] if _STANDARD_INPUT in self._paths else []
-        sources = [self._exchanges_of(point) for point in [*points, *capture_points(files)]]
+        sources = [self._resolved(self._exchanges_of(point)) for point in self._points]
         if _STANDARD_INPUT in self._paths or len(sources) > _OPEN_FILES:
-            return chain.from_iterable(sources)
-        return heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
+            every: Iterator[Exchange] = chain.from_iterable(sources)
+        else:
+            every = heapq.merge(*sources, key=lambda exchange: exchange.time_ns)
+        return every if len(sources) < 2 else _each_once(every)
+
+    def _resolved(self, exchanges: Iterator[Exchange]) -> Iterator[Exchange]:
+        resolution = self._resolution
+        if resolution is None:
+            return exchanges
+        return (exchange for exchange in exchanges if resolution.takes(exchange, self._cluster))
 
     def _exchanges_of(self, point: CapturePoint) -> Iterator[Exchange]:
         from kproto.capture import CaptureSummary, exchanges
@@ -244,11 +280,11 @@ class _Captures:
             source = sys.stdin.buffer if path == _STANDARD_INPUT else point
             yield from exchanges(
                 source,
-                ports=self._filters.ports,
+                ports=self.filters.ports,
                 apis=self._apis,
                 summary=summary,
                 progress=self._progress.of(path),
-                logs=self._filters.logs,
+                logs=self.filters.logs,
             )
         except CaptureError as e:
             self.read.remove((path, summary))
@@ -264,6 +300,20 @@ class _Captures:
             raise CaptureError(first_reasons(self._problems))
         if self._problems:
             print(f"warning: {printable(first_reasons(self._problems))}; skipped", file=sys.stderr)
+
+
+def _each_once(exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
+    """Yield exchanges of several capture points in the order of time, each once."""
+    seen: dict[bytes, None] = {}
+    for exchange in exchanges:
+        if exchange.request is not None:
+            name = exchange.request.exchange_id
+            if name in seen:
+                continue
+            seen[name] = None
+            if len(seen) > _REMEMBERED:
+                del seen[next(iter(seen))]
+        yield exchange
 
 
 def _with_path(reason: str, path: str) -> str:

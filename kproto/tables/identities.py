@@ -67,7 +67,7 @@ class Identity(NamedTuple):
     possible: list[int]
 
 
-class _Told(NamedTuple):
+class _SentTo(NamedTuple):
     """The requests to an address.
 
     Attributes:
@@ -139,7 +139,7 @@ def _of_cluster(
         before = spans.get(address, (first, last))
         spans[address] = min(first, before[0]), max(last, before[1])
     shown = {
-        address: _Told(*span, frozenset(bodies[address]), frozenset(lists[address])) for address, span in spans.items()
+        address: _SentTo(*span, frozenset(bodies[address]), frozenset(lists[address])) for address, span in spans.items()
     }
     unknown = sorted(address for address in shown if address not in known)
     if not 0 < len(unknown) <= _MOST_ADDRESSES:
@@ -155,7 +155,7 @@ def _of_cluster(
 
 
 def _possible(
-    told: _Told, live: Mapping[bytes, set[int]], states: Mapping[bytes, list[tuple[Any, ...]]]
+    told: _SentTo, live: Mapping[bytes, set[int]], states: Mapping[bytes, list[tuple[Any, ...]]]
 ) -> frozenset[int]:
     """Return the brokers that may have been told this."""
     sets = [live[listed] for listed in told.lists if listed in live]
@@ -166,7 +166,7 @@ def _possible(
 
 
 def _in_isr(
-    shown: Mapping[Address, _Told], states: Mapping[bytes, list[tuple[Any, ...]]]
+    shown: Mapping[Address, _SentTo], states: Mapping[bytes, list[tuple[Any, ...]]]
 ) -> dict[Address, frozenset[int]]:
     """Return addresses that were told a state as one of its ISR, with the brokers in all these ISRs."""
     recipients: dict[Any, set[Address]] = defaultdict(set)
@@ -186,7 +186,7 @@ def _in_isr(
 def _fits(
     unknown: Sequence[Address],
     possible: Mapping[Address, frozenset[int]],
-    shown: Mapping[Address, _Told],
+    shown: Mapping[Address, _SentTo],
     known: Mapping[Address, int],
 ) -> list[Fit]:
     """Return the assignments that fit, without those that differ only in addresses that were told the same.
@@ -228,12 +228,12 @@ def _fits(
     return found if assign(0, {}) and len(found) <= _MOST_FITS else []
 
 
-def _are_alike(one: _Told, other: _Told) -> bool:
+def _are_alike(one: _SentTo, other: _SentTo) -> bool:
     return one.bodies == other.bodies and one.lists == other.lists
 
 
 def _only(
-    address: Address, fits: Sequence[Fit], shown: Mapping[Address, _Told], unknown: Sequence[Address]
+    address: Address, fits: Sequence[Fit], shown: Mapping[Address, _SentTo], unknown: Sequence[Address]
 ) -> int | None:
     """Return the broker that an address has in all assignments; None: there are several.
 

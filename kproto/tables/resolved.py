@@ -14,6 +14,7 @@ Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,7 @@ from kproto.tables.schemas import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kproto.capture import CapturePoint, Exchange
     from kproto.tables.stored import Reader
 
 _SMALL: Final = {"clocks": CLOCKS, "clusters": CLUSTERS, "identities": IDENTITIES}
@@ -219,6 +221,31 @@ class Resolution:
             rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
         return rows
 
+    def brokers_of(self, cluster: str | None) -> dict[tuple[str, int], int]:
+        """Return the brokers of addresses that no listing names, of one cluster or of all."""
+        return {(ip, port): broker for (of, ip, port), broker in self._brokers.items() if cluster in (None, of)}
+
+    def takes(self, exchange: Exchange, cluster: str | None = None) -> bool:
+        """Whether an exchange is of a cluster, and no other sighting stands for it; its frames get the common time."""
+        request, response, point = exchange.request, exchange.response, exchange.connection.capture
+        server = exchange.server
+        if cluster is not None and self.clusters.get((point, server.ip, server.port), DEFAULT_CLUSTER) != cluster:
+            return False
+        if request is not None and len(self.repeated) and request.frame_id in self._repeated_frames:
+            return False
+        clock = self.clocks.get(point)
+        if clock is not None and clock.differs:
+            for frame in (request, response):
+                if frame is not None:
+                    ahead_ns = 1000 * clock.ahead(frame.time_ns // 1000)
+                    frame.time_ns -= ahead_ns
+                    frame.time_last_ns -= ahead_ns
+        return True
+
+    @cached_property
+    def _repeated_frames(self) -> frozenset[bytes]:
+        return frozenset(self.repeated.to_pylist())
+
     def others(self, name: str, rows: pa.Table, origins: Callable[[], pa.Table]) -> pa.Table:
         """Return resolved rows of another table.
 
@@ -298,6 +325,24 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
     for table in read("requests", _surveyed()):
         survey.add(table)
     return survey.resolution(read)
+
+
+def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filters) -> Resolution:
+    """Survey captures that are read once more then.
+
+    Args:
+        points: The capture points.
+        filters: Of these the listeners, given brokers and the reading of logs count.
+    """
+    survey = Survey(is_one=len(points) < 2, broker_ids=filters.broker_ids)
+    anything = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
+    held = []
+    for piece in chunks_of(points, anything):
+        held.append({name: piece[name] for name in ("partition_states", "live_brokers")})
+        survey.add_captures(piece["captures"])
+        survey.add_brokers(piece["brokers"])
+        survey.add(piece["requests"])
+    return survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
 
 
 def resolved_reader(

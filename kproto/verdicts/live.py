@@ -338,6 +338,7 @@ class LiveFold:
         """Apply the rules of ``doctor`` to the newest requests; earlier findings stay."""
         from kproto.tables.brokers import BrokerDirectory
         from kproto.tables.reading import TableReader
+        from kproto.tables.resolved import resolved_tables
         from kproto.tables.scanning import ScanRows
         from kproto.verdicts.facts import Facts
         from kproto.verdicts.rules import findings
@@ -355,7 +356,7 @@ class LiveFold:
         for name, file in names.items():
             rows.add_summary(self._summaries[name], CapturePoint(name, (file,)), None)
         tables = TableReader(Filters(), BrokerDirectory({})).tables(list(rows.take()), last=True)
-        for finding in findings(Facts([tables])):
+        for finding in findings(Facts([resolved_tables(tables)])):
             self._findings[finding.key] = finding
         while len(self._findings) > _MOST_FINDINGS:
             del self._findings[next(iter(self._findings))]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import operator
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.api import ApiKey
+from kproto.cli import main
 from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
 from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_tables
@@ -155,3 +159,31 @@ def test_another_clients_traffic_changes_nothing(tmp_path: Path) -> None:
         talk.answer(response(ApiKey.METADATA, 1, number, bytes(12)))
     both = Recorded(of.link, sorted([*of.packets, *talk.packets], key=lambda packet: packet.time_ns))
     assert said(of_one([both.write(tmp_path / "both.pcap")])) == whole(capture)[0]
+
+
+def inspected(paths: Sequence[Path], *options: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(main, ["inspect", *map(str, paths), "--format", "json", *options])
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in rows if row["record"] == "exchange"]
+
+
+def test_inspect_shows_captures_of_each_host_on_one_clock(tmp_path: Path) -> None:
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    columns = ("server", "client", "correlation_id", "broker_id", "outcome")
+    shown, hosts = inspected([capture]), inspected(list(written(capture, tmp_path, (0, 37.5, -12))))
+    key = operator.itemgetter(*columns[:3])
+    assert [[row[name] for name in columns] for row in sorted(hosts, key=key)] == [
+        [row[name] for name in columns] for row in sorted(shown, key=key)
+    ]
+    begin = min(row["time"] for row in shown) - min(row["time"] for row in hosts)
+    for one, other in zip(sorted(shown, key=key), sorted(hosts, key=key), strict=True):
+        assert one["time"] - other["time"] == pytest.approx(begin, abs=0.05)
+
+
+def test_inspect_shows_an_exchange_of_two_places_once(tmp_path: Path) -> None:
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    of = recorded(capture)
+    paths = [of.write(tmp_path / "controller.pcap"), *written(capture, tmp_path, (5, 7))]
+    assert len(inspected(paths)) == len(inspected([capture]))
+    assert said(of_one(paths)) == whole(capture)[0]
