@@ -139,7 +139,8 @@ def _of_cluster(
         before = spans.get(address, (first, last))
         spans[address] = min(first, before[0]), max(last, before[1])
     shown = {
-        address: _SentTo(*span, frozenset(bodies[address]), frozenset(lists[address])) for address, span in spans.items()
+        address: _SentTo(*span, frozenset(bodies[address]), frozenset(lists[address]))
+        for address, span in spans.items()
     }
     unknown = sorted(address for address in shown if address not in known)
     if not 0 < len(unknown) <= _MOST_ADDRESSES:

@@ -964,7 +964,7 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             packets = {found["protocol"]: found["packets"] for found in row["not_read"]}
             text = f"{row['file']}: {not_read_text(packets)}; requests in them are missing here"
             yield doctor.finding("KP064", text, doctor.facts.begin, count=sum(packets.values()))
-        if unusable := row["bad_inputs"] - row["bad_checksums"]:
+        if unusable := (row["bad_inputs"] or 0) - (row["bad_checksums"] or 0):
             reasons = Counter(bad["reason"] for bad in doctor.facts.bad_inputs if bad["file"] == row["file"])
             why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
             text = f"{row['file']}: {_counted(unusable, 'piece')} of the file could not be used{why}"
