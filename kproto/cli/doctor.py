@@ -170,7 +170,7 @@ def _judged(
     held = left_out = 0
     for piece in resolved_pieces([str(source) for source in sources], filters, cluster):
         bad.extend(piece["bad_inputs"].to_pylist())
-        kept.append({name: _slim(piece[name], columns) for name, columns in wanted.items()})
+        kept.append({name: _slim(piece[name], columns) for name, columns in wanted.items() if name in piece})
         held += piece["requests"].num_rows
         while held > _MOST_REQUESTS and len(kept) > 1:
             rows = kept.popleft()["requests"].num_rows

@@ -21,17 +21,19 @@ from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
+from kproto.metadata_log.finding import find
 from kproto.text import printable
-from kproto.verdicts.timeline import EntryFilters, Timeline
+from kproto.verdicts.timeline import Entry, EntryFilters, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import CapturePoint, CaptureSummary, Exchange
+    from kproto.cli.metadata_changes import LogChange
     from kproto.cli.progress import ReadingProgress
+    from kproto.metadata_log.finding import LogFiles
     from kproto.tables.filters import Filters
     from kproto.tables.resolved import Resolution
-    from kproto.verdicts.timeline import Entry
 
 _STANDARD_INPUT: Final = "-"
 _OPEN_FILES: Final = 200
@@ -125,9 +127,10 @@ def command(
     """Show each control request, what it changed at its broker, and the broker's answer.
 
     CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
-    or - for standard input, which is followed as it grows. Several files, as rotation leaves them, are shown as one
-    stream, by time: a request may begin in one file and be answered in another. Captures of several hosts are read
-    twice: they are shown with the time of one clock, and a request that two of them show once.
+    a copy of KRaft's __cluster_metadata-0, of which each change is a line of its own, or - for standard input, which is
+    followed as it grows. Several files, as rotation leaves them, are shown as one stream, by time: a request may begin
+    in one file and be answered in another. Captures of several hosts are read twice: they are shown with the time of
+    one clock, and a request that two of them show once.
 
     One line is one request with its response: when (UTC); controller → broker; the request and its version; its
     correlation id; controller epoch/broker epoch (- where the version has none); milliseconds until the answer; the
@@ -158,17 +161,25 @@ def command(
         if fail_on_loss and not is_whole:
             context.exit(_EXIT_LOSS)
         return
+    logs, captures_alone = find(captures)
+    if logs and not captures_alone:
+        from kproto.cli.metadata_changes import changes_of, check_options
+
+        check_options(filters, slow=slow, unanswered=unanswered)
+        for change in changes_of(logs, filters, deletes=deletes):
+            print(change.record() if form == "json" else change.line())
+        return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
     follow = _STANDARD_INPUT in captures
     interrupted = False
     with reading() as progress:
         every = None if apis is None else apis | frozenset(CONTROL_APIS)
-        source = _Captures(captures, filters, every, progress, cluster)
+        source = _Captures(tuple(captures_alone), filters, every, progress, cluster)
         timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=follow)
         print_entry = _printer(filters, form=form, **layout)
         try:
-            for entry in timeline.entries(source.exchanges()):
+            for entry in _with_changes(timeline.entries(source.exchanges()), logs, filters, deletes=deletes):
                 progress.hide()
                 print_entry(entry)
                 if follow:
@@ -190,10 +201,25 @@ def command(
         context.exit(_EXIT_LOSS)
 
 
-def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: str) -> Callable[[Entry], None]:
-    """Return a function that prints an entry in the chosen form."""
+def _with_changes(
+    entries: Iterator[Entry], logs: LogFiles, filters: Filters, *, deletes: bool
+) -> Iterator[Entry | LogChange]:
+    """Yield the entries and the changes of a metadata log, if there is one, by time."""
+    if not logs:
+        yield from entries
+        return
+    from kproto.cli.metadata_changes import changes_of
+
+    changes: list[Entry | LogChange] = [*changes_of(logs, filters, deletes=deletes)]
+    yield from heapq.merge(entries, changes, key=lambda each: each.time_ns)
+
+
+def _printer(
+    filters: Filters, *, form: str, details: bool, wide: bool, color: str
+) -> Callable[[Entry | LogChange], None]:
+    """Return a function that prints an entry, or a change of a metadata log, in the chosen form."""
     if form == "json":
-        return lambda entry: print(exchange_record(entry, filters))
+        return lambda entry: print(exchange_record(entry, filters) if isinstance(entry, Entry) else entry.record())
     terminal = sys.stdout.isatty()
     formatter = LineFormatter(
         filters,
@@ -203,8 +229,8 @@ def _printer(filters: Filters, *, form: str, details: bool, wide: bool, color: s
         details=details,
     )
 
-    def print_lines(entry: Entry) -> None:
-        for line in formatter.lines(entry):
+    def print_lines(entry: Entry | LogChange) -> None:
+        for line in formatter.lines(entry) if isinstance(entry, Entry) else [entry.line()]:
             print(line)
 
     return print_lines

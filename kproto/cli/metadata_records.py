@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from kproto.cli.metadata_changes import warn_of_faults
 from kproto.cli.text import day_and_clock
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.metadata_log.files import read
@@ -46,15 +47,11 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
     for snapshot, record in _records(log, named):
         if wanted(record):
             print(make_line(snapshot, record, show_secrets))
-    for fault in log.faults:
-        if form == "json":
+    if form == "json":
+        for fault in log.faults:
             lost = {"record": "bad_input", "file": fault.path, "offset": fault.at, "bytes_skipped": fault.size}
             print(json.dumps(lost | {"reason": fault.reason}, separators=(",", ":")))
-        where = f"{fault.path}: " if fault.path else ""
-        at = "" if fault.at is None else f" at byte {fault.at:,}"
-        print(f"warning: {printable(where)}{fault.reason}{at}", file=sys.stderr)
-    if log.fault_count > len(log.faults):
-        print(f"warning: and {log.fault_count - len(log.faults):,} more", file=sys.stderr)
+    warn_of_faults(log)
     for path in others:
         print(f"warning: {printable(path)}: captures are not shown with --records", file=sys.stderr)
     return not log.fault_count
@@ -76,13 +73,14 @@ def _check(filters: Filters) -> None:
 
 
 def _records(log: MetadataLog, named: set[str]) -> Iterator[tuple[LogSnapshot | None, LogRecord]]:
-    base = log.base()
     for snapshot in log.snapshots:
-        if snapshot is base or snapshot.path in named:
+        if snapshot.path in named:
             for record in snapshot.records():
                 yield snapshot, record
-    for record in log.records():
-        yield None, record
+    for step in log.steps():
+        if step.snapshot is None or step.snapshot.path not in named:
+            for record in step.records():
+                yield step.snapshot, record
 
 
 class _Wanted:

@@ -37,6 +37,7 @@ _NAMES: Final = {"api_key": api_name, "error_code": error_name}
     epilog="""\b
 Questions:
   leader            who led a partition, until when, by which controller
+  controllers       which controller ruled in which epoch, from when to when
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
   diff              what differs about partitions at two times (--from, --to)

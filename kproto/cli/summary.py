@@ -116,7 +116,9 @@ class _FactPieces:
             if max(self._rows.values()) > _MOST_ROWS:
                 self._pieces = None
             if self._pieces is not None:
-                self._pieces.append({name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items()})
+                self._pieces.append(
+                    {name: piece[name].select(columns) for name, columns in FACT_COLUMNS.items() if name in piece}
+                )
             yield piece
 
     def findings(self) -> list[Finding] | None:

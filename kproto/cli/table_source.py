@@ -74,11 +74,12 @@ def _holds_tables(source: Place) -> bool:
 def _captures_in(directory: Path) -> bool:
     from kproto.capture import capture_points
     from kproto.errors import CaptureError
+    from kproto.metadata_log.finding import find
 
     try:
         return bool(capture_points([directory]))
     except CaptureError:
-        return False
+        return bool(find([directory])[0])
 
 
 def span_of_tables(tables: duckdb.DuckDBPyConnection) -> Span:

@@ -138,8 +138,15 @@ def _duration_ns(text: str) -> int | None:
 def span_of(captures: Sequence[str]) -> Span:
     """Return when the first packet in captures passed, and the last one; now for standard input, which has no end."""
     from kproto.capture import CaptureSummary, frames
+    from kproto.metadata_log.finding import find
 
     spans = []
+    logs, captures = find(captures)
+    if logs:
+        from kproto.metadata_log.files import read
+
+        times = [batch.time_ms * 1_000_000 for batch in read(logs).batches]
+        spans += [(min(times), max(times))] if times else []
     for path in captures:
         summary = CaptureSummary()
         try:

@@ -8,7 +8,6 @@ followed the new leader. What cannot be read is named as a fault, and nothing be
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,7 +16,7 @@ from kproto.errors import CaptureError
 from kproto.metadata_log.batches import Fault, LogRecord, RecordBatch, batches_in, records_of
 from kproto.metadata_log.finding import SNAPSHOT
 from kproto.metadata_log.image import Image
-from kproto.metadata_log.records import MetadataRecord, SnapshotFooterRecord, SnapshotHeaderRecord, UnknownRecord
+from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,65 +119,71 @@ class MetadataLog:
         for batch in self.batches:
             yield from records_of(batch)
 
-    def base(self) -> LogSnapshot | None:
-        """The snapshot that the fold begins with: the oldest from which the log goes on; None: the log has its start.
-
-        Where the log does not go on from any, the newest.
-        """
-        if self.batches and self.batches[0].base_offset == 0:
-            return None
+    @property
+    def lacks_beginning(self) -> bool:
+        """Whether the log begins later than its first record, and no snapshot tells what was before."""
         first = self.batches[0].base_offset if self.batches else 0
-        usable = [snapshot for snapshot in self.snapshots if snapshot.end_offset >= first]
-        return usable[0] if usable else self.snapshots[-1] if self.snapshots else None
+        return first > 0 and not any(snapshot.end_offset >= first for snapshot in self.snapshots)
 
     def image(self) -> Image:
         """Fold the whole log."""
         image = Image()
-        for step in self.fold(image):
-            for each in step.records:
-                if isinstance(each.record, MetadataRecord | UnknownRecord) and not each.is_control:
-                    for _change in step.image.apply(each.record):
+        for step in self.steps():
+            if step.snapshot is not None:
+                image = Image()
+            elif step.after_gap:
+                image.forget()
+            for each in step.records():
+                if each.record is not None and not each.is_control:
+                    for _change in image.apply(each.record):
                         pass
-            image = step.image
         return image
 
-    def fold(self, image: Image) -> Iterator[FoldStep]:
-        """Yield what is to be folded, in order: the snapshot, if one is needed, and each batch after it.
+    def steps(self) -> Iterator[LogStep]:
+        """Yield what is to be folded, in order: each batch, and each snapshot that tells what the batches do not.
 
-        At a gap the image is forgotten, and made anew of a snapshot that was taken behind it, if there is one.
+        A snapshot comes where it was taken, and only after a gap or where the log lacks its beginning.
         """
-        base = self.base()
+        is_complete = True
         position = 0
-        if base is not None:
-            yield FoldStep(image, base, None, base.records())
-            position = base.end_offset
-        batches = self.batches
-        at = bisect_left(batches, position, key=lambda batch: batch.last_offset) if base is not None else 0
-        expected = position if base is not None else batches[0].base_offset if batches else 0
-        for batch in batches[at:]:
-            if batch.base_offset > expected:
-                behind = [s for s in self.snapshots if expected < s.end_offset and s.end_offset >= batch.base_offset]
-                image.forget()
-                if behind and behind[0].end_offset <= batch.base_offset:
-                    image = Image()
-                    yield FoldStep(image, behind[0], None, behind[0].records())
-            expected = batch.last_offset + 1
-            yield FoldStep(image, None, batch, records_of(batch))
+        snapshots = iter(self.snapshots)
+        snapshot = next(snapshots, None)
+        for batch in self.batches:
+            after_gap = batch.base_offset > position
+            is_complete = is_complete and not after_gap
+            while snapshot is not None and snapshot.end_offset <= batch.base_offset:
+                if not is_complete and snapshot.end_offset >= position:
+                    yield LogStep(snapshot, None, False)
+                    is_complete = snapshot.end_offset == batch.base_offset
+                    after_gap = not is_complete
+                snapshot = next(snapshots, None)
+            yield LogStep(None, batch, after_gap)
+            position = batch.last_offset + 1
+        while snapshot is not None:
+            if snapshot.end_offset > position or (snapshot.end_offset == position and not is_complete):
+                yield LogStep(snapshot, None, False)
+                is_complete, position = True, snapshot.end_offset
+            snapshot = next(snapshots, None)
 
 
-class FoldStep(NamedTuple):
+class LogStep(NamedTuple):
     """A snapshot or a batch that is next in the fold.
 
     Attributes:
-        image: The image to apply its records to.
         snapshot, batch: One of them.
-        records: Its records.
+        after_gap: Whether the batches before it are missing.
     """
 
-    image: Image
     snapshot: LogSnapshot | None
     batch: RecordBatch | None
-    records: Iterator[LogRecord]
+    after_gap: bool
+
+    def records(self) -> Iterator[LogRecord]:
+        """Yield its records."""
+        if self.snapshot is not None:
+            yield from self.snapshot.records()
+        elif self.batch is not None:
+            yield from records_of(self.batch)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -212,12 +217,9 @@ def read(files: LogFiles) -> MetadataLog:
             snapshots.setdefault((snapshot.end_offset, snapshot.epoch), snapshot)
     log.snapshots = [snapshots[key] for key in sorted(snapshots)]
     log.states = [state for path in files.states if (state := _read_state(path, log)) is not None]
-    first = log.batches[0].base_offset if log.batches else None
-    if first and log.base() is None:
-        log.fault(
-            "", None, None,
-            f"the log begins at offset {first}, and no snapshot tells what was before; add the .checkpoint files",
-        )  # fmt: skip
+    if log.lacks_beginning:
+        begin = log.batches[0].base_offset
+        log.fault("", None, None, f"the log begins at offset {begin}; no snapshot tells what was before")
     return log
 
 

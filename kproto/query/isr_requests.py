@@ -11,6 +11,7 @@ import pyarrow as pa
 from kproto.api import ApiKey
 from kproto.capture import capture_points, exchanges
 from kproto.errors import CaptureError
+from kproto.metadata_log.finding import find
 from kproto.tables.files import expand
 from kproto.tables.schemas import INTS, column, described
 
@@ -39,7 +40,8 @@ def isr_requests(*captures: str | os.PathLike[str]) -> pa.Table:
             over: ``kproto.tables.read`` says why.
     """
     rows: list[dict[str, Any]] = []
-    for point in capture_points(expand([os.fspath(path) for path in captures])):
+    _logs, others = find(expand([os.fspath(path) for path in captures]))
+    for point in capture_points(others):
         with suppress(CaptureError):
             for exchange in exchanges(point, apis=(ApiKey.ALTER_PARTITION,)):
                 rows += _rows(exchange)

@@ -150,6 +150,33 @@ QUESTIONS: Final = {
         "valid_from",
         "valid_to",
     ),
+    "controllers": Question(
+        "Which controller ruled in which epoch, from when to when?",
+        """
+        WITH seen AS (
+            SELECT cluster, controller_id, controller_epoch, bool_or(is_kraft_controller) AS is_kraft,
+                   min(ts) AS first_ts, max(ts) AS last_request, count(*) AS requests
+            FROM requests WHERE controller_id IS NOT NULL AND controller_epoch >= 0
+            GROUP BY cluster, controller_id, controller_epoch
+        ), ruled AS (
+            SELECT coalesce(s.cluster, e.cluster) AS cluster,
+                   coalesce(e.controller_id, s.controller_id) AS controller_id,
+                   coalesce(e.controller_epoch, s.controller_epoch) AS controller_epoch,
+                   CASE WHEN coalesce(s.is_kraft, true) THEN 'KRaft' ELSE 'ZooKeeper' END AS mode,
+                   CASE WHEN e.log_offset IS NULL THEN s.first_ts ELSE e.valid_from END AS valid_from,
+                   s.last_request, coalesce(s.requests, 0) AS requests
+            FROM seen s FULL JOIN quorum_epochs e
+              ON e.cluster = s.cluster AND e.controller_id = s.controller_id AND e.controller_epoch = s.controller_epoch
+        )
+        SELECT cluster, controller_id, controller_epoch, mode, valid_from,
+               lead(valid_from) OVER (PARTITION BY cluster ORDER BY controller_epoch, valid_from) AS valid_to,
+               last_request, requests
+        FROM ruled
+        """,
+        "cluster, controller_epoch, valid_from",
+        "valid_from",
+        "valid_to",
+    ),
     "diff": Question(
         "What is different about each partition at two times?",
         _DIFF,

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.errors import CaptureError, first_reasons
+from kproto.metadata_log.finding import LogFiles, find
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
@@ -25,7 +26,7 @@ from kproto.tables.relations import (
     learn_brokers,
 )
 from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan
-from kproto.tables.schemas import BODIES, SCAN, TABLES
+from kproto.tables.schemas import BODIES, METADATA_TABLES, SCAN, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,13 +55,14 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     Args:
         paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories, patterns or URIs of them.
             Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``. A frame
-            that several files hold is there once.
+            that several files hold is there once. Files of KRaft's metadata log, and directories of them, are found as
+            ``kproto.metadata_log.finding`` says.
         filters: The requests to keep; None keeps all control requests.
 
     Returns:
         The tables of ``kproto.tables.TABLES`` by name: ``requests``, ``responses``, ``partition_errors``,
-        ``partition_states``, ``frames``, ``bodies``, ``brokers``, ``live_brokers``, ``captures``, ``bad_inputs``. Their
-        schemas' metadata describes every column.
+        ``partition_states``, ``frames``, ``bodies``, ``brokers``, ``live_brokers``, ``captures``, ``bad_inputs``; with
+        a metadata log also those of ``METADATA_TABLES``. Their schemas' metadata describes every column.
 
     Raises:
         CaptureError: No file can be read, or none holds a request that passes the filters.
@@ -68,7 +70,9 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     names = [os.fspath(path) for path in paths]
     if not names:
         raise ValueError("name at least one capture")
-    (found,) = chunks(names, filters=filters, chunk_bytes=None)
+    pieces = list(chunks(names, filters=filters, chunk_bytes=None))
+    every = [name for name in (*TABLES, *METADATA_TABLES) if any(name in piece for piece in pieces)]
+    found = {name: pa.concat_tables([piece[name] for piece in pieces if name in piece]) for name in every}
     if not found["requests"].num_rows:
         raise CaptureError(why_nothing(found["bad_inputs"].to_pylist()))
     return found
@@ -100,17 +104,34 @@ def chunks(
     yield from chunks_of(points_in(paths), filters or Filters(), chunk_bytes)
 
 
-def points_in(paths: Sequence[str]) -> list[str | CapturePoint]:
-    """Return the capture points in files, directories, patterns and URIs; ``-``, once, stands for itself."""
+def points_in(paths: Sequence[str]) -> list[str | CapturePoint | LogFiles]:
+    """Return the capture points in files, directories, patterns and URIs; ``-``, once, stands for itself.
+
+    The files of KRaft's metadata log among them come first, as one point.
+    """
+    logs, paths = find(paths)
     piped = [path for path in paths if path == _STANDARD_INPUT][:1]
-    return [*piped, *points_of(path for path in paths if path != _STANDARD_INPUT)]
+    others = [path for path in paths if path != _STANDARD_INPUT]
+    return [*([logs] if logs else []), *piped, *(points_of(others) if others else [])]
 
 
 def chunks_of(
-    points: Iterable[str | CapturePoint], filters: Filters, chunk_bytes: int | None = _PIECE_BYTES
+    every: Iterable[str | CapturePoint | LogFiles], filters: Filters, chunk_bytes: int | None = _PIECE_BYTES
 ) -> Iterator[dict[str, pa.Table]]:
     """Yield ``chunks`` of capture points."""
-    points = [*points]
+    points: list[str | CapturePoint] = []
+    logs: list[LogFiles] = []
+    for point in every:
+        if isinstance(point, LogFiles):
+            logs.append(point)
+        else:
+            points.append(point)
+    for log in logs:
+        from kproto.tables.metadata_rows import tables_of_files
+
+        yield tables_of_files(log, filters)
+    if logs and not points:
+        return
     reader = TableReader(
         filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
     )

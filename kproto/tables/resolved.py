@@ -45,7 +45,7 @@ from kproto.tables.identities import (
 )
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import chunks_of, points_in
-from kproto.tables.schemas import TABLES
+from kproto.tables.schemas import METADATA_TABLES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kproto.tables.stored import Reader
 
 _SMALL: Final = {"clocks": CLOCKS, "clusters": CLUSTERS, "identities": IDENTITIES}
-RESOLVED: Final = TABLES | _SMALL
+RESOLVED: Final = TABLES | METADATA_TABLES | _SMALL
 """The tables whose rows are resolved, by name."""
 
 _TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
@@ -406,7 +406,7 @@ def resolved_reader(
             of = [
                 column
                 for column in ("frame_id", "capture", "cluster", *extra)
-                if column in TABLES[name].names and (name in _OF_REQUESTS or column != "frame_id")
+                if column in RESOLVED[name].names and (name in _OF_REQUESTS or column != "frame_id")
             ]
             needed = [*dict.fromkeys([*columns, *of, *(["body_id"] if name == "partition_states" else [])])]
             for table in read(name, needed):
@@ -534,7 +534,8 @@ def _joined(pieces: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
         rows = piece["partition_states"]
         states.append(rows.filter(pc.invert(pc.is_in(rows["body_id"], value_set=known))))
         known = pa.concat_arrays([known, pc.unique(states[-1]["body_id"])])
-    joined = {name: pa.concat_tables([piece[name] for piece in pieces]) for name in pieces[0]}
+    names = dict.fromkeys(name for piece in pieces for name in piece)
+    joined = {name: pa.concat_tables([piece[name] for piece in pieces if name in piece]) for name in names}
     return joined | {"partition_states": pa.concat_tables(states)}
 
 

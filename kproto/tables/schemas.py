@@ -67,7 +67,9 @@ _EXCHANGE: Final = column(
     "The exchange: the same of each place that saw it. Count by it where several places recorded one connection.",
 )
 _CONNECTION: Final = column("conn_id", _ID, "The TCP connection; the same in every table.")
-_API_KEY: Final = column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata.")
+_API_KEY: Final = column(
+    "api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata; 1 Fetch: a batch of KRaft's metadata log."
+)
 _API_VERSION: Final = column("api_version", pa.int16(), "Version of the request; its response has the same.")
 _CORRELATION: Final = column("correlation_id", pa.int32(), "Counts the requests of a connection; joins the two halves.")
 _CLIENT: Final = column("client_id", pa.string(), "Client id of the request's header: the controller's id as text.")
@@ -274,8 +276,13 @@ _STATE: Final = [
     column("adding_replicas", INTS, "Replicas being added; of LeaderAndIsr alone."),
     column("removing_replicas", INTS, "Replicas being removed; of LeaderAndIsr alone."),
     column("is_new", pa.bool_(), "Whether the replica is new; of LeaderAndIsr alone."),
-    column("leader_recovery_state", pa.int8(), "1 after an unclean election, else 0; of LeaderAndIsr alone."),
+    column(
+        "leader_recovery_state",
+        pa.int8(),
+        "1 after an unclean election, else 0; of LeaderAndIsr and KRaft's metadata log alone.",
+    ),
     column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
+    column("eligible_leader_replicas", INTS, "Replicas outside the ISR that may lead; of KRaft's metadata log alone."),
 ]
 
 PARTITION_STATES: Final = described(
@@ -341,6 +348,55 @@ TABLES: Final = {
     "bad_inputs": BAD_INPUTS,
 }
 """The tables, by name."""
+
+BROKER_STATES: Final = described(
+    "What each broker was to KRaft's controller, from when to when, by the metadata log.",
+    _CLUSTER,
+    _CAPTURE,
+    column("broker_id", pa.int32(), "Broker."),
+    column("state", pa.string(), "fenced, unfenced, in controlled shutdown or unregistered."),
+    column("broker_epoch", pa.int64(), "Epoch of its registration: the offset of its RegisterBrokerRecord."),
+    column("incarnation_id", _ID, "Of its process: a new one with each start."),
+    column("is_start", pa.bool_(), "Whether a process of the broker began here: it registered with a new incarnation."),
+    column("valid_from", TIME, "When the controller wrote the record that began it (UTC, us)."),
+    column("valid_to", TIME, "When the next state began (UTC, us); null: it lasts."),
+    column("why", pa.string(), "What began it, as far as records tell."),
+    column("log_offset", pa.int64(), "Offset of the record that began it; null: a snapshot shows it."),
+)
+
+QUORUM_EPOCHS: Final = described(
+    "The epochs of KRaft's quorum and their leaders, the active controllers.",
+    _CLUSTER,
+    _CAPTURE,
+    column("controller_epoch", pa.int32(), "The epoch."),
+    column("controller_id", pa.int32(), "Its leader, a node of the quorum."),
+    column("valid_from", TIME, "When it wrote that it leads (UTC, us); null: the files do not have that record."),
+    column("valid_to", TIME, "When the next leader did (UTC, us); null: none did."),
+    column("voters", INTS, "Node ids of the voters; null where the record is missing."),
+    column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
+    column("log_offset", pa.int64(), "Offset of its LeaderChange record; null: a quorum-state alone tells of it."),
+)
+
+METADATA_RECORDS: Final = described(
+    "Each record of KRaft's metadata log, without secrets; NoOp records are left out.",
+    _CLUSTER,
+    _CAPTURE,
+    column("log_offset", pa.int64(), "Offset; in a snapshot, the place there."),
+    column("snapshot", pa.string(), "Name of the snapshot that holds it; null: the log."),
+    column("ts", TIME, "When the controller wrote it (UTC, us)."),
+    column("controller_epoch", pa.int32(), "The quorum's epoch."),
+    column("type", pa.string(), "The record's type, as Kafka's dump names it."),
+    column("version", pa.int16(), "Its version."),
+    column("data", pa.string(), "Its fields as JSON; null: it cannot be read."),
+    column("body_id", _ID, "Its batch. Joins requests and partition_states."),
+)
+
+METADATA_TABLES: Final = {
+    "broker_states": BROKER_STATES,
+    "quorum_epochs": QUORUM_EPOCHS,
+    "metadata_records": METADATA_RECORDS,
+}
+"""The tables that KRaft's metadata log has beside ``TABLES``, by name; they are in memory alone, never stored."""
 
 BROKER_DAYS: Final = described(
     "Figures of each day and broker, stored by kproto tables rollup; those of several days add up.",

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
 from kproto.tables.places import Place, RemotePath, arrow_path
-from kproto.tables.schemas import TABLES
+from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
 
 if TYPE_CHECKING:
@@ -233,6 +233,9 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
     """Return a reader of stored tables, or of tables in memory."""
 
     def read(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if name in METADATA_TABLES and (not isinstance(source, Mapping) or name not in source):
+            yield METADATA_TABLES[name].empty_table().select(columns)
+            return
         if isinstance(source, Mapping):
             yield source[name].select(columns)
             return

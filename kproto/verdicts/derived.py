@@ -85,7 +85,7 @@ _CHANGES: Final = Derived(
         SELECT cluster, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
                min_by(frame_id, (ts, frame_id)) AS frame_id
         FROM {{requests}}
-        WHERE api_key IN (4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
+        WHERE api_key IN (1, 4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
         GROUP BY cluster, body_id
     ), told AS (
         SELECT q.cluster, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS told_id,

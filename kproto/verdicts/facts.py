@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
-    "replicas", "adding_replicas", "is_new", "leader_recovery_state", "delete_partition",
+    "replicas", "adding_replicas", "is_new", "leader_recovery_state", "delete_partition", "eligible_leader_replicas",
 )  # fmt: skip
 _REQUEST_COLUMNS: Final = (
     "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
@@ -60,6 +60,7 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "clocks": tuple(CLOCKS.names),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
     "identities": ("server_ip", "server_port", "broker_id", "possible"),
+    "broker_states": ("capture", "broker_id", "broker_epoch", "is_start", "valid_from", "valid_to", "why"),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
@@ -96,6 +97,17 @@ class Life:
         self.former: Life | None = None
         self.until: int | None = None
         self.shown_by = ""
+
+    @classmethod
+    def logged(cls, broker: int, epoch: int, began: int, shown_by: str) -> Life:
+        """Make a registration that a metadata log shows."""
+        life = cls.__new__(cls)
+        life.broker, life.is_kraft, life.epoch = broker, True, epoch
+        life.first = life.last = began
+        life.requests, life.connections = 0, set()
+        life.former = life.until = None
+        life.shown_by = shown_by
+        return life
 
     def add(self, request: Request) -> None:
         """Add a later accepted request for this registration."""
@@ -257,7 +269,7 @@ class Facts:
         found: dict[bytes, Body] = {}
         sent: dict[bytes, dict[Any, int]] = defaultdict(dict)
         for request in self.requests:
-            if request.body_id is None or request.controller_id is None:
+            if request.body_id is None or (request.controller_id is None and request.api_key != ApiKey.FETCH):
                 continue
             sent[request.body_id].setdefault(request.broker_id, request.ts)
             if request.error_code != 0:
@@ -280,7 +292,7 @@ class Facts:
             wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
             table = table.filter(pc.is_in(table["body_id"], value_set=wanted))
             for body_id, api_key, topic, topic_id, partition, *fields in rows_of(table, _STATE_COLUMNS):
-                leader, leader_epoch, partition_epoch, isr, replicas, adding, is_new, recovery, delete = fields
+                leader, leader_epoch, partition_epoch, isr, replicas, adding, is_new, recovery, delete, elr = fields
                 state: Any
                 if api_key == ApiKey.STOP_REPLICA:
                     state = bool(delete)
@@ -293,7 +305,8 @@ class Facts:
                     state = State(
                         leader, leader_epoch, partition_epoch, tuple(isr), tuple(replicas),
                         None if adding is None else tuple(adding), bool(is_new),
-                        None if recovery is None or api_key != ApiKey.LEADER_AND_ISR else bool(recovery),
+                        None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
+                        None if elr is None else tuple(elr),
                     )  # fmt: skip
                 found[body_id].states.append(
                     (self._shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)
@@ -551,15 +564,38 @@ class Facts:
                 life.former = former
                 found.append(life)
                 former = life
+        found = self._with_log(found)
         found.sort(key=lambda life: life.first)
         newest: dict[Any, Life] = {}
         for life in found:
             before = newest.get(life.broker)
             if before is not None:
                 before.until = life.first
-            life.shown_by = self._shown_by(life, before)
+            life.shown_by = life.shown_by or self._shown_by(life, before)
             newest[life.broker] = life
         return found
+
+    def _with_log(self, found: list[Life]) -> list[Life]:
+        """Add the registrations in a metadata log, which are exact; requests of the same ones count with them."""
+        newest: dict[int, Life] = {}
+        logged: dict[tuple[int, int], Life] = {}
+        rows = sorted(self._rows("broker_states"), key=lambda row: _micros(row[4]))
+        for _capture, broker, epoch, is_start, valid_from, valid_to, why in rows:
+            began, ended = _micros(valid_from), self.end if valid_to is None else _micros(valid_to)
+            life = logged.get((broker, epoch))
+            if life is None:
+                life = logged[broker, epoch] = Life.logged(broker, epoch, began, why)
+                life.former = newest.get(broker) if is_start else None
+                newest[broker] = life
+            life.last = max(life.last, ended)
+        for life in found:
+            same = logged.get((life.broker, life.epoch)) if life.is_kraft else None
+            if same is None:
+                logged[life.broker, life.epoch] = life
+            else:
+                same.requests += life.requests
+                same.connections |= life.connections
+        return list(logged.values()) if rows else found
 
     def _shown_by(self, life: Life, before: Life | None) -> str:
         """The evidence that a registration began."""

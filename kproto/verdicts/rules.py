@@ -439,7 +439,7 @@ def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) 
             before is not None
             and state.leader not in (NO_LEADER, before.leader)
             and before.leader_epoch < state.leader_epoch
-            and before.isr
+            and (_unmarked(before, state) if sighting.body.api_key == ApiKey.FETCH else before.isr)
             and state.leader not in before.isr
         ):
             found.setdefault(state.leader_epoch, (sighting.ts, state.leader))
@@ -447,6 +447,14 @@ def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) 
     for epoch, (ts, leader) in found.items():
         text = f"Broker {leader} was elected leader of {name} (leader epoch {epoch}) without having been in sync"
         yield doctor.finding("KP011", text, ts, ts, **of)
+
+
+def _unmarked(before: State, state: State) -> bool:
+    """Whether a metadata log may not mark an unclean election: the recovery from an earlier one still lasts.
+
+    An unclean election leaves the leader alone in the ISR; one from the eligible leader replicas is clean.
+    """
+    return bool(before.recovering) and state.isr == (state.leader,) and state.leader not in (before.elr or ())
 
 
 def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -838,6 +846,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         for place, life in enumerate(lives):
             later = lives[place + 1] if place + 1 < len(lives) and lives[place + 1].sightings else None
             if not life.sightings or (life.deleted is None and later is None):
+                continue
+            if life.newest.body.api_key == ApiKey.FETCH:  # in KRaft brokers delete what the log tells them to delete
                 continue
             if later is None and not _was_named_before(life):
                 continue

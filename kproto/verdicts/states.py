@@ -65,6 +65,7 @@ class State(NamedTuple):
     adding_replicas: tuple[int, ...] | None
     is_new: bool
     recovering: bool | None
+    elr: tuple[int, ...] | None = None
 
     @property
     def epochs(self) -> tuple[int, int]:

@@ -74,6 +74,11 @@ class Entry:
     partitions: tuple[PartitionChange, ...] = ()
 
     @property
+    def time_ns(self) -> int:
+        """When the request passed, ns since 1970."""
+        return self.exchange.time_ns
+
+    @property
     def is_change(self) -> bool:
         """Whether the request changed the broker's state of any wanted partition."""
         if self.verdict.outcome in ("refused", "unreadable"):

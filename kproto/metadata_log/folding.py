@@ -1,0 +1,426 @@
+"""Folds a metadata log into what it says of partitions, brokers and the quorum, in the order of its offsets.
+
+``fold`` gives each batch with the states that it made. A log that begins in the middle has changes that name only what
+changed; a snapshot behind them tells the rest backwards, since each change counts the partition epoch up by one, and
+the leader epoch where it names a leader. What stays unknown is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from kproto.metadata_log.image import Image
+from kproto.metadata_log.records import (
+    SAME_LEADER,
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    LeaderChangeRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kproto.metadata_log.batches import LogRecord, RecordBatch
+    from kproto.metadata_log.files import LogSnapshot, MetadataLog
+    from kproto.metadata_log.image import FoldedPartition, PartitionFold
+    from kproto.metadata_log.records import MetadataRecord
+
+
+@dataclass(slots=True)
+class FoldedState:
+    """A state of a partition.
+
+    Attributes:
+        topic: The topic's name; None: no file says it.
+        topic_id, partition: The partition.
+        state: The state; None: its topic was deleted.
+        former: The state before; None: there was none, or it is not known.
+        offset: The offset of the record that made it; -1: a snapshot.
+    """
+
+    topic: str | None
+    topic_id: bytes
+    partition: int
+    state: FoldedPartition | None
+    former: FoldedPartition | None
+    offset: int
+
+
+@dataclass(slots=True)
+class FoldedBatch:
+    """A batch, or a snapshot, with what it changed.
+
+    Attributes:
+        batch_id: 16 bytes that name it: the same for each node's copy, and for what a capture shows of it.
+        batch, snapshot: One of them.
+        time_ms: When it was written, ms since 1970, by the clock of the quorum's leader.
+        leader_id: The node that wrote it, the active controller; None: unknown, or a snapshot.
+        states: The states that it made.
+        live: The brokers that are registered and not fenced after it, where it changed them.
+        is_idle: Whether it holds NoOpRecords alone.
+    """
+
+    batch_id: bytes
+    batch: RecordBatch | None
+    snapshot: LogSnapshot | None
+    time_ms: int
+    leader_id: int | None
+    states: list[FoldedState] = field(default_factory=list)
+    live: frozenset[int] | None = None
+    is_idle: bool = False
+
+    @property
+    def epoch(self) -> int | None:
+        """The quorum's epoch; None of a snapshot, which does not say who decided its states."""
+        return None if self.batch is None else self.batch.epoch
+
+
+@dataclass(slots=True)
+class BrokerSpan:
+    """A time in which a broker's state was the same.
+
+    Attributes:
+        broker_id: The broker.
+        state: ``fenced``, ``unfenced``, ``in controlled shutdown`` or ``unregistered``.
+        broker_epoch: The epoch of its registration: the offset of the RegisterBrokerRecord.
+        incarnation_id: Of its process, 16 bytes.
+        from_ms, until_ms: When it began and ended, ms since 1970; ``until_ms`` None: it lasts.
+        offset: The offset of the record that began it; -1: a snapshot.
+        why: What began it, as far as records tell.
+        is_restart: Whether it begins a process: a registration with a new incarnation id.
+        listeners: Host and port of its addresses.
+        rack: Its rack.
+    """
+
+    broker_id: int
+    state: str
+    broker_epoch: int
+    incarnation_id: bytes
+    from_ms: int
+    until_ms: int | None
+    offset: int
+    why: str
+    is_restart: bool
+    listeners: tuple[tuple[str, int], ...]
+    rack: str | None
+
+
+@dataclass(slots=True)
+class QuorumEpoch:
+    """An epoch of the quorum.
+
+    Attributes:
+        epoch: The epoch.
+        leader_id: Its leader, the active controller.
+        from_ms, until_ms: When its leader wrote that it leads, and when the next did; ms since 1970; None: not shown.
+        offset: The offset of the LeaderChange record; None: a node's quorum-state alone tells of it.
+        voters, granting_voters: The voters, and those that are known to have voted for it.
+    """
+
+    epoch: int
+    leader_id: int
+    from_ms: int | None
+    until_ms: int | None
+    offset: int | None
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class FoldedLog:
+    """What a log says.
+
+    Attributes:
+        batches: The batches in order, and the snapshots that were needed.
+        brokers: The states of brokers, in the order in which they began.
+        epochs: The epochs of the quorum, ascending.
+        image: The image at the end.
+        unreadable: The number of records that cannot be read.
+        unnamed: The number of states whose topic's name, or whose former state, no file tells.
+    """
+
+    batches: list[FoldedBatch] = field(default_factory=list)
+    brokers: list[BrokerSpan] = field(default_factory=list)
+    epochs: list[QuorumEpoch] = field(default_factory=list)
+    image: Image = field(default_factory=Image)
+    unreadable: int = 0
+    unnamed: int = 0
+
+
+_NO_CHANGE: Final = 0
+
+
+def fold(log: MetadataLog) -> FoldedLog:
+    """Fold a log."""
+    return _Fold(log).run()
+
+
+class _Fold:
+    def __init__(self, log: MetadataLog) -> None:
+        self._log = log
+        self._made = FoldedLog()
+        self._names: dict[bytes, str] = {}
+        self._spans: dict[int, BrokerSpan] = {}
+        self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
+        self._leaders = {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
+
+    def run(self) -> FoldedLog:
+        made = self._made
+        for step in self._log.steps():
+            if step.after_gap:
+                made.image.forget()
+                self._pending.clear()
+            if step.snapshot is not None:
+                self._snapshot(step.snapshot)
+            elif step.batch is not None:
+                self._batch(step.batch, step.records())
+        for batch in made.batches:
+            for state in batch.states:
+                if state.topic is None:
+                    state.topic = self._names.get(state.topic_id)
+            if batch.leader_id is None and batch.batch is not None:
+                batch.leader_id = self._leaders.get(batch.batch.epoch)
+        made.unnamed = sum(not is_whole(state) for batch in made.batches for state in batch.states)
+        self._finish_epochs()
+        return made
+
+    # ---- batches and snapshots
+
+    def _batch(self, batch: RecordBatch, records: Iterable[LogRecord]) -> None:
+        made, image = self._made, self._made.image
+        found = FoldedBatch(
+            blake2b(b"%d %d " % (batch.epoch, batch.base_offset) + batch.data[17:21], digest_size=16).digest(),
+            batch, None, batch.time_ms, self._leaders.get(batch.epoch),
+        )  # fmt: skip
+        is_idle = not batch.is_control
+        has_brokers = False
+        for each in records:
+            record = each.record
+            if record is None:
+                made.unreadable += 1
+                is_idle = False
+                continue
+            if each.is_control:
+                if isinstance(record, LeaderChangeRecord):
+                    self._led(record, each)
+                    found.leader_id = record.leader_id
+                continue
+            is_idle = is_idle and isinstance(record, NoOpRecord)
+            if isinstance(record, TopicRecord):
+                self._names[record.topic_id] = record.name
+            for change in image.apply(record):
+                found.states.append(self._state(change, each.offset))
+            has_brokers = self._broker(record, each) or has_brokers
+        found.is_idle = is_idle
+        if has_brokers:
+            found.live = _live(image)
+        made.batches.append(found)
+
+    def _state(self, change: PartitionFold, offset: int) -> FoldedState:
+        made = FoldedState(
+            self._names.get(change.topic_id), change.topic_id, change.partition, change.state, change.former, offset
+        )
+        key = change.topic_id, change.partition
+        if change.state is not None and None in change.state:
+            self._pending.setdefault(key, []).append((made, change.record))
+        elif key in self._pending and change.state is not None:
+            del self._pending[key]
+        return made
+
+    def _snapshot(self, snapshot: LogSnapshot) -> None:
+        """Take the image of a snapshot: what differs from the fold so far, or was not known, becomes states."""
+        made = self._made
+        image, former = Image(), made.image
+        time_ms = snapshot.time_ms
+        if time_ms is None or time_ms < 0:
+            time_ms = made.batches[-1].time_ms if made.batches else 0
+        name = b"snapshot %d %d" % (snapshot.end_offset, snapshot.epoch)
+        found = FoldedBatch(blake2b(name, digest_size=16).digest(), None, snapshot, time_ms, None)
+        for each in snapshot.records():
+            record = each.record
+            if record is None:
+                made.unreadable += 1
+            elif not each.is_control:
+                if isinstance(record, TopicRecord):
+                    self._names[record.topic_id] = record.name
+                for _change in image.apply(record):
+                    pass
+                self._broker(record, each._replace(offset=-1, time_ms=time_ms))
+        for topic_id, topic in image.topics.items():
+            known = former.topics.get(topic_id)
+            for partition, state in topic.partitions.items():
+                before = None if known is None else known.partitions.get(partition)
+                self._backwards((topic_id, partition), state)
+                if before is None or _agrees(before, state) is not True:
+                    found.states.append(FoldedState(topic.name, topic_id, partition, state, before, -1))
+        for topic_id, topic in former.topics.items():
+            if topic_id not in image.topics:
+                for partition, before in topic.partitions.items():
+                    found.states.append(FoldedState(topic.name, topic_id, partition, None, before, -1))
+        for broker_id, span in list(self._spans.items()):
+            if broker_id not in image.brokers:
+                self._ended(span, time_ms)
+        self._pending.clear()
+        found.live = _live(image)
+        made.image = image
+        made.batches.append(found)
+
+    def _backwards(self, key: tuple[bytes, int], known: FoldedPartition) -> None:
+        """Fill the states before a known one."""
+        after = known
+        for made, record in reversed(self._pending.pop(key, ())):
+            state = made.state
+            if state is None or not isinstance(record, PartitionChangeRecord) or _agrees(state, after) is False:
+                return
+            whole = _filled(state, after)
+            made.state = whole
+            names_leader = record.leader != SAME_LEADER
+            before = whole._replace(
+                leader=None if names_leader else whole.leader,
+                leader_epoch=None if whole.leader_epoch is None else whole.leader_epoch - names_leader,
+                partition_epoch=None if whole.partition_epoch is None else whole.partition_epoch - 1,
+                isr=whole.isr if record.isr is None else None,
+                replicas=whole.replicas if record.replicas is None else None,
+                removing=whole.removing if record.removing_replicas is None else None,
+                adding=whole.adding if record.adding_replicas is None else None,
+                recovering=whole.recovering if record.leader_recovery_state == -1 else None,
+                elr=whole.elr if record.eligible_leader_replicas is None else None,
+                last_known=whole.last_known if record.last_known_elr is None else None,
+            )
+            former = made.former
+            if former is not None:
+                before = _filled(former, before)
+            made.former = after = before
+
+    # ---- brokers
+
+    def _broker(self, record: object, each: LogRecord) -> bool:
+        """Note what a record says of a broker; return whether it is one of a broker."""
+        time_ms, offset = each.time_ms, each.offset
+        if isinstance(record, RegisterBrokerRecord):
+            before = self._spans.get(record.broker_id)
+            same = before is not None and before.incarnation_id == record.incarnation_id
+            state = "in controlled shutdown" if record.in_controlled_shutdown else "fenced"
+            if not record.fenced:
+                state = "unfenced"
+            if same and offset < 0 and before is not None and before.state == state:
+                return True
+            why = "registered again" if same else "registered with a new incarnation id"
+            if offset < 0:
+                why = "in a snapshot"
+            listeners = tuple((point.host, point.port) for point in record.end_points)
+            self._begin(
+                BrokerSpan(
+                    record.broker_id, state, record.broker_epoch, record.incarnation_id, time_ms, None, offset, why,
+                    not same and offset >= 0, listeners, record.rack,
+                )
+            )  # fmt: skip
+        elif isinstance(record, FenceBrokerRecord):
+            self._turned(record.id, "fenced", "fenced", each)
+        elif isinstance(record, UnfenceBrokerRecord):
+            self._turned(record.id, "unfenced", "unfenced", each)
+        elif isinstance(record, BrokerRegistrationChangeRecord):
+            span = self._spans.get(record.broker_id)
+            was_stopping = span is not None and span.state == "in controlled shutdown"
+            if record.in_controlled_shutdown > _NO_CHANGE:
+                self._turned(record.broker_id, "in controlled shutdown", "controlled shutdown", each)
+            elif record.fenced > _NO_CHANGE:
+                why = (
+                    "fenced after its controlled shutdown"
+                    if was_stopping
+                    else "fenced, with no controlled shutdown before it"
+                )
+                self._turned(record.broker_id, "fenced", why, each)
+            elif record.fenced < _NO_CHANGE:
+                self._turned(record.broker_id, "unfenced", "caught up and unfenced", each)
+        elif isinstance(record, UnregisterBrokerRecord):
+            self._turned(record.broker_id, "unregistered", "unregistered", each)
+        else:
+            return False
+        return True
+
+    def _turned(self, broker_id: int, state: str, why: str, each: LogRecord) -> None:
+        span = self._spans.get(broker_id)
+        if span is None:
+            span = BrokerSpan(broker_id, state, -1, bytes(16), each.time_ms, None, each.offset, why, False, (), None)
+            self._begin(span)
+        elif span.state != state:
+            self._begin(
+                BrokerSpan(
+                    broker_id, state, span.broker_epoch, span.incarnation_id, each.time_ms, None, each.offset, why,
+                    False, span.listeners, span.rack,
+                )
+            )  # fmt: skip
+
+    def _begin(self, span: BrokerSpan) -> None:
+        before = self._spans.get(span.broker_id)
+        if before is not None:
+            before.until_ms = span.from_ms
+        self._spans[span.broker_id] = span
+        self._made.brokers.append(span)
+
+    def _ended(self, span: BrokerSpan, time_ms: int) -> None:
+        if span.state != "unregistered":
+            self._begin(
+                BrokerSpan(
+                    span.broker_id, "unregistered", span.broker_epoch, span.incarnation_id, time_ms, None, -1,
+                    "not in the snapshot", False, span.listeners, span.rack,
+                )
+            )  # fmt: skip
+
+    # ---- the quorum
+
+    def _led(self, record: LeaderChangeRecord, each: LogRecord) -> None:
+        self._leaders[each.epoch] = record.leader_id
+        self._made.epochs.append(
+            QuorumEpoch(
+                each.epoch, record.leader_id, each.time_ms, None, each.offset,
+                tuple(voter.voter_id for voter in record.voters),
+                tuple(voter.voter_id for voter in record.granting_voters),
+            )
+        )  # fmt: skip
+
+    def _finish_epochs(self) -> None:
+        epochs = {epoch.epoch: epoch for epoch in self._made.epochs}
+        for number, leader in self._leaders.items():
+            epochs.setdefault(number, QuorumEpoch(number, leader, None, None, None, (), ()))
+        ordered = [epochs[number] for number in sorted(epochs)]
+        for former, later in pairwise(ordered):
+            former.until_ms = later.from_ms
+        self._made.epochs = ordered
+
+
+def is_whole(state: FoldedState) -> bool:
+    """Whether a state has a topic's name and all that the tables need."""
+    if state.topic is None:
+        return False
+    known = state.state
+    if known is None:
+        return True
+    return None not in (known.leader, known.leader_epoch, known.partition_epoch, known.isr, known.replicas)
+
+
+def _filled(state: FoldedPartition, more: FoldedPartition) -> FoldedPartition:
+    """A state with what another tells where it is unknown."""
+    return type(state)._make(b if a is None else a for a, b in zip(state, more, strict=True))
+
+
+def _agrees(one: FoldedPartition, other: FoldedPartition) -> bool | None:
+    """Whether two states are equal; None: as far as both are known."""
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    if any(a != b for a, b in pairs):
+        return False
+    return True if len(pairs) == len(one) else None
+
+
+def _live(image: Image) -> frozenset[int]:
+    return frozenset(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)

@@ -1,0 +1,199 @@
+"""The questions of kproto query, answered from KRaft's metadata log, equal the fold of Kafka's own dump."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kraft_runs import NODES, RUNS, metadata, truth
+from kraft_truth import Truth, folded
+from metadata_batches import batch_of
+
+from kproto.cli import main
+from kproto.metadata_log.files import read
+from kproto.metadata_log.finding import find
+from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run])]
+
+
+def kproto(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="kproto")
+
+
+def lines(*arguments: str) -> list[dict[str, Any]]:
+    result = kproto(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def answer(place: Path, question: str, *more: str) -> list[dict[str, Any]]:
+    return lines("query", str(place), question, *more)
+
+
+def ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def expected(run: str, node: int | None) -> Truth:
+    """What the dump says, as far as the node's log goes."""
+    last = read(find([metadata(run, node)])[0]).batches[-1].last_offset
+    return folded(row for row in truth(run) if row["offset"] <= last)
+
+
+@pytest.mark.parametrize(("run", "node"), SOURCES)
+def test_leaders(run: str, node: int | None) -> None:
+    found: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for row in answer(metadata(run, node), "leader"):
+        reign = [
+            row["leader"],
+            row["leader_epoch"],
+            row["controller_epoch"],
+            ms(row["valid_from"]),
+            ms(row["valid_to"]),
+        ]
+        found[row["topic"], row["partition"]].append(reign)
+    wanted: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for (topic, _topic_id, partition), reigns in expected(run, node).leaders.items():
+        wanted[topic, partition] += reigns
+    assert {key: sorted(rows, key=str) for key, rows in found.items()} == {
+        key: sorted(rows, key=str) for key, rows in wanted.items()
+    }
+
+
+@pytest.mark.parametrize(("run", "node"), SOURCES)
+def test_in_sync_replicas(run: str, node: int | None) -> None:
+    found = {
+        (row["topic"], row["partition"], ms(row["ts"]), tuple(sorted(row["removed"])), tuple(sorted(row["added"])))
+        for row in answer(metadata(run, node), "isr")
+    }
+    wanted = {
+        (topic, partition, at, tuple(sorted(before - now)), tuple(sorted(now - before)))
+        for (topic, _topic_id, partition), isrs in expected(run, node).isrs.items()
+        for (before, _at), (now, at) in pairwise(isrs)
+    }
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("run", "node"), SOURCES)
+def test_starts_of_brokers_and_controllers(run: str, node: int | None) -> None:
+    wanted = expected(run, node)
+    starts: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
+    for row in answer(metadata(run, node), "restarts"):
+        starts[row["broker"]].append((row["broker_epoch"], ms(row["valid_from"])))
+        assert row["mode"] == "KRaft"
+        assert row["shown_by"] == "registered with a new incarnation id"
+    assert starts == wanted.starts
+    ruled = [row for row in answer(metadata(run, node), "controllers") if row["valid_from"] is not None]
+    assert [(row["controller_epoch"], ms(row["valid_from"])) for row in ruled] == [
+        (epoch, at) for epoch, _node, at in wanted.controllers
+    ]
+    for row, (_epoch, leader, _at) in zip(ruled, wanted.controllers, strict=True):
+        assert leader in (None, row["controller_id"])
+
+
+@pytest.mark.parametrize(("run", "node"), SOURCES)
+def test_unclean_elections_are_all_that_the_doctor_wakes_people_for(run: str, node: int | None) -> None:
+    found = lines("doctor", str(metadata(run, node)))
+    unclean = expected(run, node).unclean
+    assert {(row["topic"], row["partition"]) for row in found if row["rule"] == "KP011"} == {
+        (topic, partition) for topic, partition, _epoch in unclean
+    }
+    assert sum(row["rule"] == "KP011" for row in found) == len(unclean) > 0
+    assert {row["rule"] for row in found if row["severity"] != "note"} == {"KP011"}
+
+
+def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:
+    place = str(metadata("kraft-4.1-a"))
+    (summary,) = lines("summary", place)
+    ruled = [(row["controller_id"], row["controller_epoch"]) for row in summary["controllers"]]
+    assert ruled == [(1000, 1), (1001, 2), (1002, 3)]
+    assert summary["migration"] is None
+    page = tmp_path / "report.html"
+    assert "29 partitions" in kproto("report", place, "--out", str(page)).stdout
+    changes = lines("inspect", place)
+    assert {row["record"] for row in changes} == {"change"}
+    wanted = expected("kraft-4.1-a", None)
+    changed = [row for row in changes if row["change"] == "changed"]
+    moved = [row for row in changed if row["leader_epoch"] != row["former"]["leader_epoch"]]
+    assert len(moved) == sum(len(reigns) - 1 for reigns in wanted.leaders.values())
+    assert lines("inspect", place, "--deletes") == [row for row in changes if row["change"] == "deleted"] != []
+    text = kproto("inspect", place, "--changes", "--partition", "DD-0").stdout
+    assert "offset 216  DD-0  leader none→2, leader epoch 3, isr -→2, eligible leaders 1→-, UNCLEAN ELECTION" in text
+    assert "broker 3  fenced: registered with a new" in kproto("inspect", place, "--broker", "3").stdout
+    assert "name a capture, too" in kproto("inspect", place, "--unanswered").output
+
+
+def test_moments_and_differences() -> None:
+    place = metadata("kraft-4.1-a")
+    (row,) = answer(place, "leader", "--partition", "DD-0", "--at", "15:18:20")
+    assert (row["leader"], row["leader_epoch"]) == (-1, 2)
+    changed = answer(place, "diff", "--from", "15:18:00", "--to", "15:18:20", "--topic", "DD")
+    assert {(row["partition"], row["former_leader"], row["leader"]) for row in changed} >= {(0, 2, -1)}
+    assert answer(place, "offline", "--partition", "DD-0")[0]["valid_to"] == "2026-11-26T15:18:36.389000Z"
+    assert answer(place, "under-replicated", "--partition", "DD-0")[0]["missing"] == [2]
+
+
+def test_a_second_unclean_election_before_the_recovery_counts(tmp_path: Path) -> None:
+    """Kafka marks the first alone: the recovery state is 1 already. One from the eligible replicas is clean."""
+    topic = bytes(15) + b"\x07"
+
+    def change(**values: Any) -> PartitionChangeRecord:
+        return PartitionChangeRecord(partition_id=0, topic_id=topic, **values)
+
+    first = PartitionRecord(
+        partition_id=0, topic_id=topic, replicas=(1, 2, 3), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+    )
+    records = [
+        change(isr=(2,), leader=2, leader_recovery_state=1),
+        change(isr=(), leader=-1, eligible_leader_replicas=(2,)),
+        change(isr=(2,), leader=2, eligible_leader_replicas=()),
+        change(isr=(3,), leader=3),
+    ]
+    batches = [batch_of(TopicRecord(name="orders", topic_id=topic), first)]
+    batches += [batch_of(record, base_offset=2 + at) for at, record in enumerate(records)]
+    (tmp_path / "00000000000000000000.log").write_bytes(b"".join(batches))
+    texts = [row["text"] for row in lines("doctor", str(tmp_path), "--rule", "KP011")]
+    assert [text.partition(")")[0].rpartition(" ")[2] for text in texts] == ["1", "4"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None:
+    """A log without its first half, with a snapshot behind that: what it tells is what the whole log tells."""
+    whole = read(find([metadata(run, 1000)])[0])
+    snapshot = whole.snapshots[-1]
+    rest = [batch for batch in whole.batches if batch.base_offset >= snapshot.end_offset // 2]
+    place = tmp_path / "node"
+    place.mkdir()
+    (place / f"{rest[0].base_offset:020}.log").write_bytes(b"".join(batch.data for batch in rest))
+    name = f"{snapshot.end_offset:020}-{snapshot.epoch:010}.checkpoint"
+    (place / name).write_bytes(b"".join(batch.data for batch in snapshot.batches))
+
+    def reigns(where: Path) -> dict[tuple[Any, ...], tuple[int | None, int | None]]:
+        found = {}
+        for row in answer(where, "leader"):
+            key = row["topic"], row["partition"], row["leader"], row["leader_epoch"]
+            found[key] = ms(row["valid_from"]), ms(row["valid_to"])
+        return found
+
+    middle, every = reigns(place), reigns(metadata(run, 1000))
+    for key, (begin, end) in middle.items():
+        assert every[key][1] == end
+        assert begin is not None
+        assert (every[key][0] or 0) <= begin
+    named = {key[0] for key in middle}  # a topic that was deleted before the snapshot has no name there
+    began = {key: span for key, span in every.items() if (span[0] or 0) >= rest[0].time_ms and key[0] in named}
+    missing = began.keys() - middle.keys()
+    assert {key: began[key] for key in began.keys() - missing}.items() <= middle.items()
+    # what the replicas were before a reassignment, nothing after it tells
+    assert {key[0] for key in missing} == ({"mgy0ps6fp_rK88iToHp"} if run == "kraft-3.9-a" else set())
