@@ -239,8 +239,11 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
         if isinstance(source, Mapping):
             yield source[name].select(columns)
             return
-        for batch in table_dataset(source, name).to_batches(columns=list(columns)):
-            yield pa.Table.from_batches([batch])
+        try:
+            for batch in table_dataset(source, name).to_batches(columns=list(columns)):
+                yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as e:
+            raise ConfigurationError(f"the tables cannot be read: {str(e).splitlines()[0]}") from None
 
     return read
 
