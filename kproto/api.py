@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .errors import ConfigurationError, UnsupportedApi, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from .types import Buffer
 
 
 class ApiKey(IntEnum):
@@ -288,6 +291,19 @@ def response_header_version(api_key: int, version: int) -> int:
     if api_key == ApiKey.API_VERSIONS:
         return 0  # the client does not know yet which versions the broker has
     return 1 if info.is_flexible(version) else 0
+
+
+def response_body_version(api_key: int, version: int, body: Buffer) -> int:
+    """Return the version in which a response's body is written: that of its request, with one exception.
+
+    A broker that does not have the version of an ApiVersions request answers in version 0 with the error
+    UNSUPPORTED_VERSION, since the client cannot know which versions it has.
+    """
+    if api_key != ApiKey.API_VERSIONS or not version:
+        return version
+    view = memoryview(body)
+    is_refusal = bytes(view[:2]) == b"\0\x23" and len(view) == 6 + 6 * int.from_bytes(view[2:6], "big")
+    return 0 if is_refusal else version
 
 
 # ---- inter.broker.protocol.version -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from .api import response_header_version
+from .api import response_body_version, response_header_version
 from .codec import decode_request, decode_response, get_codec
 from .errors import Malformed
 
@@ -139,4 +139,5 @@ def read_response(payload: Buffer, request: RequestHeader, *, strict: bool = Fal
         raise Malformed(
             f"the response has correlation id {header.correlation_id}, the request {request.correlation_id}"
         )
-    return header, decode_response(api_key, version, memoryview(payload)[at:], strict=strict)
+    body = memoryview(payload)[at:]
+    return header, decode_response(api_key, response_body_version(api_key, version, body), body, strict=strict)

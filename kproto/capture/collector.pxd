@@ -10,10 +10,10 @@ from .reassembly cimport Reassembler, Stream, TcpConnection
 cdef class Conversation:
     cdef public object connection, client, protocol, file, _senders, _streams, _opened_ns, _wanted, _limit, _capture, _summary
     cdef public object _ended
-    cdef public bint ending, _handshake, _has_wanted, _request_hole, _has_data
+    cdef public bint ending, _handshake, _has_wanted, _request_hole, _has_data, _answers_fit
     cdef public long long faults, held, _unmatched_bytes, _first_ns, _second_ns
     cdef public Matcher _matcher
-    cdef public list _unmatched, _cutters, _partial_starts
+    cdef public list _unmatched, _cutters, _partial_starts, _doubtful
     cdef public set _noted
 
     @cython.locals(cutter=FrameCutter, held=cython.longlong)
@@ -24,7 +24,7 @@ cdef class Conversation:
     cpdef _handle(self, int side, cut, list events)
 
     @cython.locals(header=FrameHeader, frame=Frame)
-    cpdef _request(self, int side, RequestInStream cut, list events)
+    cpdef _request(self, int side, RequestInStream cut, list events, bint is_sure=*)
 
     @cython.locals(frame=Frame, request=PendingRequest, passed_by=PendingRequest)
     cpdef _response(self, ResponseInStream cut, list events)

@@ -21,7 +21,7 @@ from .cutter import (
     ResponseInStream,
     ResponsesLost,
 )
-from .detection import response_body_at
+from .detection import is_convincing, response_body_at
 from .fragments import Fragments
 from .link import endpoints, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
@@ -50,6 +50,9 @@ _UNMATCHED_FRAMES: Final = 100
 _UNMATCHED_BYTES: Final = 4 << 20
 _UNMATCHED_BYTES_BEFORE_REQUESTS: Final = 64 << 10
 """The most responses that wait for a late request, and their bytes; fewer where no request was seen."""
+
+_MOST_DOUBTFUL: Final = 100
+"""The most requests that may be of another protocol, as their server has said nothing yet."""
 
 _UNLIMITED: Final = 1 << 62
 
@@ -131,6 +134,8 @@ class Conversation:
         self._first_ns = self._second_ns = opened_ns  # time of the last bytes that each side sent
         self._noted: set[tuple[Direction, LossKind]] = set()
         self._partial_starts: list[tuple[Side, int]] = []
+        self._answers_fit = False  # the server's first bytes are an answer to the first request
+        self._doubtful: list[RequestInStream] = []  # first requests that may be of another protocol
         self._cutters: list[RequestCutter | ResponseCutter] = []
         if server is None:
             self._cutters = [RequestCutter(wanted, limit, aligned=False, payloads=payloads) for _ in senders]
@@ -179,6 +184,10 @@ class Conversation:
         events: list[Event] = []
         if not self._has_data:
             self._count_data()
+        if side != self.client and self.protocol != "kafka":
+            self._hear_server(side, buffer[begin : begin + 8], end - begin, events, request_hole=request_hole)
+        elif self.client is not None and side != self.client and self._cutters[1 - side].searching:
+            self._find_answered(side, buffer[begin : begin + 8], end - begin, events)
         cutter = self._cutters[side]
         if offset + end - begin > cutter.skip_to:
             if side != self.client and isinstance(cutter, ResponseCutter):
@@ -214,6 +223,7 @@ class Conversation:
             self._handle(side, cut, events)
         self._ended += 1
         if self._ended == 2:
+            self._believe([cut for cut in self._doubtful if not cut.status or cut.header.client_id], events)
             self._match_again(events)
             for request in self._matcher.end():
                 self._unanswered(request, _CAPTURE_ENDED if self.ending else _ENDED, events)
@@ -260,6 +270,7 @@ class Conversation:
     def give_up_held(self) -> list[Event]:
         """Give up everything that is kept: frames with a gap, requests without response, responses without request."""
         events: list[Event] = []
+        self._believe(self._doubtful, events)
         for side in (0, 1):
             cutter = self._cutters[side]
             if cutter.held_bytes:
@@ -358,8 +369,64 @@ class Conversation:
             self._senders[client], self._senders[1 - client], self._opened_ns, self._capture, saw_open=self._handshake
         )
 
-    def _request(self, side: Side, cut: RequestInStream, events: list[Event]) -> None:
+    def _hear_server(self, side: Side, start: bytes, length: int, events: list[Event], *, request_hole: bool) -> None:
+        """Judge a guess by what the other side says: the first bytes of its segment, and the segment's length.
+
+        A server of Kafka's speaks when it was asked, and repeats the correlation id. If it does not, the connection is
+        of another protocol; if it does, a request that was only a guess is one.
+        """
+        if self.client is None or not self._handshake:
+            self._find_answered(side, start, length, events)
+            return
+        requests = self._cutters[self.client]
+        assert isinstance(requests, RequestCutter)
+        ids = {cut.header.correlation_id for cut in self._doubtful} or requests.begun_ids
+        if self.protocol is not None or ids is None or request_hole:
+            return
+        size, correlation_id = (
+            int.from_bytes(start[:4], "big", signed=True),
+            int.from_bytes(start[4:], "big", signed=True),
+        )
+        if not ids or (len(start) == 8 and not (4 <= size <= self._limit and correlation_id in ids)):
+            self._doubtful.clear()
+            self._handle(side, OtherProtocol("unknown"), events)
+        else:
+            self._answers_fit = True
+            self._believe(self._doubtful, events)
+
+    def _find_answered(self, side: Side, start: bytes, length: int, events: list[Event]) -> None:
+        """Take up the other side's last request, if this segment is its answer."""
+        requests = self._cutters[1 - side]
+        size, correlation_id = (
+            int.from_bytes(start[:4], "big", signed=True),
+            int.from_bytes(start[4:], "big", signed=True),
+        )
+        if len(start) < 8 or not isinstance(requests, RequestCutter) or not requests.searching:
+            return
+        if 4 <= size <= self._limit and size + 4 >= length and correlation_id:
+            todo: list[Chunk] = []
+            for cut in requests.answered(correlation_id, todo):
+                self._handle(1 - side, cut, events)  # type: ignore[arg-type]  # 0 or 1
+            self._cut(1 - side, requests, todo, events)  # type: ignore[arg-type]
+
+    def _believe(self, cuts: list[RequestInStream], events: list[Event]) -> None:
+        """Take requests that were in doubt."""
+        found, self._doubtful = cuts[:], []
+        for cut in found:
+            assert self.client is not None
+            self._request(self.client, cut, events, is_sure=True)
+
+    def _request(self, side: Side, cut: RequestInStream, events: list[Event], is_sure: bool = False) -> None:
         if self.protocol is None:
+            is_sure = is_sure or self._answers_fit or not self._handshake or self.client is None
+            if not is_sure and is_convincing(cut.header, cut.payload):
+                self._believe([*self._doubtful, cut], events)
+                return
+            if not is_sure:
+                self._doubtful.append(cut)
+                if len(self._doubtful) > _MOST_DOUBTFUL:
+                    self._believe(self._doubtful, events)
+                return
             self.protocol = "kafka"
             if self.client is None:
                 cutter = self._cutters[side]
@@ -398,7 +465,8 @@ class Conversation:
     def _add(self, request: PendingRequest, events: list[Event]) -> None:
         oldest = self._matcher.add(request)
         if oldest is not None:
-            self._unanswered(oldest, _PASSED_BY, events)
+            self._summary.given_up["requests"] += oldest.frame is not None
+            self._unanswered(oldest, _GIVEN_UP, events)
 
     def _response(self, cut: ResponseInStream, events: list[Event]) -> None:
         self._summary.responses += self.protocol == "kafka" or cut.payload is not None
@@ -505,6 +573,8 @@ class Conversation:
         held = self._matcher.held_bytes + self._unmatched_bytes + first.held_bytes + second.held_bytes
         if first.searching or second.searching:
             held += first.searched_bytes + second.searched_bytes
+        if self._doubtful:
+            held += sum([len(cut.payload) if cut.payload is not None else 0 for cut in self._doubtful])
         self.held = held
 
 

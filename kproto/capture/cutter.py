@@ -557,6 +557,10 @@ class FrameCutter:
             if self._search.seen > _SEARCH_BYTES:
                 self.stop()
             return
+        self._go_on_at(start, todo, found)
+
+    def _go_on_at(self, start: int, todo: list[Chunk], found: list[StreamItem]) -> None:
+        """End the search at a boundary; the bytes behind it go back into ``todo``."""
         if self._search.step is not None:
             self._stepped(self._search.step, found)
         if self._size_at != _NO_SIZE:
@@ -661,6 +665,27 @@ class RequestCutter(FrameCutter):
         self._began_otherwise = False  # the connection does not begin with a request
         self._tokens = False  # whether authentication tokens without a header may come
         self._tls_like = 0
+
+    def answered(self, correlation_id: int, todo: list[Chunk]) -> list[StreamItem]:
+        """End the search at the client's last request, if that has this correlation id; its bytes go into ``todo``."""
+        found: list[StreamItem] = []
+        start = self._requests.answered(correlation_id)
+        if start is not None:
+            self._go_on_at(start, todo, found)
+        return found
+
+    @property
+    def begun_ids(self) -> set[int] | None:
+        """The correlation id of the first request, of which a part was read; empty before a byte came.
+
+        None: nothing is known of the server's first bytes.
+        """
+        if self.searching or self._large is not None or not self._fresh:
+            return None
+        begun = b"".join([data[begin:end] for _, data, begin, end, _ in self._pieces[:HEADER_START]])
+        if 0 < len(begun) < HEADER_START:
+            return None
+        return {_START(begun)[3]} if begun else set()
 
     def use(self, payloads: PayloadStore) -> None:
         """Keep the payloads that begin from now on in another store."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kproto import codec
 from kproto.api import CONTROL_APIS, ApiKey, check_version, request_header_version, response_header_version
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import decode_request_header_from, decode_response_header_from
+
+if TYPE_CHECKING:
+    from .payloads import Payload
 
 HEADER_START: Final = 12
 """Bytes before the client id: size, API key, version and correlation id."""
@@ -152,6 +155,21 @@ def may_be_request(header: FrameHeader, limit: int) -> bool:
     if header.api_key == ApiKey.PRODUCE and header.client_id == "":
         return False
     return 0 <= header.api_version <= NEWEST_API
+
+
+def is_convincing(header: FrameHeader, payload: Payload | None) -> bool:
+    """Whether a connection's first request is one by itself, whatever its server says.
+
+    Its API and version exist, and its body can be read; of a control request from a client with a name whether or not.
+    """
+    try:
+        check_version(header.api_key, header.api_version)
+    except (UnsupportedApi, UnsupportedVersion):
+        return False
+    if payload is None or header.api_key in CONTROL_APIS:
+        return payload is not None and bool(header.client_id)
+    body = memoryview(bytes(payload))[header.body_at :]
+    return bool(body_is_whole(header.api_key, header.api_version, body, "request"))
 
 
 def is_known_request(header: FrameHeader, limit: int) -> bool:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kproto import codec
-from kproto.api import api_name
+from kproto.api import api_name, response_body_version
 from kproto.errors import DecodeError, Truncated, UnsupportedApi, UnsupportedVersion
 
 if TYPE_CHECKING:
@@ -369,8 +369,10 @@ def _decode(frame: Frame | None, *, strict: bool) -> tuple[Any, Unreadable | Non
     if frame.status == GAP:
         missing = frame.length - len(frame.content)
         return None, Truncated(f"{missing} of {frame.length} bytes are not in the capture")
-    read = codec.decode_request if frame.direction == "request" else codec.decode_response
     try:
-        return read(frame.api_key, frame.api_version, frame.body, strict=strict), None
+        if frame.direction == "request":
+            return codec.decode_request(frame.api_key, frame.api_version, frame.body, strict=strict), None
+        version = response_body_version(frame.api_key, frame.api_version, frame.body)
+        return codec.decode_response(frame.api_key, version, frame.body, strict=strict), None
     except (DecodeError, UnsupportedApi, UnsupportedVersion) as e:
         return None, e

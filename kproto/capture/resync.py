@@ -2,9 +2,9 @@
 
 A message that the codec can read is taken up where its header is believable, its body decodes to the last byte, and
 what follows begins like a frame; a response to correlation id 0, whose bytes stand in many messages, only where it
-fills segments of its own or another awaited response follows. Any other message is only a stepping stone: it must begin
-with a segment, and the frame after it must follow from it (same client, a later correlation id). Nothing else is
-believed.
+fills segments of its own or another awaited response follows. Any other request must begin
+with a segment, and the frame after it must follow from it (same client, a later correlation id), or the server answers
+its correlation id; any other response must be awaited, and fill segments of its own. Nothing else is believed.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ _ID_STRIDE: Final = 1000
 _WINDOW: Final = 4096
 """The number of bytes to search before the candidates in them are judged."""
 
+_KEPT_STEP: Final = 1 << 20
+"""The longest request of a wanted API that is kept while only its header is known to be one."""
+
 _DECODED: Final = 32
 _DECODED_AT_LEAST: Final = 1 << 20
 """How many times the searched bytes may be decoded for candidates, and the bytes that always may."""
@@ -59,11 +62,13 @@ class FrameLink(NamedTuple):
         end: Stream offset of the frame after it.
         header: Its header; None where only the size is trusted.
         correlation_id: The correlation id of a response.
+        start: Stream offset of the frame itself, if it is wanted: its bytes are kept; else -1.
     """
 
     end: int
     header: FrameHeader | None = None
     correlation_id: int | None = None
+    start: int = -1
 
 
 class Search(ABC):
@@ -172,6 +177,9 @@ class Search(ABC):
                 continue
             verdict = self._follows(step, step.end - self._base) if step.end <= end else None
             if verdict:
+                if step.start >= self._base:
+                    self.step = None
+                    return step.start
                 self.step = step
                 return step.end
             if verdict is None:
@@ -223,7 +231,7 @@ class Search(ABC):
             self._scanned,
             *self._partial,
             *(start for start, _ in self._candidates),
-            *(step.end for step in self._steps),
+            *(step.start if step.start >= 0 else step.end for step in self._steps),
             end,
         )
         drop = keep - self._base
@@ -314,7 +322,17 @@ class RequestSearch(Search):
         header = read_request_header(data, 0, len(data))
         if isinstance(header, int) or not header.client_id or not self._is_believable(header):
             return None
-        return FrameLink(offset + 4 + header.size, header)
+        is_kept = header.api_key in self._wanted and header.size <= _KEPT_STEP
+        return FrameLink(offset + 4 + header.size, header, start=offset if is_kept else -1)
+
+    def answered(self, correlation_id: int) -> int | None:
+        """The stream offset of the client's last request, if it is kept and has this correlation id."""
+        end = self._base + len(self._buffer)
+        for step in self._steps:
+            if step.header is not None and step.header.correlation_id == correlation_id and step.end == end:
+                self.step = None if step.start >= self._base else step
+                return step.start if step.start >= self._base else step.end
+        return None
 
     def _follows(self, step: FrameLink, at: int) -> bool | None:
         header = read_request_header(self._buffer, at, len(self._buffer))
@@ -392,7 +410,8 @@ class ResponseSearch(Search):
         if correlation_id == 0 and not self._ends_apart(end):
             return False
         body = memoryview(payload)[response_body_at(request.api_key, request.api_version, payload) :]
-        return bool(body_is_whole(request.api_key, request.api_version, body, "response"))
+        is_whole = body_is_whole(request.api_key, request.api_version, body, "response")
+        return self._is_apart(at, end) if is_whole is None else is_whole
 
     def _may_follow(self, at: int) -> bool:
         return at == len(self._buffer) or self._buffer[at] <= self._limit >> 24
@@ -415,6 +434,11 @@ class ResponseSearch(Search):
         if end - at < 8:
             return None
         return self._is_awaited(at, step.correlation_id)
+
+    def _is_apart(self, at: int, end: int) -> bool:
+        """Whether a response that no codec reads begins with a segment, and ends with one or before another one."""
+        place = bisect_left(self._marks, self._base + at, key=_first)
+        return place < len(self._marks) and self._marks[place][0] == self._base + at and self._ends_apart(end)
 
     def _ends_apart(self, end: int) -> bool:
         """Whether a response that begins with a segment ends with one, or is followed by another awaited response.

@@ -1,4 +1,6 @@
-"""Converts bytes from text and back: hex, base64, and the dumps of xxd, hexdump, od, tcpdump and Wireshark."""
+"""Converts bytes from text and back: hex, base64, dumps of xxd, hexdump, od, tcpdump, Wireshark and Netty, and what
+programs print of bytes: strings with escapes (Python, Go, C), lists of numbers (Node, Go, Java, Erlang, Rust, C).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,33 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Form = Literal["auto", "hex", "hexdump", "base64", "raw"]
-FORMS: Final = ("auto", "hex", "hexdump", "base64", "raw")
+Form = Literal["auto", "hex", "hexdump", "list", "escaped", "base64", "raw"]
+FORMS: Final = ("auto", "hex", "hexdump", "list", "escaped", "base64", "raw")
 
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _HEX_MARKS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
 _DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)")
+_NETTY_LINE: Final = re.compile(r"^\s*\|([0-9a-fA-F]{8})\|((?: [0-9a-fA-F]{2})+) *\|", re.M)
+_QUOTED: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.M)
+_LITERAL: Final = re.compile(r"[bB]?(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")", re.S)
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{1,3})|u00([0-7][0-9a-fA-F])|(.))", re.S)
+_CHARACTERS: Final = {
+    "n": 10, "r": 13, "t": 9, "a": 7, "b": 8, "f": 12, "v": 11, "e": 27, "\\": 92, "'": 39, '"': 34, "/": 47,
+}  # fmt: skip
+_LIST: Final = re.compile(
+    r"""\s*(?:<Buffer\b|<<|\{\s*"type"\s*:\s*"Buffer"\s*,\s*"data"\s*:\s*\["""
+    r"""|(?:\w+\s*:?=\s*)?(?:&?\[\]u?\w+|new\s+s?byte\s*\[\]|Uint8Array(?:\(\d+\))?|bytes|bytearray|vec!)?\s*(?:\(?\s*[\[{]|\())"""
+    r"""(.*?)(?:>>|[\]})>]+)\s*;?\s*""",
+    re.S,
+)
+"""A list of numbers: what programs print before the first, the numbers, and what ends them."""
+
+_NUMBER: Final = re.compile(r"0[xX]([0-9a-fA-F]{1,2})|(-?\d{1,3})|([0-9a-fA-F]{2})")
+_ITEM: Final = re.compile(r'"((?:\\.|[^"\\])*)"(?:/utf8)?|(?:\(s?byte\)\s*)?([^\s,"]+)', re.S)
+_BARE_LIST: Final = re.compile(
+    r"0[xX][0-9a-fA-F]{1,2}(?:\s*[,\s]\s*0[xX][0-9a-fA-F]{1,2})*,?|-?\d{1,3}(?:\s*,\s*-?\d{1,3})+,?"
+)
+_CUT_OFF: Final = re.compile(r"\.\.\.|\u2026|more bytes?")
 _PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
@@ -28,7 +51,9 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
     Args:
         data: The content or the text.
         form: How the bytes are written. ``auto`` recognises the form: input that is not text is raw; text that begins
-            with an offset is a hex dump; text of hex digits alone is hex; other text is base64.
+            with an offset is a hex dump; numbers in brackets, or with commas between them, are a list; a string with
+            backslashes is escaped; text of hex digits alone is hex; other text is base64. ``> `` of a quoted mail
+            before each line is left out.
 
     Raises:
         ConfigurationError: The input is in none of these forms, or not in the form that was named.
@@ -39,7 +64,11 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
         return data
     text = _text(data)
     if form == "hexdump":
-        return _from_dump(text)
+        return _from_netty(text) if _NETTY_LINE.search(text) else _from_dump(text)
+    if form == "list":
+        return _from_list(text)
+    if form == "escaped":
+        return _from_escaped(text)
     if form == "hex":
         try:
             return binascii.unhexlify(_HEX_MARKS.sub("", text))
@@ -62,8 +91,12 @@ def recognised(data: bytes) -> Form:
     if not _TEXT.fullmatch(data):
         return "raw"
     text = _text(data)
-    if _is_dump(text):
+    if _NETTY_LINE.search(text) or _is_dump(text):
         return "hexdump"
+    if "\\" in text and not text.lstrip().startswith("<<") and (_LITERAL.search(text) or "\\x" in text):
+        return "escaped"
+    if _LIST.fullmatch(text) or (_BARE_LIST.fullmatch(text.strip()) and not _is_pairs(text)):
+        return "list"
     if re.fullmatch(r"[0-9a-fA-F]*", _HEX_MARKS.sub("", text)):
         return "hex"
     padded = _padded(text)
@@ -75,8 +108,110 @@ def recognised(data: bytes) -> Form:
     raise _no_form()
 
 
+def named(data: bytes, form: Form) -> str | None:
+    """Return the name of what prints bytes so, for a form that ``recognised`` found; None: hex, dumps, raw bytes."""
+    if form == "raw":
+        return None
+    text = _text(data)
+    name: str | None = None
+    if form == "base64":
+        name = "base64"
+    elif form == "escaped":
+        name = "a string with escapes, as Python, Go and C print it"
+    elif form == "hexdump" and _NETTY_LINE.search(text):
+        name = "Netty's table"
+    elif form == "list":
+        name = next((words for mark, words in _PRINTED_BY if mark.search(text)), "a list of numbers")
+    if _unquoted(data.decode("utf-8", "replace")) is not None:
+        return f"quoted mail: {name or 'a hex dump' if form == 'hexdump' else name or 'hex'}"
+    return name
+
+
+_PRINTED_BY: Final = (
+    (re.compile(r"^\s*<Buffer"), "Node's <Buffer ...>"),
+    (re.compile(r'"type"\s*:\s*"Buffer"'), "Node's JSON of a Buffer"),
+    (re.compile(r"\[\]u?(?:byte|int8)\s*\{"), "Go's []byte{...}"),
+    (re.compile(r"^\s*<<"), "Erlang's <<...>>"),
+    (re.compile(r"-\d|\(byte\)|new\s+byte"), "Java's signed bytes"),
+    (re.compile(r"^\s*\[\d+(?: \d+)+\]\s*$"), "Go's list of decimal numbers"),
+)
+
+
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    return _unquoted(text) or text
+
+
+def _unquoted(text: str) -> str | None:
+    """Return text without the marks of quoted mail; None if it has none."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return _QUOTED.sub("", text) if lines and all(_QUOTED.match(line) for line in lines) else None
+
+
+def _is_pairs(text: str) -> bool:
+    """Whether a list without brackets is one of hex digits in pairs: 00,0b,01."""
+    return all(len(item) == 2 for item in re.split(r"[\s,]+", text.strip().rstrip(",")))
+
+
+def _from_netty(text: str) -> bytes:
+    """Read the table that Netty's ByteBufUtil.prettyHexDump prints."""
+    out = bytearray()
+    for found in _NETTY_LINE.finditer(text):
+        if out and int(found[1], 16) != len(out):
+            raise ConfigurationError(
+                f"the table goes from {len(out):#x} to {int(found[1], 16):#x}; give one whole table"
+            )
+        out += bytes.fromhex(found[2])
+    return bytes(out)
+
+
+def _from_list(text: str) -> bytes:
+    """Read a list of numbers: hex with 0x, pairs of hex digits, decimals from -128 to 255; in Erlang's also strings."""
+    whole = _LIST.fullmatch(text)
+    inner = whole[1] if whole else text
+    if _CUT_OFF.search(inner):
+        raise ConfigurationError("the list is cut off where it was printed; print all of its bytes")
+    out = bytearray()
+    items = [*_ITEM.finditer(inner)]
+    plain = [item[2] for item in items if item[2] is not None]
+    is_hex = "<Buffer" in text[:20] or (
+        all(re.fullmatch(r"[0-9a-fA-F]{2}", item) for item in plain)
+        and any(re.search(r"[a-fA-F]|^0\d", item) for item in plain)
+    )
+    for item in items:
+        if item[1] is not None:
+            out += _from_escaped(f'"{item[1]}"')
+            continue
+        digits = re.sub(r"(?:_?u8|:8)$", "", item[2])
+        found = _NUMBER.fullmatch(digits)
+        try:
+            value = int(digits, 16 if is_hex or (found and found[1]) else 10)
+        except ValueError:
+            value = 256
+        if found is None or not -128 <= value <= 255:
+            raise ConfigurationError(f"{item[2]!r} is no byte; try --input hex, hexdump, escaped, base64 or raw")
+        out.append(value & 255)
+    return bytes(out)
+
+
+def _from_escaped(text: str) -> bytes:
+    """Read strings with escapes; several beside one another are one."""
+    literals = [found[1] if found[1] is not None else found[2] for found in _LITERAL.finditer(text)] or [text]
+    out = bytearray()
+    for literal in literals:
+        at = 0
+        for found in _ESCAPE.finditer(literal):
+            out += literal[at : found.start()].encode()
+            at = found.end()
+            if found[4] is not None and found[4] not in _CHARACTERS:
+                raise ConfigurationError(f"\\{found[4]} is no escape of a byte; try --input hex, list, base64 or raw")
+            digits = found[1] or found[3]
+            value = int(digits, 16) if digits else int(found[2], 8) if found[2] else _CHARACTERS[str(found[4])]
+            if value > 255:
+                raise ConfigurationError(f"{found[0]} is no byte; try --input hex, list, base64 or raw")
+            out.append(value)
+        out += literal[at:].encode()
+    return bytes(out)
 
 
 def _padded(text: str) -> str:
@@ -87,7 +222,8 @@ def _padded(text: str) -> str:
 
 def _no_form() -> ConfigurationError:
     return ConfigurationError(
-        "the input is neither hex, a hex dump nor base64; check the text, or use --input raw for a binary file"
+        "the input is neither hex, a hex dump nor base64, and no list or string of bytes; check the text, or use "
+        "--input raw for a binary file"
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.byte_text import FORMS, parse_bytes, recognised
+from kproto.cli.byte_text import FORMS, named, parse_bytes, recognised
 from kproto.cli.message_options import message_options, parse_message_options, read_input
 from kproto.cli.text import counted
 
@@ -33,7 +33,7 @@ Examples:
       --format json"""
 )
 @click.argument("source", default="-", metavar="[FILE]")
-@click.option("--data", metavar="TEXT", help="Hex or base64, in place of a file.")
+@click.option("--data", metavar="TEXT", help="Bytes as text, in place of a file: hex, base64, b'...'")
 @click.option(
     "--input",
     "form",
@@ -58,8 +58,10 @@ def command(
 ) -> None:
     """Read one message, header or frame: every field with its offset and bytes, or Kafka's JSON form.
 
-    FILE holds raw bytes, hex, base64, or a dump as xxd, hexdump -C, od -A x -t x1, tcpdump -X and Wireshark print it;
-    without FILE, or for -, standard input is read. A damaged message is shown up to the field that cannot be read.
+    FILE holds raw bytes, hex, base64, a dump as xxd, hexdump -C, od -A x -t x1, tcpdump -X, Wireshark and Netty print
+    it, or what a program prints of bytes: Python's b'...', Node's Buffer, Go's []byte, Java's signed bytes, Erlang's
+    <<...>>, also quoted with "> "; without FILE, or for -, standard input is read. A damaged message is shown up to the
+    field that cannot be read.
     """
     from kproto.cli.dissection import dissect
     from kproto.cli.table import table
@@ -67,8 +69,8 @@ def command(
     options = parse_message_options(kind, api, version)
     text = read_input(source, data)
     parts = dissect(options, parse_bytes(text, form), strict=strict)
-    if form == "auto" and recognised(text) == "base64":
-        print("note: the input was read as base64; --input hex, hexdump or raw reads it otherwise", file=sys.stderr)
+    if form == "auto" and (name := named(text, recognised(text))) is not None:
+        print(f"note: the input was read as {name}; --input hex, hexdump or raw reads it otherwise", file=sys.stderr)
     terminal = sys.stdout.isatty()
     if output == "json":
         print(json.dumps(parts.to_json(options), indent=2 if terminal else None))

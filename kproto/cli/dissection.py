@@ -6,7 +6,14 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.api import ApiKey, api_name, check_version, request_header_version, response_header_version
+from kproto.api import (
+    ApiKey,
+    api_name,
+    check_version,
+    request_header_version,
+    response_body_version,
+    response_header_version,
+)
 from kproto.cli.message_options import request_header_at, size_field
 from kproto.cli.text import counted
 from kproto.errors import DecodeError, Malformed, Truncated, UnsupportedApi
@@ -85,6 +92,8 @@ class Dissection:
 
     def read(self, kind: Kind, api_key: int, version: int, start: int, *, strict: bool) -> MessageDump:
         """Read and append the section that begins at ``start``; a failure is kept as the section's ``error``."""
+        if kind == "response":
+            version = response_body_version(api_key, version, memoryview(self.data)[start:])
         title = kind.replace("_", " ") if api_key < 0 else f"{api_name(api_key)} {kind}"
         fields, message, used, error = trace(kind, api_key, version, memoryview(self.data)[start:], strict=strict)
         for span in fields:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kproto.capture import CaptureSummary, reassembly
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
-from kproto.capture.reassembly import HELD_LIMIT, Reassembler
+from kproto.capture.reassembly import HELD_LIMIT, MOST_HELD, Reassembler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -421,3 +421,20 @@ def test_options_in_the_tcp_header() -> None:
     bench.open()
     bench.put(make.tcp(CLIENT, SERVER, 1, 501, make.ACK, b"data", options=struct.pack(">BBBBII", 1, 1, 8, 10, 1, 2)))
     assert bench.connections[0][0].got == b"data"
+
+
+def test_what_waits_behind_holes_is_held_to_the_limit_in_all_connections_together() -> None:
+    limit = 1 << 20
+    bench = Bench(most_held=limit)
+    largest = 0
+    for port in range(200):
+        client = "10.0.0.1", 40000 + port
+        bench.put(make.tcp(client, SERVER, 0, 0, make.SYN))
+        bench.put(make.tcp(SERVER, client, 500, 1, make.SYN | make.ACK))
+        for number in range(1, 9):  # the first segment of each connection is missing
+            bench.put(make.tcp(client, SERVER, 1 + 1000 * number, 501, make.ACK, bytes(1000)))
+            held = sum(stream.held_bytes for stream in bench.reassembler._streams.values())
+            assert held == bench.reassembler._held
+            assert held <= limit
+            largest = max(largest, held)
+    assert (largest > limit - 10_000, bench.summary.given_up["holes"] > 0, MOST_HELD) == (True, True, 64 << 20)

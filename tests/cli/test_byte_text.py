@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kproto.cli.byte_text import hexdump, parse_bytes
+from kproto.cli.byte_text import hexdump, named, parse_bytes, recognised
 from kproto.errors import ConfigurationError
 
 HEADER = bytes.fromhex("d4c3b2a10200040000000000000000000000040001000000d5a0006ba60d0a004a0000004a000000")
@@ -182,3 +182,115 @@ def test_any_input_gives_bytes_or_one_clear_error(data: bytes, form: str) -> Non
 @given(st.text(alphabet="0123456789abcdef:|*> x\n\t", max_size=120))
 def test_any_text_that_looks_like_a_dump_gives_bytes_or_one_clear_error(text: str) -> None:
     assert len(outcome(text.encode())) <= 100 << 20
+
+
+# ---- what programs print ---------------------------------------------------------------------------------------------
+
+
+def netty(data: bytes) -> str:
+    line = "         +" + "-" * 49 + "+"
+    rows = [
+        line,
+        "         |  0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f |",
+        "+--------" + line[9:] + "-" * 16 + "+",
+    ]
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        shown = "".join(chr(b) if 0x20 <= b < 0x7F else "." for b in row)
+        rows.append(f"|{at:08x}| {row.hex(' '):47} |{shown:16}|")
+    return "\n".join([*rows, rows[2]])
+
+
+def go_quoted(data: bytes) -> str:
+    named = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 34: '\\"', 92: "\\\\"}
+    return '"' + "".join(named.get(b) or (chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}") for b in data) + '"'
+
+
+def erlang(data: bytes) -> str:
+    """As the shell prints a binary: numbers, but for a printable run, which is written as a string."""
+    head, name, rest = data[:14], data[14:24], data[24:]
+    shown = [*map(str, head), '"' + name.decode() + '"', *map(str, rest)]
+    return "<<" + ",".join(shown[:12]) + ",\n  " + ",".join(shown[12:]) + ">>"
+
+
+def signed(data: bytes) -> list[int]:
+    return [b - 256 if b > 127 else b for b in data]
+
+
+PRINTED = {
+    "a string with escapes, as Python, Go and C print it": [
+        repr, lambda d: repr(bytearray(d)), go_quoted, lambda d: f"({d[:20]!r}\n {d[20:]!r})",
+    ],
+    "Node's <Buffer ...>": [lambda d: f"<Buffer {d.hex(' ')}>"],
+    "Node's JSON of a Buffer": [lambda d: '{"type":"Buffer","data":[' + ",".join(map(str, d)) + "]}"],
+    "Go's []byte{...}": [
+        lambda d: "[]byte{" + ", ".join(f"{b:#x}" for b in d) + "}",
+        lambda d: "[]byte{\n\t" + ",\n\t".join(f"{b:#04x}" for b in d) + ",\n}",
+        lambda d: "[]uint8{" + ", ".join(map(str, d)) + "}",
+    ],
+    "Go's list of decimal numbers": [lambda d: "[" + " ".join(map(str, d)) + "]"],
+    "Java's signed bytes": [
+        lambda d: str(signed(d)),
+        lambda d: "new byte[] {" + ", ".join(f"(byte) {b:#04x}" for b in d) + "};",
+    ],
+    "Erlang's <<...>>": [erlang, lambda d: "<<" + ",".join(map(str, d)) + ">>"],
+    "Netty's table": [netty],
+    "a list of numbers": [
+        lambda d: str([*d]), lambda d: ", ".join(f"{b:#x}" for b in d), lambda d: "{" + d.hex(",") + "}",
+    ],
+}  # fmt: skip
+FRAME = bytes.fromhex(
+    "0000002a0012000300000011000a636f6e73756d65722d37000b6c696272646b61666b6106322e332e3000ff80fe5c22270a0d"
+)
+
+
+@pytest.mark.parametrize("quoted", [False, True], ids=["plain", "quoted"])
+@pytest.mark.parametrize(("name", "printed"), [(name, printed) for name, every in PRINTED.items() for printed in every])
+def test_bytes_as_programs_print_them_are_read_and_the_form_is_named(name: str, printed: Any, quoted: bool) -> None:
+    frame = FRAME
+    text = printed(frame)
+    if quoted:
+        text = "> " + text.replace("\n", "\n> ")
+    data = text.encode()
+    assert parse_bytes(data) == frame
+    told = named(data, recognised(data))
+    assert told == (f"quoted mail: {name}" if quoted else name)
+
+
+@pytest.mark.parametrize("dump", [XXD, HEXDUMP_C, WIRESHARK], ids=["xxd", "hexdump", "wireshark"])
+def test_a_quoted_dump_is_a_dump(dump: str) -> None:
+    data = ("> > " + dump.strip().replace("\n", "\n> > ")).encode()
+    assert parse_bytes(data) == HEADER
+    assert named(data, recognised(data)) == "quoted mail: a hex dump"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<Buffer 00 0b 01 ... 12 more bytes>", "[0, 11, 256]", "[0, -129]", "<<0,18,...>>", r"b'\x00\N'", "[0, eleven]",
+        r"'\777'",
+    ],
+)  # fmt: skip
+def test_what_is_cut_off_or_no_byte_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"cut off|no byte|no escape"):
+        parse_bytes(text.encode())
+
+
+@given(
+    st.binary(min_size=2, max_size=60),
+    st.sampled_from([p for every in PRINTED.values() for p in every if p is not erlang]),
+)
+def test_whatever_bytes_are_printed_are_read_again(data: bytes, printed: Any) -> None:
+    text = printed(data)
+    if all(item.isdigit() and len(item) == 2 for item in text.strip("{}").split(",")):
+        return  # {10,11}: hex or decimal, nobody can tell
+    if "\\" not in text and ("'" in text or '"' in text[:1]):
+        return  # a string without escapes may be hex or base64
+    if printed is PRINTED["a string with escapes, as Python, Go and C print it"][3] and "\\" not in text:
+        return
+    assert parse_bytes(text.encode()) == data
+
+
+@given(st.text(alphabet="0123456789abx<>[]{}(),\"'\\ .-\n", max_size=80))
+def test_any_text_that_looks_like_a_list_gives_bytes_or_one_clear_error(text: str) -> None:
+    assert outcome(text.encode()) is not None

@@ -1,0 +1,130 @@
+"""Connections that are older than the capture, and other protocols: what each side says tells what the other said."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterable
+
+import packets as make
+import pytest
+from conftest import DATA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kproto.api import ApiKey, response_body_version
+from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
+from kproto.capture.cutter import MOST_PENDING
+from kproto.error_codes import ErrorCode
+
+STRANGERS = sorted((DATA / "strangers").glob("*.pcap.gz"))
+
+HEARTBEAT = b"\x06group" + struct.pack(">i", 7) + b"\x07member\0\0"
+BODIES = {
+    (12, 4): (HEARTBEAT, bytes(7)),  # no codec of kproto reads it
+    (18, 0): (b"", bytes(6)),
+    (3, 2): (b"\0\0\0\1\0\6orders", bytes(14)),
+    (6, 8): (make.UPDATE_METADATA_8, bytes(3)),
+    (22, 0): (b"\xff\xff\0\0\xea\x60", bytes(16)),
+}
+
+
+def read(packets: Iterable[make.Packet], **options: object) -> tuple[list[Exchange], CaptureSummary]:
+    reader = CaptureReader(apis=None, **options)  # type: ignore[arg-type]
+    events = [event for packet in packets for event in reader.packet(packet.time_ns, packet.data, make.ETHERNET)]
+    return [event for event in [*events, *reader.end()] if isinstance(event, Exchange)], reader.summary
+
+
+@pytest.mark.parametrize("ports", [None, (9092,)], ids=["found", "named"])
+@pytest.mark.parametrize("piece", [1460, 30], ids=["whole", "in pieces"])
+@pytest.mark.parametrize("count", [1, 2, 20])
+@pytest.mark.parametrize("api", BODIES, ids=str)
+def test_the_first_request_is_read_where_its_answer_has_its_id(
+    api: tuple[int, int], count: int, piece: int, ports: tuple[int, ...] | None
+) -> None:
+    talk = make.Talk()
+    for number in range(70, 70 + count):
+        body, answer = BODIES[api]
+        talk.ask(make.request(*api, number, body, "app"), piece).answer(make.response(*api, number, answer))
+    found, summary = read(talk.packets, ports=ports)
+    assert [(e.correlation_id, e.response is not None) for e in found] == [(70 + n, True) for n in range(count)]
+    assert (summary.partial_starts, summary.gaps, summary.requests) == (0, 0, {api: count})
+
+
+def test_an_answer_with_another_id_makes_no_request_of_a_guess() -> None:
+    talk = make.Talk().ask(make.request(12, 4, 70, HEARTBEAT, "app")).answer(make.response(12, 4, 71, bytes(7)))
+    assert read(talk.packets)[0] == []
+
+
+def test_an_answer_to_a_request_before_the_capture_comes_first() -> None:
+    talk = make.Talk().answer(make.response(12, 4, 69, bytes(7)))
+    for number in (70, 71, 72):
+        talk.ask(make.request(12, 4, number, HEARTBEAT, "app")).answer(make.response(12, 4, number, bytes(7)))
+    found, _ = read(talk.packets)
+    assert [e.correlation_id for e in found if e.request and e.response] == [70, 71, 72]
+
+
+@pytest.mark.parametrize("handshake", [True, False], ids=["from the opening on", "older"])
+@pytest.mark.parametrize("capture", STRANGERS, ids=lambda path: path.name.partition(".")[0])
+def test_other_protocols_are_not_kafka(capture: object, handshake: bool) -> None:
+    link, packets = make.read_pcap(capture)  # type: ignore[arg-type]
+    assert link == make.ETHERNET
+    found, summary = read(packets if handshake else packets[3:])
+    assert (found, summary.kafka_connections, summary.requests) == ([], 0, {})
+    assert summary.connections == 1
+    named, _ = read(packets if handshake else packets[3:], ports=[9000, 5432, 27017, 9083, 9042, 2181, 3306, 7000, 445])
+    assert named == []
+
+
+def test_what_a_server_says_decides_on_a_doubtful_request() -> None:
+    """A version that Kafka does not have, and a body that cannot be read: captures hold such requests, too."""
+    odd = make.request(6, 99, 7, b"\xff" * 30)
+    asked = make.Talk().open().ask(odd)
+    assert [e.correlation_id for e in read(asked.packets)[0]] == [7]
+    answered = make.Talk().open().ask(odd).answer(make.response(6, 99, 7, bytes(2)))
+    assert [(e.correlation_id, e.response is not None) for e in read(answered.packets)[0]] == [(7, True)]
+    denied = make.Talk().open().ask(odd).answer(b"ERROR what?\r\n")
+    assert read(denied.packets)[0] == []
+    silent = make.Talk().open().ask(odd).close()
+    assert [e.correlation_id for e in read(silent.packets)[0]] == [7]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=80)), max_size=8), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_random_bytes_are_no_kafka(said: list[tuple[bool, bytes]], handshake: bool) -> None:
+    talk = make.Talk().open() if handshake else make.Talk()
+    for by_server, data in said:
+        (talk.answer if by_server else talk.ask)(data)
+    found, _ = read(talk.close().packets)
+    assert not [e for e in found if e.response is not None]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_broker_without_the_version_of_api_versions_answers_in_version_0(version: int) -> None:
+    request = b"" if version < 3 else b"\x0blibrdkafka\x062.3.0\0"[:18] + b"\0"
+    answer = struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 3)
+    for body in (answer, answer[:2] + bytes(4)):
+        assert response_body_version(ApiKey.API_VERSIONS, version, body) == 0
+        talk = make.Talk().open().ask(make.request(18, version, 1, request)).answer(make.response(18, version, 1, body))
+        (exchange,), _ = read(talk.packets)
+        assert exchange.response_message.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert response_body_version(ApiKey.METADATA, version, answer) == version
+    assert response_body_version(ApiKey.API_VERSIONS, version, b"\0\0" + answer[2:]) == version
+    assert response_body_version(ApiKey.API_VERSIONS, version, answer + b"\0") == version
+
+
+def test_a_request_that_is_given_up_as_too_many_wait_is_given_and_counted() -> None:
+    talk = make.Talk().open()
+    for number in range(MOST_PENDING + 3):
+        talk.ask(make.request(18, 0, number, b""))
+    found, summary = read(talk.packets)
+    given_up = [e.correlation_id for e in found if "gave it up" in (e.unmatched_reason or "")]
+    assert given_up == [0, 1, 2]
+    assert (summary.given_up["requests"], summary.unmatched_requests) == (3, MOST_PENDING + 3)
+
+
+def test_the_captures_of_other_protocols_are_small() -> None:
+    assert len(STRANGERS) >= 8
+    assert sum(path.stat().st_size for path in STRANGERS) < 8000
+    assert all(gzip.decompress(path.read_bytes())[:4] == b"\xd4\xc3\xb2\xa1" for path in STRANGERS)
+    assert list(exchanges(STRANGERS[0], apis=None)) == []
