@@ -15,7 +15,6 @@ own as long as it uses no fixture.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
 from importlib import import_module
@@ -81,7 +80,8 @@ def kproto_recorder(
         yield recorder
     item = request.node
     if item.stash.get(_FAILED, False):
-        folder = Path(request.config.getoption("--kproto-keep")) / _folder_name(item.nodeid)
+        worker = getattr(request.config, "workerinput", {}).get("workerid")  # of pytest-xdist
+        folder = Path(request.config.getoption("--kproto-keep")) / _folder_name(item.nodeid, worker)
         item.add_report_section("teardown", "kproto", _keep(path, folder))
     path.unlink(missing_ok=True)
 
@@ -131,7 +131,7 @@ def _class_of(module: str, name: str) -> Any:
         )
 
 
-def _folder_name(nodeid: str) -> str:
+def _folder_name(nodeid: str, worker: str | None = None) -> str:
     """Name the folder of a test: another for each parameter and for each worker of pytest-xdist.
 
     >>> _folder_name("tests/test_a.py::test_b")
@@ -142,7 +142,6 @@ def _folder_name(nodeid: str) -> str:
     name = re.sub(r"[^\w.]+", "-", nodeid).strip("-")[:150]
     if re.search(r"[^\w./:]", nodeid) or len(nodeid) > 150:
         name += f"-{hashlib.blake2s(nodeid.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
     return f"{name}-{worker}" if worker else name
 
 
