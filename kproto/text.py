@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import shlex
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LONGEST_TEXT: Final = 2_000
 """The longest text that is shown, in characters."""
@@ -25,3 +30,28 @@ def printable(text: str | None, limit: int = LONGEST_TEXT) -> str:
     if not shown.isprintable():
         shown = shown.encode("unicode_escape").decode("ascii")
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
+def pasted(words: Iterable[str]) -> str:
+    """Return words as a command line to paste into a shell; characters that could control a terminal are escaped.
+
+    >>> pasted(["kproto", "query", "a b.pcap"]), pasted(["\\x1b[2J"])
+    ("kproto query 'a b.pcap'", "$'\\\\U0000001b[2J'")
+    """
+    return " ".join(shlex.quote(word) if word.isprintable() else _escaped(word) for word in words)
+
+
+def _escaped(word: str) -> str:
+    shown = (f"\\U{ord(c):08x}" if not c.isprintable() else f"\\{c}" if c in "\\'" else c for c in word)
+    return f"$'{''.join(shown)}'"
+
+
+def csv_cell(text: str) -> str:
+    """Return a text as a cell that no spreadsheet takes for a formula: such a text gets an apostrophe before it.
+
+    >>> csv_cell("=1+1"), csv_cell("-orders"), csv_cell("-1"), csv_cell("@a")
+    ("'=1+1", '-orders', '-1', "'@a")
+    """
+    if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and not re.fullmatch(r"[-.\w]+", text, re.ASCII)):
+        return f"'{text}"
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import textwrap
 from collections import Counter, deque
@@ -18,7 +17,7 @@ from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.text import printable
+from kproto.text import pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ docs/verdicts.md defines every rule and term. """
     help="Leave out the findings in FILE, which --format json printed before.",
 )
 @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Change a limit. Repeatable.")
+@click.option("--events", "with_events", is_flag=True, help="Say first what happened, in order, each with its command.")
 @click.option("--redact", is_flag=True, help="Number topics, addresses and files instead of naming them.")
 @identity_options
 @format_option("json", description="Text, or a JSON object for each finding.")
@@ -94,6 +94,7 @@ def command(
     ignored: tuple[str, ...],
     baseline: str | None,
     limits: tuple[str, ...],
+    with_events: bool,
     redact: bool,
     form: str,
 ) -> None:
@@ -126,6 +127,8 @@ def command(
         left_out = Counter(f.rule for f in every) - Counter(f.rule for f in found)
         is_bad = is_bad or any(finding.severity in bad for finding in found)
         if form == "json":
+            if with_events:
+                raise ConfigurationError("--events is text; for JSON try kproto query CAPTURE events --format json")
             of = {} if name is None else {"cluster": name}
             for finding in found:
                 print(json.dumps(finding.to_json() | of))
@@ -135,6 +138,8 @@ def command(
             shown = [] if redact else [str(source) for source in sources]
             title = [] if name is None else [f"cluster {printable(name)}"]
             lines = list(finding_lines(found, shown, width=_width())) if found or not left_out else []
+            if with_events:
+                title += [*_event_lines(facts, shown), ""]
             print(*title, *lines, *([_left_out(left_out, used)] if used else []), sep="\n")
     if is_bad:
         sys.exit(_FOUND)
@@ -192,6 +197,17 @@ def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.select([name for name in table.column_names if name in columns])
 
 
+def _event_lines(facts: Facts, sources: Sequence[str]) -> Iterator[str]:
+    """Yield what happened, each event with the command that shows it; without sources no commands."""
+    from kproto.verdicts.events import command_for, events
+    from kproto.verdicts.request_figures import moment
+
+    for event in events(facts):
+        yield f"{moment(event.ts)[:23]}Z  {event.kind}: {printable(event.text)}"
+        if sources:
+            yield _INDENT + command_for(event.command, sources)
+
+
 def _left_out(rules: Counter[str], filters: Sequence[str]) -> str:
     """Say how many findings the answer lacks because of options, by rule."""
     named = ", ".join(f"{rule} {count:,}" for rule, count in sorted(rules.items()))
@@ -228,7 +244,7 @@ def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: in
         head = f"{first.severity:<8} {first.rule} {RULES[first.rule].name} ({count:,}), {times}: "
         yield from _wrapped(head + printable(first.text) + more, width)
         if sources:
-            yield _INDENT + shlex.join(["kproto", *_evidence(first, sources)])
+            yield _INDENT + pasted(["kproto", *_evidence(first, sources)])
 
 
 def _place(finding: Finding) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 from kproto.tables.files import is_pattern, is_uri
-from kproto.text import printable
+from kproto.text import csv_cell, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,8 @@ _NAMES: Final = {"api_key": api_name, "error_code": error_name}
 @click.command(
     epilog="""\b
 Questions:
+  events            what happened, in order: controllers, brokers, topics ...
+  reassignments     partitions that got other replicas, from when to when
   leader            who led a partition, until when, by which controller
   controllers       which controller ruled in which epoch, from when to when
   offline           partitions without a leader, from when to when
@@ -55,6 +57,7 @@ Questions:
 \b
 Examples:
   kproto analyze control.pcap --out tables
+  kproto query control.pcap events
   kproto query control.pcap leader --topic orders --at 05:59:08
   kproto query broker-*.pcap.gz missed
   zcat control.pcap.gz | kproto query - errors
@@ -132,6 +135,10 @@ def command(
         else:
             counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608
             answer = ask_sql(tables, " UNION ALL ".join(counts))
+    if question == "events":
+        from kproto.verdicts.events import command_for
+
+        answer = answer._replace(rows=[(*row[:-1], command_for(row[-1], sources)) for row in answer.rows])
     title = QUESTIONS[question].text if question is not None else "Answer" if sql else "Tables"
     match form:
         case "json":
@@ -140,7 +147,7 @@ def command(
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(answer.columns)
-            writer.writerows([_text(value) for value in row] for row in answer.rows)
+            writer.writerows([_csv_text(value) for value in row] for row in answer.rows)
         case _:
             _print_text(title, answer)
     if answer.note:
@@ -206,6 +213,10 @@ def _text(value: Any) -> str:
         case bytes():
             return value.hex()
     return printable(str(value))
+
+
+def _csv_text(value: Any) -> str:
+    return csv_cell(_text(value)) if isinstance(value, str) else _text(value)
 
 
 def _json_value(value: Any) -> Any:

@@ -103,6 +103,19 @@ _DIFF: Final = """
 """SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0."""
 
 QUESTIONS: Final = {
+    "events": Question(
+        "What happened, in order, and which command shows it?",
+        "SELECT cluster, ts, event, text, TRY_CAST(broker AS int) AS broker, topic, partition, command FROM events",
+        "ts, cluster, event, text",
+        "ts",
+    ),
+    "reassignments": Question(
+        "Which partitions got other replicas, from when to when?",
+        "SELECT * FROM reassignments",
+        "valid_from, cluster, topic, partition",
+        "valid_from",
+        "valid_to",
+    ),
     "leader": Question(
         "Who led a partition, from when to when, and which controller said so?",
         "SELECT cluster, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
@@ -144,8 +157,8 @@ QUESTIONS: Final = {
     ),
     "restarts": Question(
         "When did each broker register, with which broker epoch, and what shows it?",
-        "SELECT cluster, broker, address, mode, broker_epoch, valid_from, valid_to, last_request, requests, "
-        "shown_by FROM broker_lives",
+        "SELECT cluster, broker, address, mode, broker_epoch, valid_from, valid_to, left_ts, left_how, "
+        "last_request, requests, shown_by FROM broker_lives",
         "cluster, broker, address, valid_from",
         "valid_from",
         "valid_to",

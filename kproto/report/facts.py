@@ -18,6 +18,7 @@ from kproto.report.figures import (
     controllers,
     errors,
     flaps,
+    happened,
     lag,
     losses,
     rates,
@@ -99,6 +100,7 @@ def report_facts(
             "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
         }
         found_by_rules = findings(sql)
+        facts["events"] = happened(sql, limits.rows, cut)
         facts["flaps"] = flaps(sql, limits.rows, cut)
         facts["requests"] = requests.rows(files, limits.body_bytes, cut)
     codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}

@@ -229,6 +229,14 @@ def flaps(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row
     return _first(rows, most, "flapping partitions", "flaps", cut)
 
 
+def happened(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row]:
+    """Return what happened, in order."""
+    query = "SELECT epoch_us(ts) AS ts, event, text, command FROM events ORDER BY ts, cluster, event, text"
+    found = ask_sql(sql, query)
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return _first(rows, most, "events", "events", cut)
+
+
 def weeks(sql: duckdb.DuckDBPyConnection, most: int, cut: list[str]) -> list[Row]:
     """Return the worst brokers of each week, the first of each week first; nothing where the tables are of one day."""
     if ask_sql(sql, "SELECT count(DISTINCT CAST(ts AS date)) FROM requests").rows[0][0] < 2:

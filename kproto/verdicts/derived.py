@@ -22,16 +22,20 @@ from kproto.verdicts.found import (
     BEHIND,
     BROKER_LIVES,
     BROKERS_DOWN,
+    EVENTS,
     FINDINGS,
     LEADER_FLAPS,
     MISSED_UPDATES,
+    REASSIGNMENTS,
     Judged,
     behind_table,
     down_table,
+    events_table,
     findings_table,
     flaps_table,
     lives_table,
     missed_table,
+    reassignments_table,
 )
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 from kproto.verdicts.states import BEGINS_SQL, BEING_DELETED, ISR_CHANGE_SQL, STATE_ORDER
@@ -324,6 +328,8 @@ VIEWS: Final = DERIVED | {
     "behind": Derived(BEHIND, judge=behind_table),
     "broker_lives": Derived(BROKER_LIVES, judge=lives_table),
     "brokers_down": Derived(BROKERS_DOWN, judge=down_table),
+    "events": Derived(EVENTS, judge=events_table),
+    "reassignments": Derived(REASSIGNMENTS, judge=reassignments_table),
 }
 """The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
 two requests shared a body."""

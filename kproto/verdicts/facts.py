@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -77,6 +77,7 @@ class Life:
 
     Attributes:
         broker: The broker's id; its address where no id is known.
+        address: The address of its first request; None: a metadata log shows it.
         is_kraft: Whether it registered with a KRaft controller.
         epoch: Its broker epoch.
         first, last: The times of the first and the last accepted request for it.
@@ -87,8 +88,9 @@ class Life:
         shown_by: The evidence that it began, in a few words.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, address: str) -> None:
         self.broker = request.broker_id
+        self.address: str | None = address
         self.is_kraft = bool(request.is_kraft_controller)
         self.epoch = request.broker_epoch or 0
         self.first = self.last = request.ts
@@ -102,7 +104,7 @@ class Life:
     def logged(cls, broker: int, epoch: int, began: int, shown_by: str) -> Life:
         """Make a registration that a metadata log shows."""
         life = cls.__new__(cls)
-        life.broker, life.is_kraft, life.epoch = broker, True, epoch
+        life.broker, life.address, life.is_kraft, life.epoch = broker, None, True, epoch
         life.first = life.last = began
         life.requests, life.connections = 0, set()
         life.former = life.until = None
@@ -460,6 +462,38 @@ class Facts:
             before = live
         return dict(found)
 
+    @cached_property
+    def _shut_down(self) -> dict[Any, list[int]]:
+        """When the controller took each broker out of ISRs while the live brokers still had it; in the order of time.
+
+        It does so in a controlled shutdown, before the broker ends, with a new leader epoch. Leaders that shrink an ISR
+        keep the leader epoch, and a broker that was killed is in the list of live brokers no more by then.
+        """
+        found: dict[Any, list[int]] = defaultdict(list)
+        for lives in self.incarnations.values():
+            for life in lives:
+                told = {
+                    sighting.state.epochs: sighting
+                    for sighting in reversed(life.sightings)
+                    if sighting.body.live is not None
+                }
+                for before, after in pairwise(life.steps):
+                    old, new = before.state, after.state
+                    gone = set(old.isr).difference(new.isr)
+                    if gone and new.leader_epoch > old.leader_epoch and new.epochs in told:
+                        sighting = told[new.epochs]
+                        for broker in gone.intersection(sighting.body.live or (), new.replicas):
+                            found[broker].append(sighting.ts)
+        return {broker: sorted(times) for broker, times in found.items()}
+
+    def how_it_left(self, broker: int, ts: int) -> str:
+        """How a broker left the live brokers at a time, by what the controller did in the minute before."""
+        times = self._shut_down.get(broker, [])
+        place = bisect_left(times, ts)
+        if place and ts - times[place - 1] <= 60_000_000:
+            return "a controlled shutdown"
+        return "killed, hung or cut off (no controlled shutdown)"
+
     def dead_since(self, broker: int) -> int | None:
         """The time since which no update lists a broker as alive; None: the last one lists it, or none ever did."""
         last = self.absences.get(broker, ())[-1:]
@@ -551,7 +585,9 @@ class Facts:
                 epochs = seen[request.broker_id, mode]
                 life = epochs.get(request.broker_epoch)
                 if life is None:
-                    life = epochs[request.broker_epoch] = Life(request)
+                    life = epochs[request.broker_epoch] = Life(
+                        request, self._address(request.server_ip, request.server_port)
+                    )
                 life.add(request)
         found = []
         for epochs in seen.values():
@@ -617,6 +653,14 @@ class Facts:
             return False
         until = stretches[place].until
         return until is None or until > begin
+
+    def left_after(self, life: Life) -> int | None:
+        """When the live brokers first lacked a broker after a registration began, and before its next; None: never."""
+        stretches = self.absences.get(life.broker, [])
+        place = bisect_left(stretches, life.first, key=lambda stretch: stretch.since)
+        if place == len(stretches) or (life.until is not None and stretches[place].since >= life.until):
+            return None
+        return stretches[place].since
 
     @property
     def registrations(self) -> list[tuple[Any, int, int, int]]:

@@ -12,6 +12,7 @@ from kproto.tables.clusters import cluster_names
 from kproto.tables.resolved import RESOLVED
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.events import events, reassignments
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
@@ -59,14 +60,42 @@ BROKER_LIVES: Final = described(
     "Each registration of a broker, by the broker epochs of requests that it accepted.",
     _CLUSTER,
     column("broker", pa.int32(), "The broker; null where no id is known."),
-    column("address", pa.string(), "Its address where no id is known; else null."),
+    column("address", pa.string(), "The address of the first request with this epoch."),
     column("mode", pa.string(), "ZooKeeper or KRaft: of the controller; their broker epochs are not compared."),
     column("broker_epoch", pa.int64(), "Its broker epoch."),
     column("valid_from", TIME, "When the first accepted request with this epoch passed (UTC, us)."),
     column("valid_to", TIME, "When the first with the next one passed (UTC, us); null: it is the last."),
+    column("left_ts", TIME, "When the live brokers first lacked it after that (UTC, us); null: they did not."),
+    column("left_how", pa.string(), "How it left them; null: it did not."),
     column("last_request", TIME, "When the last accepted request with this epoch passed (UTC, us)."),
     column("requests", pa.int64(), "Accepted requests with this epoch."),
     column("shown_by", pa.string(), "What shows that it began."),
+)
+
+EVENTS: Final = described(
+    "What happened, in order: controllers, brokers, elections, topics, reassignments, clocks and gaps.",
+    _CLUSTER,
+    column("ts", TIME, "When (UTC, us)."),
+    column("event", pa.string(), "What, in a word or two: controller, broker left, topic created ..."),
+    column("text", pa.string(), "A sentence."),
+    column("broker", pa.string(), "The broker that it is about: its id, or its address where no id is known; or null."),
+    column("topic", pa.string(), "The topic that it is about; or null."),
+    column("partition", pa.int32(), "The partition that it is about; or null."),
+    column("command", pa.string(), "The command that shows it; CAPTURE stands for the captures or tables."),
+)
+
+REASSIGNMENTS: Final = described(
+    "Changes of partitions' replicas.",
+    _CLUSTER,
+    column("topic", pa.string(), "Topic."),
+    column("partition", pa.int32(), "Partition."),
+    column("valid_from", TIME, "When a broker was first told of it (UTC, us)."),
+    column(
+        "valid_to", TIME, "When LeaderAndIsr first named no replica that is added any more (UTC, us); null: so far."
+    ),
+    column("added", INTS, "Replicas that it adds, ascending."),
+    column("removed", INTS, "Replicas that it removes, ascending."),
+    column("replicas", INTS, "The replicas at its end, or so far."),
 )
 
 BROKERS_DOWN: Final = described(
@@ -174,14 +203,51 @@ def lives_table(clusters: Iterable[Judged]) -> pa.Table:
         BROKER_LIVES,
         (
             (
-                cluster, *((None, life.broker) if isinstance(life.broker, str) else (life.broker, None)),
-                "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, life.last, life.requests,
-                life.shown_by,
+                cluster, life.broker if isinstance(life.broker, int) else None, life.address,
+                "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, left,
+                None if left is None else facts.how_it_left(life.broker, left), life.last, life.requests, life.shown_by,
             )
             for cluster, facts in clusters
             for life in facts.lives
+            for left in (facts.left_after(life),)
         ),
     )  # fmt: skip
+
+
+def events_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``EVENTS`` of clusters."""
+    return _table(
+        EVENTS,
+        (
+            (
+                cluster, event.ts, event.kind, event.text, None if event.broker is None else str(event.broker),
+                event.topic, event.partition, event.command,
+            )
+            for cluster, facts in clusters
+            for event in events(facts)
+        ),
+    )  # fmt: skip
+
+
+def reassignments_table(clusters: Iterable[Judged]) -> pa.Table:
+    """Return the table ``REASSIGNMENTS`` of clusters."""
+    return _table(
+        REASSIGNMENTS,
+        (
+            (
+                cluster,
+                row.topic,
+                row.partition,
+                row.begin,
+                row.end,
+                sorted(row.added),
+                sorted(row.removed),
+                row.replicas,
+            )
+            for cluster, facts in clusters
+            for row in reassignments(facts)
+        ),
+    )
 
 
 def down_table(clusters: Iterable[Judged]) -> pa.Table:

@@ -20,6 +20,7 @@ from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
+from kproto.verdicts.removals import Removals
 from kproto.verdicts.request_figures import moment
 from kproto.verdicts.states import NO_LEADER, Incarnation, Sighting, State, Stretch
 from kproto.verdicts.told import Body, Request
@@ -268,13 +269,13 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
             since = without[-1].since
             found = Finding("KP010", "note", f"{text}; for {(end - since) / _SECOND:.0f} s so far", since, end, **of)
         yield from (found,) if found else ()
-    lacking = set(newest.replicas) - set(newest.isr) - _adding(life)
-    stretches = life.stretches(_under_replicated_of(life))
+    lacking = set(newest.replicas) - set(newest.isr) - life.adding
+    stretches = life.stretches(_under_replicated_of())
     text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
     found = _lasting(doctor, "KP020", "under-replicated", stretches, text, f"{name} lacked replicas in its ISR", **of)
     yield from (found,) if found else ()
-    moving = life.stretches(_reassigning_of(life))
-    text = f"{name} is being reassigned; it adds replicas {_ids(_adding(life))}"
+    moving = life.reassignments
+    text = f"{name} is being reassigned; it adds replicas {_ids(life.adding)}"
     found = _lasting(doctor, "KP024", "reassigning", moving, text, f"{name} was being reassigned", **of)
     yield from (found,) if found else ()
     least = doctor.limit("min-isr")
@@ -324,7 +325,7 @@ def _time_text(us: int) -> str:
     return f"{us / _SECOND:.1f} s"
 
 
-def _under_replicated_of(life: Incarnation) -> Callable[[State], bool]:
+def _under_replicated_of() -> Callable[[State], bool]:
     """Whether each state, in order, lacks a replica in its ISR that no reassignment adds."""
     adding: set[int] = set()
 
@@ -333,19 +334,6 @@ def _under_replicated_of(life: Incarnation) -> Callable[[State], bool]:
         if state.adding_replicas is not None:
             adding = set(state.adding_replicas)
         return bool(set(state.replicas) - set(state.isr) - adding)
-
-    return holds
-
-
-def _reassigning_of(life: Incarnation) -> Callable[[State], bool]:
-    """Whether a reassignment adds replicas in each state, in order."""
-    adding = False
-
-    def holds(state: State) -> bool:
-        nonlocal adding
-        if state.adding_replicas is not None:
-            adding = bool(state.adding_replicas)
-        return adding
 
     return holds
 
@@ -390,14 +378,6 @@ def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stret
     return found
 
 
-def _adding(life: Incarnation) -> set[int]:
-    """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
-    for step in reversed(life.steps):
-        if step.state.adding_replicas is not None:
-            return set(step.state.adding_replicas)
-    return set()
-
-
 def _elections(doctor: _Doctor) -> Iterator[Finding]:
     """Unclean elections, and leader epochs that were used twice or went back."""
     for (topic, number), lives in doctor.facts.incarnations.items():
@@ -425,36 +405,10 @@ def _was_applied(facts: Facts, body: Body, partition: tuple[str, int]) -> bool:
 
 
 def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
-    found: dict[int, tuple[int, int]] = {}
-    recovering: bool | None = None
-    by_epoch: dict[int, State] = {}
-    for sighting in life.steps:
-        state = sighting.state
-        if state.recovering is not None:
-            if state.recovering and recovering is False and state.leader != NO_LEADER:
-                found.setdefault(state.leader_epoch, (sighting.ts, state.leader))
-            recovering = state.recovering
-        before = by_epoch.get(state.partition_epoch - 1)
-        if (
-            before is not None
-            and state.leader not in (NO_LEADER, before.leader)
-            and before.leader_epoch < state.leader_epoch
-            and (_unmarked(before, state) if sighting.body.api_key == ApiKey.FETCH else before.isr)
-            and state.leader not in before.isr
-        ):
-            found.setdefault(state.leader_epoch, (sighting.ts, state.leader))
-        by_epoch[state.partition_epoch] = state
-    for epoch, (ts, leader) in found.items():
-        text = f"Broker {leader} was elected leader of {name} (leader epoch {epoch}) without having been in sync"
-        yield doctor.finding("KP011", text, ts, ts, **of)
-
-
-def _unmarked(before: State, state: State) -> bool:
-    """Whether a metadata log may not mark an unclean election: the recovery from an earlier one still lasts.
-
-    An unclean election leaves the leader alone in the ISR; one from the eligible leader replicas is clean.
-    """
-    return bool(before.recovering) and state.isr == (state.leader,) and state.leader not in (before.elr or ())
+    for election in life.unclean_elections:
+        epoch = f"leader epoch {election.state.leader_epoch}"
+        text = f"Broker {election.state.leader} was elected leader of {name} ({epoch}) without having been in sync"
+        yield doctor.finding("KP011", text, election.ts, election.ts, **of)
 
 
 def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -796,47 +750,9 @@ def _storm(
 # ---- topics ----
 
 
-class _Removals:
-    """Which broker accepted when that a partition's log is to be deleted, or refused it."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._accepted: dict[tuple[str, int], dict[Any, int]] = defaultdict(dict)
-        self._refused: dict[tuple[str, int, Any], int] = {}
-        self._kept: dict[Any, list[tuple[int, frozenset[Partition]]]] = defaultdict(list)
-        for body in facts.bodies:
-            if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller:
-                if body.request.type == _FULL:  # a migrating broker moves aside what is not in it
-                    kept = frozenset((topic, number) for topic, number, _id, _state in body.states)
-                    for broker, (_first, last) in body.told.items():
-                        self._kept[broker].append((last, kept))
-            elif body.api_key == ApiKey.STOP_REPLICA:
-                for topic, number, _id, delete in body.states:
-                    if delete:
-                        self._add(facts, body, (topic, number))
-
-    def _add(self, facts: Facts, body: Body, partition: Partition) -> None:
-        accepted = self._accepted[partition]
-        for broker, (_first, last) in body.told.items():
-            error = facts.partition_error(body, broker, partition)
-            if error is None:
-                accepted[broker] = max(last, accepted.get(broker, last))
-            else:
-                self._refused[*partition, broker] = error
-
-    def last(self, partition: Partition, broker: Any) -> int | None:
-        """When a broker accepted last that a partition's log is to be deleted; None: never."""
-        times = [last for last, kept in self._kept.get(broker, ()) if partition not in kept]
-        accepted = self._accepted.get(partition, {}).get(broker)
-        return max((*times, *(() if accepted is None else (accepted,))), default=None)
-
-    def refused(self, partition: Partition, broker: Any) -> int | None:
-        """The error with which a broker refused to delete a partition; None: it did not."""
-        return self._refused.get((*partition, broker))
-
-
 def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
-    removals = _Removals(facts)
+    removals = Removals(facts)
     yield from _cancelled(doctor, removals)
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
     unsure: set[tuple[str, Any]] = set()
@@ -892,7 +808,7 @@ def _was_named_before(life: Incarnation) -> bool:
     )
 
 
-def _cancelled(doctor: _Doctor, removals: _Removals) -> Iterator[Finding]:
+def _cancelled(doctor: _Doctor, removals: Removals) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
     for (topic, number), life in facts.present.items():

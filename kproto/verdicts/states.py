@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kproto.api import ApiKey
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
@@ -148,6 +150,55 @@ class Incarnation:
         """The newest state."""
         return self.steps[-1]
 
+    @cached_property
+    def unclean_elections(self) -> list[Sighting]:
+        """The first state of each leader that was not in sync before, by its leader epoch.
+
+        LeaderAndIsr says so from version 6 on, where a partition begins to recover; else the leader is not in the ISR
+        of the state whose partition epoch is one less.
+        """
+        found: dict[int, Sighting] = {}
+        recovering: bool | None = None
+        by_epoch: dict[int, State] = {}
+        for sighting in self.steps:
+            state = sighting.state
+            if state.recovering is not None:
+                if state.recovering and recovering is False and state.leader != NO_LEADER:
+                    found.setdefault(state.leader_epoch, sighting)
+                recovering = state.recovering
+            before = by_epoch.get(state.partition_epoch - 1)
+            if (
+                before is not None
+                and state.leader not in (NO_LEADER, before.leader)
+                and before.leader_epoch < state.leader_epoch
+                and (_unmarked(before, state) if sighting.body.api_key == ApiKey.FETCH else before.isr)
+                and state.leader not in before.isr
+            ):
+                found.setdefault(state.leader_epoch, sighting)
+            by_epoch[state.partition_epoch] = state
+        return list(found.values())
+
+    @cached_property
+    def reassignments(self) -> list[Stretch]:
+        """The times during which LeaderAndIsr says that a reassignment adds replicas, in order."""
+        adding = False
+
+        def holds(state: State) -> bool:
+            nonlocal adding
+            if state.adding_replicas is not None:
+                adding = bool(state.adding_replicas)
+            return adding
+
+        return self.stretches(holds)
+
+    @property
+    def adding(self) -> set[int]:
+        """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
+        for step in reversed(self.steps):
+            if step.state.adding_replicas is not None:
+                return set(step.state.adding_replicas)
+        return set()
+
     def stretches(self, holds: Callable[[State], bool]) -> list[Stretch]:
         """The times during which the states hold something, in order."""
         found: list[Stretch] = []
@@ -163,6 +214,14 @@ class Incarnation:
         if since is not None:
             found.append(Stretch(since, None if self.deleted is None else max(since, self.deleted)))
         return found
+
+
+def _unmarked(before: State, state: State) -> bool:
+    """Whether a metadata log may not mark an unclean election: the recovery from an earlier one still lasts.
+
+    An unclean election leaves the leader alone in the ISR; one from the eligible leader replicas is clean.
+    """
+    return bool(before.recovering) and state.isr == (state.leader,) and state.leader not in (before.elr or ())
 
 
 class Stretch(NamedTuple):

@@ -106,6 +106,7 @@ function start(facts) {
     byId("span").textContent = `${facts.captures.map((row) => row.name).join(", ")} · ${day(range.first)} ${clock(range.first, 0)} UTC, ${duration(range.last - range.first)}`;
   };
   showFindings(facts);
+  byId("events").append(eventsTable(facts.events));
   byId("cut").replaceChildren(...facts.cut.map((text) => element("li", {}, text)));
   byId("timeline-legend").replaceChildren(...timelineLegend(timeline));
   if (facts.clusters.length > 1) {

@@ -128,6 +128,15 @@ function errorsTable(facts, rows) {
   ], rows, { none: "No error: brokers accepted and answered every request." });
 }
 
+// What happened, in order, each with the command that shows it.
+function eventsTable(rows) {
+  return makeTable("What happened", [
+    { name: "time", value: (row) => row.ts, cell: (row) => isoTime(row.ts) },
+    { name: "event", cell: (row) => row.event },
+    { name: "", cell: (row) => element("span", { title: row.command }, row.text), long: true },
+  ], rows, { first: 8 });
+}
+
 function flapsTable(rows) {
   if (!rows.length) return null;
   return element("div", {}, element("h3", {}, "Partitions whose leader changed again and again"), makeTable("Flapping partitions", [

@@ -1,0 +1,296 @@
+"""Tells what happened in a cluster, in order: controllers, brokers, elections, topics, reassignments, clocks and gaps.
+
+Events are read from the facts, whether they are good or bad; the doctor's rules judge the same facts. Times are us
+since 1970.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kproto.api import ApiKey
+from kproto.text import pasted
+from kproto.verdicts.epochs import broker_name
+from kproto.verdicts.removals import Removals
+from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kproto.verdicts.facts import Facts, Life, Partition
+    from kproto.verdicts.states import Incarnation
+
+SOURCE: Final = "CAPTURE"
+"""The word that stands for the captures or tables in an event's command."""
+
+_SECOND: Final = 1_000_000
+_AT_ONCE: Final = _SECOND
+"""Changes of several partitions within this time, in us, are one event."""
+
+_BEFORE: Final = 60 * _SECOND
+"""A controlled shutdown ends within this time, in us, after its StopReplica requests."""
+
+Kind = Literal[
+    "controller", "broker left", "broker back", "broker new", "registered again", "no leader", "leader again",
+    "unclean election", "topic created", "topic deleted", "reassignment begins", "reassignment ends", "clock", "gap",
+]  # fmt: skip
+
+
+class ClusterEvent(NamedTuple):
+    """Something that happened.
+
+    Attributes:
+        ts: When.
+        kind: What, in a word or two.
+        text: A sentence.
+        command: The command that shows it; ``SOURCE`` stands for the captures.
+        broker: The broker that it is about; its address where no id is known; None: none.
+        topic, partition: The partition, or the topic alone.
+    """
+
+    ts: int
+    kind: Kind
+    text: str
+    command: str
+    broker: Any = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+def command_for(command: str, sources: Sequence[str]) -> str:
+    """Return an event's command with the captures or tables in place of ``SOURCE``, to paste into a shell."""
+    words = ((sources if word == SOURCE else (word,)) for word in shlex.split(command))
+    return pasted(word for some in words for word in some)
+
+
+def events(facts: Facts) -> list[ClusterEvent]:
+    """Return what happened in a cluster, in the order of time."""
+    found = [
+        *_controllers(facts), *_brokers(facts), *_partitions(facts), *_topics(facts), *_reassignments(facts),
+        *_clocks(facts), *_gaps(facts),
+    ]  # fmt: skip
+    return sorted(found, key=lambda event: (event.ts, event.kind, event.text))
+
+
+def _query(question: str, *options: str) -> str:
+    return shlex.join(["kproto", "query", SOURCE, question, *options])
+
+
+def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
+    former: int | None = None
+    for epoch, controller, since in sorted(facts.epochs.controllers(), key=lambda one: (one.since, one.epoch)):
+        name = f"Controller {controller} with epoch {epoch}"
+        text = f"{name} is the first in the capture" if former is None else f"{name} takes over from {former}"
+        yield ClusterEvent(since, "controller", text, _query("controllers"))
+        former = controller
+
+
+def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
+    """Brokers that leave the live brokers and come back, and those that register again without it."""
+    lives: dict[Any, list[Life]] = defaultdict(list)
+    for life in facts.lives:
+        if life.former is not None:
+            lives[life.broker].append(life)
+    back: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for broker, absences in facts.absences.items():
+        show = _query("restarts", "--broker", str(broker))
+        for since, until in absences:
+            how = facts.how_it_left(broker, since)
+            left = f"Broker {broker} leaves the live brokers: {how}"
+            yield ClusterEvent(since, "broker left", left, show, broker)
+            if until is not None:
+                away = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
+                yield ClusterEvent(until, "broker back", away, show, broker)
+                back[broker].append((since, until))
+    for broker, some in lives.items():
+        options = ("--broker", str(broker)) if isinstance(broker, int) else ()
+        for life in some:
+            if any(since <= life.first <= until + _BEFORE for since, until in back[broker]):
+                continue
+            name = broker_name(broker)
+            text = f"{name[:1].upper()}{name[1:]} registers again with broker epoch {life.epoch}: {life.shown_by}"
+            yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
+    known = facts.live_changes[0][1] if facts.live_changes else frozenset()
+    for ts, live in facts.live_changes[1:]:
+        for broker in sorted(live - known):
+            text = f"Broker {broker} is among the live brokers for the first time"
+            yield ClusterEvent(ts, "broker new", text, _query("restarts", "--broker", str(broker)), broker)
+        known |= live
+
+
+def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
+    """Partitions that lose their leader and get one again, several at once; and unclean elections."""
+    lost: list[tuple[int, Partition]] = []
+    again: list[tuple[int, Partition]] = []
+    for partition, life in _lives(facts):
+        for election in life.unclean_elections:
+            state = election.state
+            text = (
+                f"Broker {state.leader} is elected leader of {_named(partition)} (leader epoch {state.leader_epoch}) "
+                "without having been in sync"
+            )
+            show = _query("leader", "--partition", _named(partition))
+            yield ClusterEvent(election.ts, "unclean election", text, show, state.leader, *partition)
+        for since, until in life.stretches(lambda state: state.leader == NO_LEADER):
+            lost.append((since, partition))
+            if until is not None and life.deleted != until:
+                again.append((until, partition))
+    kinds: tuple[tuple[Kind, list[tuple[int, Partition]], str], ...] = (
+        ("no leader", lost, "no leader"), ("leader again", again, "a leader again"),
+    )  # fmt: skip
+    for kind, changes, what in kinds:
+        for ts, some in _at_once(changes):
+            one = some[0] if len(some) == 1 else (None, None)
+            options = ("--partition", _named(some[0])) if len(some) == 1 else ()
+            has = "has" if len(some) == 1 else "have"
+            yield ClusterEvent(ts, kind, f"{_several(some)} {has} {what}", _query("offline", *options), None, *one)
+
+
+def _topics(facts: Facts) -> Iterator[ClusterEvent]:
+    created: dict[str, list[int]] = defaultdict(list)
+    deleted: dict[tuple[str, int], list[tuple[int, Incarnation]]] = defaultdict(list)
+    for (topic, number), life in _lives(facts):
+        first = life.steps[0]
+        if first.state.epochs == FIRST_EPOCHS and (first.state.is_new or _is_told_anew(facts, life)):
+            created[topic].append(first.ts)
+        if life.deleted is not None:
+            deleted[topic, life.deleted].append((number, life))
+    for topic, times in created.items():
+        for ts, some in _at_once([(ts, (topic, 0)) for ts in times]):
+            text = f"Topic {topic} gets {_counted(len(some), 'new partition')}"
+            yield ClusterEvent(ts, "topic created", text, _query("leader", "--topic", topic), None, topic)
+    removals = Removals(facts) if deleted else None
+    for (topic, ts), lives in deleted.items():
+        assert removals is not None
+        lacking = {
+            broker
+            for number, life in lives
+            for broker in life.newest.state.replicas
+            if life.newest.body.api_key != ApiKey.FETCH  # in KRaft brokers delete what the log tells them to delete
+            and (removals.last((topic, number), broker) or 0) < life.sightings[0].ts
+        }
+        is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in lives)
+        heard = (
+            ""
+            if is_log
+            else f"; brokers {sorted(lacking)} have not accepted it"
+            if lacking
+            else "; all holders accepted it"
+        )
+        text = f"Topic {topic} is deleted, {_counted(len(lives), 'partition')}{heard}"
+        show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
+        yield ClusterEvent(ts, "topic deleted", text, show, None, topic)
+
+
+def _is_told_anew(facts: Facts, life: Incarnation) -> bool:
+    """Whether a first state of LeaderAndIsr 0, which does not call replicas new, is that of a new partition.
+
+    A broker that comes back is told its partitions too, but by an UpdateMetadata for it alone first.
+    """
+    first = life.steps[0].body
+    if not any(s.body.api_key == ApiKey.LEADER_AND_ISR and s.body.request.api_version == 0 for s in life.sightings):
+        return False
+    is_for_all = first.live is None or 2 * len(first.told) >= len(first.live)
+    return is_for_all and first.first - facts.begin > _AT_ONCE
+
+
+def _reassignments(facts: Facts) -> Iterator[ClusterEvent]:
+    for row in reassignments(facts):
+        place = row.topic, row.partition
+        show = _query("reassignments", "--partition", _named(place))
+        adds = f"adds replicas {sorted(row.added)}" if row.added else "begins"
+        removes = f", removes {sorted(row.removed)}" if row.removed else ""
+        text = f"A reassignment of {_named(place)} {adds}{removes}"
+        yield ClusterEvent(row.begin, "reassignment begins", text, show, None, *place)
+        if row.end is not None and row.end > row.begin:
+            text = f"The reassignment of {_named(place)} ends after {(row.end - row.begin) / _SECOND:.1f} s"
+            yield ClusterEvent(row.end, "reassignment ends", text, show, None, *place)
+
+
+class Reassignment(NamedTuple):
+    """A change of a partition's replicas; ``end`` None: new replicas are still being added."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int | None
+    added: frozenset[int]
+    removed: frozenset[int]
+    replicas: tuple[int, ...]
+
+
+def reassignments(facts: Facts) -> Iterator[Reassignment]:
+    """Yield the changes of partitions' replicas, one for each partition and reassignment.
+
+    LeaderAndIsr names the replicas that are added from version 3 on; before, each change of the replicas counts.
+    """
+    for (topic, number), life in _lives(facts):
+        steps = life.steps
+        stretches = life.reassignments
+        for since, until in stretches:
+            states = [step.state for step in steps if step.ts >= since and (until is None or step.ts <= until)]
+            before = next((step.state for step in reversed(steps) if step.ts < since), states[0])
+            added = {broker for state in states for broker in state.adding_replicas or ()}
+            removed = set(before.replicas) - set(states[-1].replicas)
+            yield Reassignment(topic, number, since, until, frozenset(added), frozenset(removed), states[-1].replicas)
+        for one, other in pairwise(steps):
+            old, new = set(one.state.replicas), set(other.state.replicas)
+            if old != new and not any(s <= other.ts and (u is None or other.ts <= u) for s, u in stretches):
+                yield Reassignment(
+                    topic, number, other.ts, other.ts, frozenset(new - old), frozenset(old - new), other.state.replicas
+                )
+
+
+def _clocks(facts: Facts) -> Iterator[ClusterEvent]:
+    files = {row["capture"]: row["file"] for row in facts.captures}
+    for name, clock in facts.clocks.items():
+        ahead = clock.ahead(facts.begin)
+        if abs(ahead) >= _SECOND and name in files:
+            side = "ahead of" if ahead > 0 else "behind"
+            reference = files.get(clock.reference, "another host")
+            text = f"The clock of {files[name]} is {abs(ahead) / _SECOND:.1f} s {side} that of {reference}"
+            yield ClusterEvent(facts.begin, "clock", text, f"kproto summary {SOURCE}")
+
+
+def _gaps(facts: Facts) -> Iterator[ClusterEvent]:
+    for broker, since in facts.incomplete_since.items():
+        text = f"Bytes of the connection to {broker_name(broker)} are missing from here on"
+        yield ClusterEvent(since, "gap", text, f"kproto summary {SOURCE}", broker)
+
+
+def _lives(facts: Facts) -> Iterator[tuple[Partition, Incarnation]]:
+    for partition, lives in facts.incarnations.items():
+        for life in lives:
+            if life.sightings:
+                yield partition, life
+
+
+def _at_once(changes: Iterable[tuple[int, Partition]]) -> Iterator[tuple[int, list[Partition]]]:
+    """Yield the changes that came at once, each with its first time."""
+    some: list[Partition] = []
+    begin = last = 0
+    for ts, partition in sorted(changes):
+        if some and ts - last > _AT_ONCE:
+            yield begin, some
+            some = []
+        begin, last = (begin if some else ts), ts
+        some.append(partition)
+    if some:
+        yield begin, some
+
+
+def _named(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _several(partitions: list[Partition]) -> str:
+    if len(partitions) == 1:
+        return _named(partitions[0])
+    return f"{_counted(len(partitions), 'partition')}, {_named(partitions[0])} among them,"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
