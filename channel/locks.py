@@ -25,6 +25,7 @@ ORDER: Final = (
     "event queue",
     "cluster metadata",
     "controller channels",
+    "delayed answers",
     "frame relay",
     "worker",
     "broker requests",

@@ -20,10 +20,11 @@ from channel.threads import Startable, close_all, first_error, time_left
 from channel.types import NO_BROKER_EPOCH, SecurityProtocol
 from kproto.errors import ConfigurationError
 
+from .delayed_answers import DelayedAnswers
 from .embedded import EmbeddedBroker, Features
 from .handlers import api_versions_before_authentication
 from .hooks import BrokerHooks, Interception, PlannedFaults
-from .metadata_cache import SharedUpdates
+from .metadata_cache import MetadataCache, SharedUpdates
 from .records import BrokerRecords, RecordConfig, RecordStore
 from .service import BrokerService, settings_worker
 from .worker import Worker
@@ -143,6 +144,8 @@ class EmbeddedCluster(Startable):
             before. By default no registry is used, and the broker epoch is the next number.
         protocol: The security protocol of every listener.
         security: The certificate of the brokers, and the users to accept; by default those of ``config``.
+        waits_for_all: Whether a controller's answer that topics were created or deleted, partitions added or leaders
+            elected waits until all brokers that are up know of it; by default until the broker that answers does.
 
     Attributes:
         failures: What hooks and handlers have raised, the first hundred; the pytest plugin fails a test by it.
@@ -176,6 +179,7 @@ class EmbeddedCluster(Startable):
         register: Callable[[ClusterMember], int] | None = None,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         security: SecurityConfig | None = None,
+        waits_for_all: bool = False,
     ) -> None:
         self._ids = _broker_ids(brokers)
         self._is_started = self._is_closed = False
@@ -207,6 +211,9 @@ class EmbeddedCluster(Startable):
             self._server.call_later,
             stores=bool(records),
             answers_groups=self._ANSWERS_GROUPS,
+        )
+        self._delayed = DelayedAnswers(
+            self._server.call_later, self._worker.submit, self._metadata_of_all if waits_for_all else None
         )
         self.members: dict[int, ClusterMember] = {}
 
@@ -354,6 +361,10 @@ class EmbeddedCluster(Startable):
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
         self._server.call_later(delay_ms, function)
 
+    def _metadata_of_all(self) -> list[MetadataCache]:
+        """The metadata of the brokers that are up, and not paused."""
+        return [m.broker.metadata for m in list(self.members.values()) if m.is_up and not m.is_paused]
+
     def _apis_before_authentication(self, version: int) -> Any:
         """Answer ApiVersions of a client that is not authenticated yet; every broker serves the same APIs."""
         first = next(iter(self.members.values()), None)
@@ -391,7 +402,7 @@ class EmbeddedCluster(Startable):
         return broker
 
     def _listen(self, broker: EmbeddedBroker, port: int) -> ListeningSocket:
-        service = BrokerService(broker, self._server, self._worker, self._settings)
+        service = BrokerService(broker, self._server, self._worker, self._settings, self._delayed)
         return self._server.listen(service, self._host, port, name=self._listener_name)
 
 

@@ -85,6 +85,7 @@ class Fleet(EmbeddedCluster):
             their listener has the same security protocol as the brokers' own.
         stand: Makes each broker's candidacy in the controller election; by default no broker stands.
         metrics: Takes the metrics of the brokers' channels to their controller; None for no metrics.
+        waits_for_all: See ``EmbeddedCluster``.
 
     Attributes:
         on_answered: Called with a broker's id and each request that it has answered, after the broker's own hook;
@@ -113,6 +114,7 @@ class Fleet(EmbeddedCluster):
         quorum: Sequence[Node] = (),
         stand: Stand | None = None,
         metrics: Metrics | None = None,
+        waits_for_all: bool = False,
     ) -> None:
         self._configs = config if isinstance(config, BrokerConfigs) else BrokerConfigs(config or ChannelConfig())
         config = self._configs.common
@@ -133,6 +135,7 @@ class Fleet(EmbeddedCluster):
             register=self._register_in_zookeeper,
             protocol=protocol,
             security=security,
+            waits_for_all=waits_for_all,
         )
         self._stand = stand
         self._zookeeper = zookeeper

@@ -14,6 +14,7 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
 from kproto.errors import DecodeError, FrameTooLarge, KprotoError, UnsupportedApi, UnsupportedVersion
 
+from .delayed_answers import DELAYED_APIS, DelayedAnswers
 from .embedded import LARGEST_BODY, LARGEST_CONTROLLER_BODY, LARGEST_RECORD_BODY, RECORD_VERSIONS, SLOW
 from .handlers import error_answer, handle, unsupported_api_versions
 from .hooks import NO_RESPONSE, Interception, RequestContext
@@ -60,10 +61,14 @@ class BrokerService:
         server: The socket server, whose timers delay requests.
         worker: Serves the slow APIs.
         settings: Serves DescribeConfigs; see ``settings_worker``.
+        delayed: The answers that wait for metadata.
     """
 
-    def __init__(self, broker: EmbeddedBroker, server: SocketServer, worker: Worker, settings: Worker) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, server: SocketServer, worker: Worker, settings: Worker, delayed: DelayedAnswers
+    ) -> None:
         self.broker = broker
+        self._delayed = delayed
         self._server = server
         self._worker = worker
         self._settings = settings
@@ -196,6 +201,8 @@ class BrokerService:
         answer = answer or partial(self._answer, received, context, request)
         controller, records = self.broker.controller_apis, self._records_for(context)
         if controller is not None and context.api_key in controller.keys:
+            if context.api_key in DELAYED_APIS and not self.broker.is_led_by_kraft:
+                answer = self._delayed.until_shown(context.api_key, request, self.broker.metadata, answer)
             controller(context, request, answer)
         elif records is not None:
             records(context, request, answer)
@@ -207,6 +214,8 @@ class BrokerService:
             except UnsupportedVersion as e:
                 self._refuse(received, e)
                 return
+            if context.api_key == ApiKey.UPDATE_METADATA:
+                self._delayed.check()
             answer(response)
 
     def _describe(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:

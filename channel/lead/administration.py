@@ -135,8 +135,6 @@ class Administration:
         Raises:
             ControllerMoved: Another controller was elected.
         """
-        if event.api_key == ApiKey.ALTER_PARTITION:
-            return self._alter_partition(event.request, event.version)
         return self._answers[event.api_key](event.request)
 
     # ---- requests of brokers about themselves and their partitions
@@ -154,7 +152,13 @@ class Administration:
         ]
         return messages.ControlledShutdownResponse(remaining_partitions=partitions)
 
-    def _alter_partition(self, request: Any, version: int) -> Any:
+    def alter_partition(self, event: ApiRequest) -> None:
+        """Answer a leader that proposes ISRs, and then complete the reassignments that these complete.
+
+        Raises:
+            ControllerMoved: Another controller was elected.
+        """
+        request, version = event.request, event.version
         proposed: dict[TopicPartition, LeaderAndIsr] = {}
         names: list[str | None] = []
         for topic in request.topics:
@@ -171,20 +175,23 @@ class Administration:
                     each.partition_epoch,
                     LeaderRecoveryState(each.leader_recovery_state),
                 )
+
+        def answer(states: Mapping[TopicPartition, LeaderAndIsr | ErrorCode]) -> None:
+            topics = [
+                messages.AlterPartitionResponseTopic(
+                    topic_name=topic.topic_name,
+                    topic_id=topic.topic_id,
+                    partitions=[_altered(name, each.partition_index, states) for each in topic.partitions],
+                )
+                for topic, name in zip(request.topics, names, strict=True)
+            ]
+            event.callback(messages.AlterPartitionResponse(topics=topics))
+
         try:
-            states = self._decisions.isr_changes.alter(request.broker_id, request.broker_epoch, proposed, version)
+            self._decisions.isr_changes.alter(request.broker_id, request.broker_epoch, proposed, version, answer)
         except StaleBrokerEpoch as e:
             self._decisions.cluster.log.info("%s", e)
-            return messages.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        topics = [
-            messages.AlterPartitionResponseTopic(
-                topic_name=topic.topic_name,
-                topic_id=topic.topic_id,
-                partitions=[_altered(name, each.partition_index, states) for each in topic.partitions],
-            )
-            for topic, name in zip(request.topics, names, strict=True)
-        ]
-        return messages.AlterPartitionResponse(topics=topics)
+            event.callback(messages.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
 
     # ---- CreateTopics
 

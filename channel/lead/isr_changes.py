@@ -11,7 +11,7 @@ from channel.zookeeper.znodes import ISR_CHANGES
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from kproto.types import TopicPartition
 
@@ -35,14 +35,23 @@ class IsrChanges:
         self._reassignments = reassignments
 
     def alter(
-        self, broker_id: int, broker_epoch: int, proposed: Mapping[TopicPartition, LeaderAndIsr], version: int
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        proposed: Mapping[TopicPartition, LeaderAndIsr],
+        version: int,
+        respond: Callable[[dict[TopicPartition, LeaderAndIsr | ErrorCode]], None] = lambda outcomes: None,
     ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
         """Check and write the ISRs that a leader proposes, and send UpdateMetadata to all brokers.
+
+        The leader is answered before reassignments are completed, as by Kafka: it would get the next partition epoch
+        before the answer to its request.
 
         Args:
             broker_id, broker_epoch: The leader.
             proposed: The proposed states, with the leader and partition epochs that the leader knows.
             version: The version of AlterPartition; codes for refused replicas depend on it.
+            respond: Answers the leader; called before reassignments are completed, with what is returned.
 
         Returns:
             For each partition the state that now holds, or the code of its refusal.
@@ -64,7 +73,10 @@ class IsrChanges:
         answers |= changed
         answers |= rejected
         if changed:
-            self._tell(changed)
+            self._cluster.send_update_metadata_to_all(changed)
+        respond(answers)
+        if changed:
+            self._reassignments.complete_those_in_sync(changed)
         return answers
 
     def process_notifications(self) -> None:
@@ -76,12 +88,9 @@ class IsrChanges:
         for tp, info in states.items():
             context.put_partition_leadership_info(tp, info)
         if states:
-            self._tell(list(states))
+            self._cluster.send_update_metadata_to_all(list(states))
+            self._reassignments.complete_those_in_sync(list(states))
         cluster.store.delete_children(ISR_CHANGES, names)
-
-    def _tell(self, partitions: Collection[TopicPartition]) -> None:
-        self._cluster.send_update_metadata_to_all(partitions)
-        self._reassignments.complete_those_in_sync(partitions)
 
     def _write(
         self, wanted: Mapping[TopicPartition, LeaderAndIsr]

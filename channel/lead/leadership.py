@@ -14,7 +14,7 @@ from channel.threads import close_all
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import fenced
 from channel.zookeeper.session import Create
-from kproto.api import ibp_at_least
+from kproto.api import ApiKey, ibp_at_least
 
 from .administration import Administration
 from .decisions import ControllerDecisions
@@ -139,6 +139,8 @@ class ZooKeeperLeadership:
         match event:
             case SendThreadFailed():
                 raise IllegalState(f"{event.name} has died, and brokers {list(event.broker_ids)} get no requests")
+            case ApiRequest(api_key=ApiKey.ALTER_PARTITION):
+                self._administration.alter_partition(event)
             case ApiRequest():
                 event.callback(self._administration.answer(event))
             case _:

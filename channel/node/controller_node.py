@@ -19,6 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from channel.broker.delayed_answers import DelayedAnswers
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.handlers import api_versions_before_authentication
 from channel.broker.hooks import BrokerHooks
@@ -151,7 +152,8 @@ class ControllerNode(Startable):
             Disconnected: No ZooKeeper answers.
             SessionExpired: The session has expired before the start was over.
         """
-        service = BrokerService(self._broker, self._server, self._worker, self._settings)
+        delayed = DelayedAnswers(self._server.call_later, self._worker.submit)
+        service = BrokerService(self._broker, self._server, self._worker, self._settings, delayed)
         listener = self._server.listen(service, self._host, self._port, name=self._listener_name)
         self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
         try:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
+from channel.lead.administration import Administration
 from channel.lead.events import (
+    ApiRequest,
     BrokerChange,
     PartitionReassignmentIsrChange,
     TopicChange,
@@ -17,6 +19,7 @@ from channel.lead.events import (
 from channel.types import LeaderAndIsr, ReplicaAssignment
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
+from kproto.messages import AlterPartitionRequest, AlterPartitionRequestPartition, AlterPartitionRequestTopic
 from kproto.types import TopicPartition
 
 CONTROLLER, OTHER = 0, 1
@@ -315,3 +318,33 @@ def test_a_partition_for_whose_reassignment_a_deletion_waits_gets_a_leader() -> 
     assert under_way(cluster) == {}
     cluster.answer([0, 1])
     assert not cluster.store.read_topics()
+
+
+def test_a_leader_has_its_answer_before_the_reassignment_that_it_completes() -> None:
+    """It would see the next partition epoch before the answer to its own request."""
+    cluster = elected(CONTROLLER, OTHER)
+    cluster.create([CONTROLLER])
+    reassign(cluster, OTHER)
+    state = cluster.state()
+    partition = AlterPartitionRequestPartition(
+        partition_index=0, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch, new_isr=[0, 1]
+    )
+    request = AlterPartitionRequest(
+        broker_id=CONTROLLER,
+        broker_epoch=cluster.decisions.context.live_broker_id_and_epochs[CONTROLLER],
+        topics=[AlterPartitionRequestTopic(topic_name="t", partitions=[partition])],
+    )
+    seen = []
+    administration = Administration(cluster.decisions, None)  # type: ignore[arg-type]
+
+    def answered(response: Any) -> None:
+        seen.append(
+            (response.topics[0].partitions[0].partition_epoch, cluster.state().leader_epoch, under_way(cluster))
+        )
+
+    administration.alter_partition(ApiRequest(ApiKey.ALTER_PARTITION, 0, request, answered))
+    ((epoch, leader_epoch, then),) = seen
+    assert epoch == state.partition_epoch + 1
+    assert leader_epoch == state.leader_epoch
+    assert list(then) == [T0]
+    assert under_way(cluster) == {}
