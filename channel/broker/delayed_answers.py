@@ -41,7 +41,7 @@ class _Change:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingAnswer:
     """A response, with the changes that are not shown yet, the next one last."""
 
     response: Any
@@ -80,7 +80,7 @@ class DelayedAnswers:
         self._everybody = everybody
         self._lock = new_lock("delayed answers")
         self._numbers = itertools.count()
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _WaitingAnswer] = {}
 
     def until_shown(
         self, api_key: int, request: Any, metadata: MetadataCache, answer: Callable[[Any], None]
@@ -114,7 +114,7 @@ class DelayedAnswers:
             return
         changes = list(_changes(api_key, request, counts, response))
         timeout_ms = request.timeout_ms
-        waiting = _Waiting(response, answer, changes[::-1], caches, time.monotonic() + timeout_ms / 1000)
+        waiting = _WaitingAnswer(response, answer, changes[::-1], caches, time.monotonic() + timeout_ms / 1000)
         if timeout_ms <= 0:
             self._end(waiting, is_late=True)
         elif waiting.is_complete():
@@ -136,7 +136,7 @@ class DelayedAnswers:
         for each in taken:
             self._end(each)
 
-    def _look_later(self, number: int, waiting: _Waiting) -> None:
+    def _look_later(self, number: int, waiting: _WaitingAnswer) -> None:
         left_ms = max(0, round((waiting.deadline - time.monotonic()) * 1000))
         self._call_later(min(left_ms, _TICK_MS), partial(self._look, number))
 
@@ -154,7 +154,7 @@ class DelayedAnswers:
         else:
             self._look_later(number, waiting)
 
-    def _end(self, waiting: _Waiting, *, is_late: bool = False) -> None:
+    def _end(self, waiting: _WaitingAnswer, *, is_late: bool = False) -> None:
         if is_late:
             for change in waiting.changes:
                 change.row.error_code = ErrorCode.REQUEST_TIMED_OUT

@@ -301,7 +301,7 @@ class ScriptedSimulation(Simulation):
         """Compare what brokers know with what the controller has decided."""
         context, world = self.controller.context, self.world
         self.controller.announce()
-        self.controller.wait_all(60)
+        self.controller.wait_all(60, allow_refused=True)
         partitions = list(context.partitions_with_leaders)
         for broker in self.brokers:
             snapshot = broker.broker.metadata.snapshot
