@@ -103,19 +103,6 @@ _DIFF: Final = """
 """SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0."""
 
 QUESTIONS: Final = {
-    "events": Question(
-        "What happened, in order, and which command shows it?",
-        "SELECT cluster, ts, event, text, TRY_CAST(broker AS int) AS broker, topic, partition, command FROM events",
-        "ts, cluster, event, text",
-        "ts",
-    ),
-    "reassignments": Question(
-        "Which partitions got other replicas, from when to when?",
-        "SELECT * FROM reassignments",
-        "valid_from, cluster, topic, partition",
-        "valid_from",
-        "valid_to",
-    ),
     "leader": Question(
         "Who led a partition, from when to when, and which controller said so?",
         "SELECT cluster, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
@@ -304,6 +291,19 @@ QUESTIONS: Final = {
         f"SELECT api_key, api_version, scope, error_code, n, first_ts, last_ts, {_MEANING} AS meaning FROM errors",  # noqa: S608  # our own text
         "n DESC, api_key, api_version, scope, error_code",
         "first_ts",
+    ),
+    "events": Question(
+        "What happened, in order, and which command shows it?",
+        "SELECT cluster, ts, event, text, TRY_CAST(broker AS int) AS broker, topic, partition, command FROM events",
+        "ts, cluster, event, text",
+        "ts",
+    ),
+    "reassignments": Question(
+        "Which partitions got other replicas, from when to when?",
+        "SELECT * FROM reassignments",
+        "valid_from, cluster, topic, partition",
+        "valid_from",
+        "valid_to",
     ),
 }
 """The questions by name."""
