@@ -6,6 +6,7 @@ plain locks, which cost nothing more.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any, Final
 
@@ -48,6 +49,16 @@ _held = threading.local()
 _is_checked = False
 
 
+_HEAP_TYPE: Final = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: a class that Python made, whose attributes can be replaced."""
+
+_under_construction: Final[set[int]] = set()
+
+
+class UnguardedError(AssertionError):
+    """A thread has used what a lock guards without holding the lock."""
+
+
 class LockOrderError(AssertionError):
     """A thread has taken a lock although it holds one that stands after it in ``ORDER``, or the same one."""
 
@@ -56,6 +67,35 @@ def check_order() -> None:
     """Have all locks that are made from now on check their order."""
     global _is_checked
     _is_checked = True
+
+
+def guards(kind: type, lock: str, *attributes: str) -> None:
+    """Declare which attributes of a class a lock guards: while order is checked, an access without the lock raises.
+
+    Only the attribute is watched: what is taken out of it under the lock may be used after the lock's release.
+    Construction is free of it, as no other thread knows the object. Attributes of compiled classes cannot be watched:
+    ``tests/channel/test_guards.py`` runs their tests on the modules as the Python that they are.
+
+    Args:
+        kind: The class.
+        lock: The name of the attribute that holds the lock, or a condition around it.
+        attributes: The names of what it guards, every read and write of them.
+    """
+    if not _is_checked or not kind.__flags__ & _HEAP_TYPE:
+        return
+    for name in attributes:
+        setattr(kind, name, _GuardedAttribute(kind, name, lock))
+    made = kind.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        _under_construction.add(id(self))
+        try:
+            made(self, *args, **kwargs)
+        finally:
+            _under_construction.discard(id(self))
+
+    kind.__init__ = init  # type: ignore[misc]
 
 
 def new_lock(name: str) -> Any:
@@ -74,6 +114,44 @@ def new_reentrant_lock(name: str) -> Any:
         name: Its place in ``ORDER``.
     """
     return _CheckedLock(name, is_reentrant=True) if _is_checked else threading.RLock()
+
+
+class _GuardedAttribute:
+    """An attribute that raises ``UnguardedError`` to a thread that does not hold its lock."""
+
+    def __init__(self, kind: type, name: str, lock: str) -> None:
+        self._name = name
+        self._lock = lock
+        self._slot: Any = kind.__dict__.get(name)  # of a class with slots
+
+    def __get__(self, instance: Any, kind: type | None = None) -> Any:
+        if instance is None:
+            return self
+        self._check(instance)
+        if self._slot is not None:
+            return self._slot.__get__(instance, kind)
+        try:
+            return instance.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(self._name) from None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self._check(instance)
+        if self._slot is not None:
+            self._slot.__set__(instance, value)
+        else:
+            instance.__dict__[self._name] = value
+
+    def __delete__(self, instance: Any) -> None:
+        self._check(instance)
+        if self._slot is not None:
+            self._slot.__delete__(instance)
+        else:
+            del instance.__dict__[self._name]
+
+    def _check(self, instance: Any) -> None:
+        if id(instance) not in _under_construction and not getattr(instance, self._lock)._is_owned():
+            raise UnguardedError(f"{type(instance).__name__}.{self._name} is used without {self._lock}")
 
 
 class _CheckedLock:

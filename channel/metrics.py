@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .clock import SYSTEM_CLOCK, Clock
-from .locks import new_lock
+from .locks import guards, new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -253,6 +253,9 @@ class Metrics:
                 self._readers[name] = reader
                 for place in _places(name):
                     self._index.setdefault(place, {})[name] = None
+
+
+guards(Metrics, "_lock", "_index")
 
 
 def _places(name: MetricName) -> list[tuple[str, tuple[str, str] | None]]:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
@@ -70,6 +70,9 @@ class CurrentContext:
             else:
                 states.append((found.st_mtime_ns, found.st_size, found.st_ino))
         return states
+
+
+guards(CurrentContext, "_lock", "_context", "_files", "_state")
 
 
 def client_context(security: SecurityConfig) -> ssl.SSLContext:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import TRACE, bounded, state_change_log
 from channel.types import LEADER_DURING_DELETE, Broker, EndPoint, Node, UpdateType
 from kproto import codec, messages
@@ -343,6 +343,9 @@ class SharedUpdates:
             with self._lock:
                 known = self._updates.setdefault(lineage, known)
         return known
+
+
+guards(SharedUpdates, "_lock", "_bodies", "_updates")
 
 
 # ---- the cache -------------------------------------------------------------------------------------------------------

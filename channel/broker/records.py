@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import crc32c
 
-from channel.locks import new_reentrant_lock
+from channel.locks import guards, new_reentrant_lock
 from channel.logs import get_logger
 from kproto import messages
 from kproto.api import ApiKey
@@ -482,6 +482,9 @@ class RecordStore:
             waiting = list(self._waiting)
         for each in waiting:
             self._submit(partial(self._attempt, each, is_expired=False))
+
+
+guards(RecordStore, "lock", "_replicas", "_stopped", "_waiting")
 
 
 class BrokerRecords:

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import IllegalState
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.threads import LoopThread, close_all, first_error, time_left
 
@@ -120,3 +120,6 @@ class Worker:
             work()
         except BaseException:  # noqa: BLE001  (the next piece of work belongs to another peer)
             _log.exception("work on %s failed", self._name)
+
+
+guards(Worker, "_changed", "_started")

@@ -19,7 +19,7 @@ from channel.errors import (
     TopicAuthorizationFailed,
     TopicNotKnown,
 )
-from channel.locks import new_reentrant_lock
+from channel.locks import guards, new_reentrant_lock
 from channel.network.backoff import ExponentialBackoff
 from channel.types import Node
 from kproto.error_codes import ErrorCode, error_name
@@ -721,3 +721,15 @@ class Metadata:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+
+
+guards(
+    Metadata,
+    "_changed",
+    "_bootstrap",
+    "_errors_to_raise",
+    "_fatal_error",
+    "_is_closed",
+    "_refresh",
+    "_request_version",
+)

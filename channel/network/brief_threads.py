@@ -12,7 +12,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,3 +80,6 @@ class BriefThreads:
                 return self._waiting.popleft()
             self._threads -= 1
             return None
+
+
+guards(BriefThreads, "_lock", "_threads", "_waiting")

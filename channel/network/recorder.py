@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from crc32c import crc32c
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.threads import Closeable
 from kproto import __version__
@@ -549,6 +549,9 @@ class PcapngRecorder(Closeable):
             if not self._told_of_error:
                 self._told_of_error = True
                 _log.error("recording to %s has ended: %s", self.path, e)
+
+
+guards(PcapngRecorder, "_lock", "_conversations", "_fd", "_frames_in_blocks", "_told_of_error")
 
 
 def _open_new(names: Iterator[Path]) -> tuple[int, Path]:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from channel.errors import AuthenticationFailed
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 
 from .transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 
@@ -318,6 +318,9 @@ class TlsTransport(PlaintextTransport):
                     self._send_ciphertext()
             finally:
                 super().close()
+
+
+guards(TlsTransport, "_lock", "_alert_error", "_incoming", "_outgoing")
 
 
 Transport: TypeAlias = PlaintextTransport | TlsTransport

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from channel.broker.worker import Worker
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.network.frames import Send
 from channel.network.secured import client_channels
@@ -174,3 +174,6 @@ class FrameRelay:
             end = selector.disconnected.get(_BROKER)
             if end is not None and not selector.completed_receives:
                 raise end.error or OSError("the broker closed the connection, or sent no response of Kafka's protocol")
+
+
+guards(FrameRelay, "_lock", "_open")

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import IllegalState
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.network.http_door import DoorHandler, HttpDoor, RefusedRequest
 from kproto.errors import KprotoError
 
@@ -202,3 +202,6 @@ class FleetCommands:
             }
             for member in self._fleet
         ]
+
+
+guards(FleetCommands, "_taking", "_report")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from channel.clock import SYSTEM_CLOCK
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from kproto.api import CONTROL_APIS, api_name
 
 if TYPE_CHECKING:
@@ -241,6 +241,9 @@ class _Watch:
         event.heard_all_s = _share(heard, len(listening), 1.0)
         event.is_complete = is_quiet and event.heard == event.listening
         return event
+
+
+guards(_Watch, "_lock", "_has_heard", "_heard_ns", "began_ns", "bytes", "last_ns", "requests")
 
 
 def _share(heard_ns: list[int], listening: int, share: float) -> float | None:

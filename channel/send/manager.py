@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
-from channel.locks import new_lock, new_reentrant_lock
+from channel.locks import guards, new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.client import NetworkClient
@@ -436,6 +436,9 @@ class ControllerChannelManager(Closeable):
     def _total_queue_size(self) -> int:
         with self._lock:
             return sum(len(state.requests) for state in self._brokers.values())
+
+
+guards(ControllerChannelManager, "_changing", "_clients")
 
 
 DroppedHook: TypeAlias = "Callable[[int, list[DroppedRequest]], None]"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import STATE_CHANGE, TRACE, bounded
 from channel.network.client import MetadataUpdater
 from channel.threads import StoppableThread
@@ -329,6 +329,9 @@ class BrokerRequests:
         except Exception as e:  # noqa: BLE001
             # Deferred: a row of requests that cannot be encoded must not make nested calls.
             self.thread.call_soon(partial(self._undeliverable, e))
+
+
+guards(BrokerRequests, "_lock", "_client", "_on_answer")
 
 
 def _refuse(api_key: int, request: ControlRequest) -> None:

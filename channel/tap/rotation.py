@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.network.recorder import PcapngRecorder
 
@@ -140,6 +140,9 @@ class RotatingRecorder(PcapngRecorder):
             _log.error("the finished recording keeps its name %s, as it cannot be renamed: %s", part, e.strerror)
         else:
             self.finished += 1
+
+
+guards(RotatingRecorder, "_rotating", "_number", "_stem")
 
 
 def _number(path: Path) -> int:

@@ -14,29 +14,17 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from importlib.abc import MetaPathFinder
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from uncompiled import SourcesFirst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 MEMORY = 8 << 30
 """A mutant that allocates without end fails at this many bytes of address space, not with the machine."""
-
-
-class SourcesFirst(MetaPathFinder):
-    """Imports modules that are compiled too from their sources: coverage sees no compiled line."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        if path is None or not name.startswith(("channel.", "kproto.capture.")):
-            return None
-        finders = (FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)) for folder in path)
-        found = (finder.find_spec(name) for finder in finders)
-        return next((spec for spec in found if spec is not None and spec.loader is not None), None)
 
 
 class ReclaimedLock:

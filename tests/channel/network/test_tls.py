@@ -403,7 +403,8 @@ def test_a_peer_that_does_not_read_costs_bounded_memory(ready: Pair) -> None:
         taken += ready.client.transport.write([data])
     assert ready.client.transport.has_pending_writes
     assert ready.client.transport.write([data]) == 0
-    assert ready.client.transport._outgoing.pending < 100_000
+    with ready.client.transport._lock:
+        assert ready.client.transport._outgoing.pending < 100_000
     got = received(ready.server.transport, 1)
     assert got == b"\0"
 

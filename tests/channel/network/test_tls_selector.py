@@ -72,7 +72,8 @@ def test_a_connection_that_is_closed_with_bytes_buffered_leaves_nothing(selector
 @pytest.mark.parametrize("muted", [False, True])
 def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
     channel = selector.channel("1")
-    channel.transport._incoming.write(b"\x17")  # a record's first byte
+    with channel.transport._lock:
+        channel.transport._incoming.write(b"\x17")  # a record's first byte
     channel.transport.has_bytes_buffered = True
     selector._reader.buffered[channel] = None
     selector._progressed = True
