@@ -36,3 +36,8 @@ def truth(run: str) -> tuple[dict[str, Any], ...]:
         for row in map(json.loads, file):
             rows.append(row | row["data"] if row["type"] == "payload" else row)
     return tuple(rows)
+
+
+def capture(run: str) -> Path:
+    """The traffic of the controllers' listeners, without packets that carry nothing."""
+    return DATA / "kraft" / f"{run}.pcap.gz"

@@ -714,7 +714,7 @@ class RequestCutter(FrameCutter):
             return self._refuse(data, at, end, size, None, found)
         if not may_be_request(header, limit) or (self._unconfirmed and not self._requests.is_same_client(header)):
             return self._refuse(data, at, end, size, header, found)
-        if api_key not in self._wanted:
+        if not self._wanted.takes(api_key, header.client_id):
             self._accept(header)
             self._give(header, None, WHOLE, found)
             return size + 4
@@ -802,7 +802,7 @@ class RequestCutter(FrameCutter):
         if isinstance(header, int) or not may_be_request(header, self._limit) or self._unconfirmed:
             return -1
         self._accept(header)
-        self._give(header, data[4:] if header.api_key in self._wanted else None, GAP, found)
+        self._give(header, data[4:] if self._wanted.takes(header.api_key, header.client_id) else None, GAP, found)
         return self._at + 4 + header.size
 
 

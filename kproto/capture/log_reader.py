@@ -70,14 +70,14 @@ class LogReader:
         summary: CaptureSummary,
         *,
         capture: str,
-        apis: Collection[int] | None,
+        apis: Collection[int] | WantedApis | None,
         reading: LogReading | None = None,
     ) -> None:
         self.file = ""
         self.time_ns = 0
         self._summary = summary
         self._capture = capture
-        self._wanted = WantedApis(apis)
+        self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._clock = LogClock(reading or LogReading())
         self._streams: OrderedDict[str, _Streams] = OrderedDict()
         self._lines = Lines()
@@ -164,7 +164,7 @@ class LogReader:
         correlation_id, client_id = int(header["correlationId"]), header.get("clientId")
         if not (0 <= api_key < 1 << 15 and -1 << 15 <= version < 1 << 15):
             raise UnusableLine(f"a logged request of API {str(api_key)[:20]} version {str(version)[:20]}")
-        if api_key not in self._wanted:
+        if not self._wanted.takes(api_key, client_id):
             self._summary.requests[api_key, version] += 1
             return
         answered_ns = self._clock.time_ns(stamps)

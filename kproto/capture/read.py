@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .collector import Event
     from .payloads import PayloadStore
+    from .wanted import WantedApis
 
 Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
 """Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
@@ -38,7 +39,7 @@ def frames(
     captures: Captures,
     *,
     ports: Collection[int] | None = None,
-    apis: Collection[int] | None = CONTROL_APIS,
+    apis: Collection[int] | WantedApis | None = CONTROL_APIS,
     capture: str | None = None,
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
@@ -74,7 +75,7 @@ def read_frames(
     captures: Captures,
     *,
     ports: Collection[int] | None = None,
-    apis: Collection[int] | None = CONTROL_APIS,
+    apis: Collection[int] | WantedApis | None = CONTROL_APIS,
     capture: str | None = None,
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,
@@ -121,7 +122,7 @@ def exchanges(
     captures: Captures,
     *,
     ports: Collection[int] | None = None,
-    apis: Collection[int] | None = CONTROL_APIS,
+    apis: Collection[int] | WantedApis | None = CONTROL_APIS,
     capture: str | None = None,
     limit: int = DEFAULT_LIMIT,
     progress: Callable[[int, int | None], object] | None = None,

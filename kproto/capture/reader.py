@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .collector import Event
     from .model import Frame
     from .payloads import PayloadStore
+    from .wanted import WantedApis
 
 
 class CaptureReader:
@@ -57,7 +58,7 @@ class CaptureReader:
         self,
         *,
         ports: Collection[int] | None = None,
-        apis: Collection[int] | None = CONTROL_APIS,
+        apis: Collection[int] | WantedApis | None = CONTROL_APIS,
         capture: str = "",
         limit: int = DEFAULT_LIMIT,
         summary: CaptureSummary | None = None,

@@ -364,7 +364,7 @@ class CaptureSummary:
             )
         if self.speaks_kraft:
             return (
-                f"{name}: a KRaft cluster's traffic: its controllers send no LeaderAndIsr, StopReplica or "
+                f"{name}: {KRAFT_TRAFFIC}: its controllers send no LeaderAndIsr, StopReplica or "
                 "UpdateMetadata; these exist in ZooKeeper mode and during a migration, up to Kafka 3.9"
             )
         return (
@@ -372,6 +372,9 @@ class CaptureSummary:
             "capture on a broker's inter-broker or control-plane port, while a leader or a topic changes"
         )
 
+
+KRAFT_TRAFFIC: Final = "a KRaft cluster's traffic"
+"""What a capture without control requests is, where the nodes of a KRaft cluster talk: its metadata log is read."""
 
 _STREAM_NUMBERS: Final = (
     "resent",

@@ -16,6 +16,8 @@ class WantedApis:
 
     Args:
         apis: API keys; None for all.
+        fetch_client: Of Fetch, only requests whose client id begins so; None: all. A broker's listener carries its
+            users' records in Fetch: what is not wanted is never copied.
 
     Attributes:
         control: Whether a control request is among them.
@@ -23,13 +25,22 @@ class WantedApis:
             without a look at their headers.
     """
 
-    def __init__(self, apis: Collection[int] | None) -> None:
+    def __init__(self, apis: Collection[int] | None, fetch_client: str | None = None) -> None:
+        self._fetch_client = fetch_client
         self._apis = None if apis is None else frozenset(map(int, apis))
         self.control = self._apis is None or not self._apis.isdisjoint(CONTROL_APIS)
         self.unwanted = frozenset() if self._apis is None else _unwanted(self._apis)
 
     def __contains__(self, api_key: int) -> bool:
         return self._apis is None or api_key in self._apis
+
+    def takes(self, api_key: int, client_id: str | None) -> bool:
+        """Whether a request of an API and of a client is wanted."""
+        if self._apis is not None and api_key not in self._apis:
+            return False
+        if self._fetch_client is None or api_key != ApiKey.FETCH:
+            return True
+        return client_id is not None and client_id.startswith(self._fetch_client)
 
 
 @lru_cache(maxsize=8)

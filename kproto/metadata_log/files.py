@@ -19,7 +19,7 @@ from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kproto.metadata_log.finding import LogFiles
 
@@ -189,26 +189,36 @@ class LogStep(NamedTuple):
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(files: LogFiles) -> MetadataLog:
+def read(files: LogFiles, shown: Iterable[tuple[RecordBatch, str]] = ()) -> MetadataLog:
     """Read the files of a metadata log.
+
+    Args:
+        files: The files.
+        shown: Batches that captures show, each with the capture's name.
 
     Raises:
         CaptureError: A file cannot be opened.
     """
     log = MetadataLog()
     held: dict[tuple[int, int], tuple[RecordBatch, str]] = {}
+
+    def hold(batch: RecordBatch, path: str) -> None:
+        known, where = held.setdefault((batch.epoch, batch.base_offset), (batch, path))
+        if known.data[_CRC] != batch.data[_CRC]:
+            log.fault(
+                path, None, None,
+                f"the batch at offset {batch.base_offset} of epoch {batch.epoch} differs from that in {where}; are "
+                "these logs of one cluster?",
+            )  # fmt: skip
+
     for path in files.segments:
         count = 0
         for batch in _file_batches(path, log):
             count += 1
-            known = held.setdefault((batch.epoch, batch.base_offset), (batch, path))
-            if known[0].data[_CRC] != batch.data[_CRC]:
-                log.fault(
-                    path, None, None,
-                    f"the batch at offset {batch.base_offset} of epoch {batch.epoch} differs from that in {known[1]}; "
-                    "are these logs of one cluster?",
-                )  # fmt: skip
+            hold(batch, path)
         log.file_batches[path] = count
+    for batch, path in shown:
+        hold(batch, path)
     _settle(log, held)
     snapshots: dict[tuple[int, int], LogSnapshot] = {}
     for path in files.snapshots:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_left, bisect_right
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,7 @@ from kproto.tables.schemas import METADATA_TABLES, TABLES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kproto.metadata_log.deliveries import MetadataTraffic
     from kproto.metadata_log.files import MetadataLog
     from kproto.metadata_log.finding import LogFiles
     from kproto.metadata_log.folding import FoldedBatch, FoldedLog, FoldedState
@@ -38,31 +40,35 @@ FORMAT: Final = "metadata log"
 
 _BEING_DELETED: Final = -2
 _US: Final = 1000
+_NS: Final = 1000
 
 
 def tables_of_files(
-    files: LogFiles, filters: Filters, *, capture: str | None = None, cluster: str = DEFAULT_CLUSTER
+    files: LogFiles,
+    filters: Filters,
+    traffic: MetadataTraffic | None = None,
+    *,
+    capture: str | None = None,
+    cluster: str = DEFAULT_CLUSTER,
+    lists_live: bool = True,
 ) -> dict[str, pa.Table]:
     """Return the tables of the files of a metadata log: those of ``TABLES`` and of ``METADATA_TABLES``.
 
     Args:
         files: The files of one cluster's log, of one node or of several.
+        traffic: What captures show of the same log.
         filters: The requests and states to keep.
         capture: The capture point whose rows they become; None: one of its own.
         cluster: The declared cluster.
+        lists_live: Whether the rows of ``requests`` list the live brokers: those that are not fenced.
 
     Raises:
         CaptureError: A file cannot be opened.
     """
-    return tables_of_log(read(files), filters, capture=capture or _name(files), cluster=cluster)
-
-
-def tables_of_log(
-    log: MetadataLog, filters: Filters, *, capture: str, cluster: str = DEFAULT_CLUSTER
-) -> dict[str, pa.Table]:
-    """Return the tables of a metadata log, see ``tables_of_files``."""
-    folded = fold(log)
-    rows = _Rows(log, folded, filters, capture, cluster)
+    log = read(files, () if traffic is None else traffic.shown())
+    rows = _Rows(log, fold(log), filters, capture or _name(files), cluster, lists_live=lists_live)
+    if traffic is not None:
+        rows.deliveries(traffic)
     schemas = TABLES | METADATA_TABLES
     made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
     return {name: made.get(name, schemas[name].empty_table()) for name in schemas}
@@ -86,11 +92,15 @@ def _id(*parts: object) -> bytes:
 class _Rows:
     """The rows of each table, as dictionaries."""
 
-    def __init__(self, log: MetadataLog, folded: FoldedLog, filters: Filters, capture: str, cluster: str) -> None:
+    def __init__(
+        self, log: MetadataLog, folded: FoldedLog, filters: Filters, capture: str, cluster: str, *, lists_live: bool
+    ) -> None:
         self._log = log
         self._filters = filters
         self._of = {"cluster": cluster, "capture": capture}
         self._live: frozenset[int] | None = None
+        self._lists_live = lists_live
+        self._batch_ids: dict[tuple[int, int], bytes] = {}
         self.made: dict[str, list[dict[str, Any]]] = {
             name: []
             for name in (
@@ -113,6 +123,8 @@ class _Rows:
         if batch.is_idle or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
         self._records(batch)
+        if batch.batch is not None:
+            self._batch_ids[batch.batch.epoch, batch.batch.base_offset] = batch.batch_id
         filters = self._filters
         if filters.errors or filters.brokers or (filters.apis and ApiKey.FETCH not in filters.apis):
             return
@@ -156,7 +168,7 @@ class _Rows:
 
     def _live_id(self) -> bytes | None:
         live = self._live
-        if live is None:
+        if live is None or not self._lists_live:
             return None
         live_id = _id("live", *sorted(live))
         if live not in self._live_sets:
@@ -184,6 +196,30 @@ class _Rows:
                     "version": None if shown is None else shown.version,
                     "data": None if shown is None else plain_text(json.dumps(shown.to_json())),
                     "body_id": batch.batch_id,
+                }
+            )
+
+    def deliveries(self, traffic: MetadataTraffic) -> None:
+        """Add the rows of ``metadata_deliveries``; batches of NoOpRecords alone are left out."""
+        committed = [mark for _time_ns, mark in traffic.committed]
+        applied = {broker: [offset for _time_ns, offset in steps] for broker, steps in traffic.applied.items()}
+        for each in traffic.deliveries:
+            batch_id = self._batch_ids.get((each.epoch, each.base_offset))
+            if batch_id is None:
+                continue
+            mark = bisect_right(committed, each.last_offset)
+            steps = traffic.applied.get(each.node_id, [])
+            step = bisect_left(applied.get(each.node_id, []), each.last_offset)
+            self.made["metadata_deliveries"].append(
+                self._of
+                | {
+                    "body_id": batch_id,
+                    "node_id": each.node_id,
+                    "controller_epoch": each.epoch,
+                    "log_offset": each.last_offset,
+                    "told_ts": each.time_ns // _NS,
+                    "committed_ts": traffic.committed[mark][0] // _NS if mark < len(committed) else None,
+                    "applied_ts": steps[step][0] // _NS if step < len(steps) else None,
                 }
             )
 

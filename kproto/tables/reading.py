@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.finding import LogFiles, find
 from kproto.tables.brokers import BrokerDirectory
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from kproto.tables.brokers import BrokerFacts
 
 _STANDARD_INPUT: Final = "-"
+
+_KRAFT_APIS: Final = frozenset({52, 53, 54, 59, 62, 63})
+"""APIs that nobody but the nodes of a KRaft cluster use: where they occur, a capture is read again for its log."""
 
 CHUNK_BYTES: Final = 64 << 20
 """Bytes of the captures' bodies that a task of Spark holds at a time."""
@@ -126,11 +130,8 @@ def chunks_of(
             logs.append(point)
         else:
             points.append(point)
-    for log in logs:
-        from kproto.tables.metadata_rows import tables_of_files
-
-        yield tables_of_files(log, filters)
     if logs and not points:
+        yield _of_log(logs, [], filters)
         return
     reader = TableReader(
         filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
@@ -144,8 +145,49 @@ def chunks_of(
         always={ApiKey.UPDATE_METADATA},
         logs=filters.logs,
     )
+    apis: set[int] = set()
+    has_requests = False
     for stretch, last in stretches(batches, chunk_bytes):
-        yield reader.tables(stretch, last=last)
+        piece = _without_kraft_note(reader.tables(stretch, last=last))
+        apis.update(count["api_key"] for counts in piece["captures"]["all_requests"].to_pylist() for count in counts)
+        has_requests = has_requests or piece["requests"].num_rows > 0
+        yield piece
+    if logs or not _KRAFT_APIS.isdisjoint(apis):
+        yield _of_log(logs, points, filters, has_requests=has_requests)
+
+
+def _without_kraft_note(piece: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Take off the note that a capture has no control requests because it is KRaft's: its metadata log is read."""
+    bad = piece["bad_inputs"]
+    noted = pc.and_(pc.is_null(bad["offset"]), pc.match_substring(bad["reason"], KRAFT_TRAFFIC))
+    if not pc.any(noted).as_py():
+        return piece
+    return piece | {"bad_inputs": bad.filter(pc.invert(noted))}
+
+
+def _of_log(
+    logs: Sequence[LogFiles], points: Sequence[str | CapturePoint], filters: Filters, *, has_requests: bool = False
+) -> dict[str, pa.Table]:
+    """The tables of KRaft's metadata log, as its files and captures show it; a pipe cannot be read a second time."""
+    from kproto.capture import CapturePoint
+    from kproto.metadata_log.deliveries import read_traffic
+    from kproto.tables.metadata_rows import tables_of_files
+
+    files = logs[0] if logs else LogFiles()
+    captures = [point for point in points if isinstance(point, CapturePoint)]
+    if not captures:
+        return tables_of_files(files, filters)
+    traffic = read_traffic(captures, ports=filters.ports)
+    if not traffic.batches and not logs:
+        advice = (
+            f"{KRAFT_TRAFFIC}, without a fetch of the metadata log that brings records; capture on a controller's "
+            "listener, or name a copy of __cluster_metadata-0"
+        )
+        row = {"file": captures[0].files[0], "reason": advice, "offset": None, "bytes_skipped": None}
+        empty = {name: schema.empty_table() for name, schema in (TABLES | METADATA_TABLES).items()}
+        return empty | {"bad_inputs": pa.Table.from_pylist([row], schema=TABLES["bad_inputs"])}
+    # Requests of a migration list the live brokers themselves, those of ZooKeeper too.
+    return tables_of_files(files, filters, traffic, capture=captures[0].name, lists_live=not has_requests)
 
 
 def stretches(

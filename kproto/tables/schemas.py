@@ -391,7 +391,21 @@ METADATA_RECORDS: Final = described(
     column("body_id", _ID, "Its batch. Joins requests and partition_states."),
 )
 
+METADATA_DELIVERIES: Final = described(
+    "When each batch of KRaft's metadata log was told to each replica, committed and applied, as captures show it.",
+    _CLUSTER,
+    _CAPTURE,
+    column("body_id", _ID, "The batch. Joins requests and partition_states."),
+    column("node_id", pa.int32(), "The replica: a broker or a node of the quorum."),
+    column("controller_epoch", pa.int32(), "The quorum's epoch."),
+    column("log_offset", pa.int64(), "Offset of the batch's last record."),
+    column("told_ts", TIME, "When an answer first carried it to the replica (UTC, us)."),
+    column("committed_ts", TIME, "When an answer to any replica first named a high watermark beyond it (UTC, us)."),
+    column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
+)
+
 METADATA_TABLES: Final = {
+    "metadata_deliveries": METADATA_DELIVERIES,
     "broker_states": BROKER_STATES,
     "quorum_epochs": QUORUM_EPOCHS,
     "metadata_records": METADATA_RECORDS,

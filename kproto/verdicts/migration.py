@@ -76,8 +76,6 @@ class Migration:
             update_type: Their field ``type``.
             had_full: Whether the broker had been sent all partitions by a KRaft controller before each of them.
         """
-        if api_key == ApiKey.FETCH:  # a metadata log, which a cluster without migration has, too
-            return
         self._controllers[is_kraft_controller].add((epoch, controller_id))
         if not is_kraft_controller:
             self._phases[_ZOOKEEPER].add(requests, first, last, broker)

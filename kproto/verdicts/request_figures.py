@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.api import api_name
+from kproto.api import ApiKey, api_name
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
 from kproto.verdicts.epochs import Epochs, broker_name
@@ -162,6 +162,8 @@ class RequestFigures:
         span, addresses = self._controllers.setdefault(sender, (_Span(), set()))
         span.add(*times)
         addresses.add(group.address)
+        if group.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
+            return
         epochs = group.controller_epoch, group.broker_epoch
         if group.error_code:
             reason = self._seen.refusal_reason(

@@ -157,7 +157,7 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
     earlier: dict[Any, list[Request]] = defaultdict(list)
     newest = facts.epochs.newest_controller(facts.end + 1)
     for request in facts.requests:
-        if request.controller_id is None:
+        if request.controller_id is None or request.api_key == ApiKey.FETCH:
             continue
         code = request.error_code
         if (newest is None or request.controller_epoch >= newest.epoch) and code not in _STALE_CODES:

@@ -84,6 +84,8 @@ def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
     """Add the epochs that ``epochs_in`` found."""
     rows = rows_of(found, (*EPOCH_COLUMNS[1:], "first", "last"))
     for ip, port, controller_id, epoch, broker_epoch, error, api_key, kraft, kind, first, last in rows:
+        if api_key == ApiKey.FETCH:  # a batch of KRaft's log: who wrote it is no request that a broker accepted
+            continue
         epochs.learn(
             first, last, (ip, port), controller_id, epoch, broker_epoch,
             is_kraft_controller=bool(kraft), error_code=error,
@@ -112,7 +114,9 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
 
 def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:
     for row in rows_of(_suspects(requests, epochs), STALE_COLUMNS):
-        cluster, ip, port, controller_id, epoch, broker_epoch, error, _api, kraft, _type, frame_id, ts, target = row
+        cluster, ip, port, controller_id, epoch, broker_epoch, error, api, kraft, _type, frame_id, ts, target = row
+        if api == ApiKey.FETCH:
+            continue
         for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
             yield (
                 frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kraft_runs import NODES, RUNS, metadata, truth
+from kraft_runs import NODES, RUNS, capture, metadata, truth
 from kraft_truth import Truth, folded
 from metadata_batches import batch_of
 
@@ -22,7 +22,17 @@ from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run])]
+CAPTURE, BOTH = -1, -2
+"""In place of a node: the capture alone, and the capture with the files of the node that ended first."""
+
+SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run], CAPTURE, BOTH)]
+
+
+def places(run: str, node: int | None) -> tuple[str, ...]:
+    """What a source names on the command line."""
+    if node == CAPTURE:
+        return (str(capture(run)),)
+    return (str(capture(run)), str(metadata(run, 0))) if node == BOTH else (str(metadata(run, node)),)
 
 
 def kproto(*arguments: str) -> Result:
@@ -35,8 +45,8 @@ def lines(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def answer(place: Path, question: str, *more: str) -> list[dict[str, Any]]:
-    return lines("query", str(place), question, *more)
+def answer(place: Path | tuple[str, ...], question: str, *more: str) -> list[dict[str, Any]]:
+    return lines("query", *(place if isinstance(place, tuple) else [str(place)]), question, *more)
 
 
 def ms(text: str | None) -> int | None:
@@ -46,7 +56,10 @@ def ms(text: str | None) -> int | None:
 
 
 def expected(run: str, node: int | None) -> Truth:
-    """What the dump says, as far as the node's log goes."""
+    """What the dump says, as far as the node's log goes; nobody fetched the last record of all any more."""
+    if node in (CAPTURE, BOTH):
+        rows = truth(run)
+        return folded(rows[:-1] if rows[-1]["type"] == "LeaderChange" else rows)
     last = read(find([metadata(run, node)])[0]).batches[-1].last_offset
     return folded(row for row in truth(run) if row["offset"] <= last)
 
@@ -54,7 +67,7 @@ def expected(run: str, node: int | None) -> Truth:
 @pytest.mark.parametrize(("run", "node"), SOURCES)
 def test_leaders(run: str, node: int | None) -> None:
     found: dict[tuple[str, int], list[Any]] = defaultdict(list)
-    for row in answer(metadata(run, node), "leader"):
+    for row in answer(places(run, node), "leader"):
         reign = [
             row["leader"],
             row["leader_epoch"],
@@ -75,7 +88,7 @@ def test_leaders(run: str, node: int | None) -> None:
 def test_in_sync_replicas(run: str, node: int | None) -> None:
     found = {
         (row["topic"], row["partition"], ms(row["ts"]), tuple(sorted(row["removed"])), tuple(sorted(row["added"])))
-        for row in answer(metadata(run, node), "isr")
+        for row in answer(places(run, node), "isr")
     }
     wanted = {
         (topic, partition, at, tuple(sorted(before - now)), tuple(sorted(now - before)))
@@ -89,12 +102,12 @@ def test_in_sync_replicas(run: str, node: int | None) -> None:
 def test_starts_of_brokers_and_controllers(run: str, node: int | None) -> None:
     wanted = expected(run, node)
     starts: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
-    for row in answer(metadata(run, node), "restarts"):
+    for row in answer(places(run, node), "restarts"):
         starts[row["broker"]].append((row["broker_epoch"], ms(row["valid_from"])))
         assert row["mode"] == "KRaft"
         assert row["shown_by"] == "registered with a new incarnation id"
     assert starts == wanted.starts
-    ruled = [row for row in answer(metadata(run, node), "controllers") if row["valid_from"] is not None]
+    ruled = [row for row in answer(places(run, node), "controllers") if row["valid_from"] is not None]
     assert [(row["controller_epoch"], ms(row["valid_from"])) for row in ruled] == [
         (epoch, at) for epoch, _node, at in wanted.controllers
     ]
@@ -104,7 +117,7 @@ def test_starts_of_brokers_and_controllers(run: str, node: int | None) -> None:
 
 @pytest.mark.parametrize(("run", "node"), SOURCES)
 def test_unclean_elections_are_all_that_the_doctor_wakes_people_for(run: str, node: int | None) -> None:
-    found = lines("doctor", str(metadata(run, node)))
+    found = lines("doctor", *places(run, node))
     unclean = expected(run, node).unclean
     assert {(row["topic"], row["partition"]) for row in found if row["rule"] == "KP011"} == {
         (topic, partition) for topic, partition, _epoch in unclean
@@ -197,3 +210,25 @@ def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None
     assert {key: began[key] for key in began.keys() - missing}.items() <= middle.items()
     # what the replicas were before a reassignment, nothing after it tells
     assert {key[0] for key in missing} == ({"mgy0ps6fp_rK88iToHp"} if run == "kraft-3.9-a" else set())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_told_committed_and_applied_are_three_times(run: str) -> None:
+    sql = "SELECT node_id, log_offset, told_ts, committed_ts, applied_ts FROM metadata_deliveries"
+    rows = lines("query", str(capture(run)), "--sql", sql)
+    assert {row["node_id"] for row in rows} >= set(NODES[run]) - {1000}
+    assert all(row["told_ts"] <= row["applied_ts"] for row in rows if row["applied_ts"])
+    assert all(row["committed_ts"] <= row["applied_ts"] for row in rows if row["committed_ts"] and row["applied_ts"])
+    if run == "kraft-4.1-a":  # with three voters a follower has records before they are committed
+        early = sum(row["told_ts"] < row["committed_ts"] for row in rows if row["committed_ts"])
+        assert early > len(rows) / 2
+
+
+def test_no_users_records_are_kept_from_a_capture() -> None:
+    """Fetches are chosen by their client id before a body is kept."""
+    from kproto.capture import exchanges
+    from kproto.capture.wanted import WantedApis
+
+    wanted = WantedApis({1}, fetch_client="raft-client-1000")
+    clients = {each.client_id for each in exchanges(capture("kraft-4.1-a"), apis=wanted)}
+    assert clients == {"raft-client-1000"}
