@@ -33,7 +33,7 @@ from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.network.recorder import PcapngRecorder
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def serve_relay(program: str, port: int, recording: Path) -> None:
         return
     with (
         PcapngRecorder(recording) as recorder,
-        Tap([Mapping(LOOPBACK, ("127.0.0.1", port))], recorder) as tap,
+        Tap([TapMapping(LOOPBACK, ("127.0.0.1", port))], recorder) as tap,
     ):
         print(tap.listening[0][1], flush=True)
         sys.stdin.read()

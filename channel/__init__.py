@@ -14,7 +14,9 @@ The names below are the front door; each is loaded on first use:
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -51,40 +53,22 @@ if TYPE_CHECKING:
     from channel.security import SecurityConfig as SecurityConfig
     from channel.send.encoded_requests import SingleRequest as SingleRequest
     from channel.send.manager import ControllerChannelManager as ControllerChannelManager
-    from channel.tap import Mapping as Mapping
     from channel.tap import Tap as Tap
+    from channel.tap import TapMapping as TapMapping
     from channel.types import Broker as Broker
     from channel.types import EndPoint as EndPoint
     from channel.types import Node as Node
     from channel.types import SecurityProtocol as SecurityProtocol
 
-_MODULES: Final = {
-    "channel.broker.cluster": "EmbeddedCluster",
-    "channel.broker.embedded": "EmbeddedBroker",
-    "channel.broker.fleet": "Fleet",
-    "channel.broker.hooks": "BrokerHooks Interception RequestContext",
-    "channel.broker.records": "RecordConfig",
-    "channel.config": "ChannelConfig",
-    "channel.lead.election": "Controller",
-    "channel.lead.leadership": "leadership_of",
-    "channel.send.manager": "ControllerChannelManager",
-    "channel.send.encoded_requests": "SingleRequest",
-    "channel.errors": (
-        "AuthenticationFailed BrokerNotAvailable ChannelError ControllerMoved Disconnected IllegalState "
-        "RequestTimeout StaleBrokerEpoch TopicNotKnown"
-    ),
-    "channel.metrics": "Metrics",
-    "channel.metadata.clients": "ClusterClient ClusterWatch MetadataSender",
-    "channel.metadata.cluster_metadata": "ClusterView",
-    "channel.network.recorder": "PcapngRecorder",
-    "channel.node.controller_node": "ControllerNode candidates",
-    "channel.rehearsal.journal": "Journal",
-    "channel.rehearsal.scripted_controller": "ScriptedController",
-    "channel.security": "Password SecurityConfig",
-    "channel.tap": "Mapping Tap",
-    "channel.types": "Broker EndPoint Node SecurityProtocol",
-}
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+def _modules() -> dict[str, str]:
+    """Return the module of each name above: the imports that type checkers read are the only list."""
+    source = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    imports = (each for each in ast.walk(source) if isinstance(each, ast.ImportFrom))
+    return {alias.name: str(each.module) for each in imports for alias in each.names if alias.asname == alias.name}
+
+
+_MODULE_OF: Final = _modules()
 __all__ = sorted(_MODULE_OF)
 
 

@@ -9,6 +9,6 @@ with EmbeddedCluster(300) as cluster, ScriptedController(cluster) as controller:
     controller.wait_all()
     cluster.kill(7)
     began = time.monotonic()
-    controller.fail_over(7)
+    controller.mark_dead(7)
     controller.wait_all()
     print(f"the other brokers know the new leaders after {time.monotonic() - began:.2f} s")

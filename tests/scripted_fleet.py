@@ -39,7 +39,7 @@ class ScriptedFleet:
 
     def kill(self, broker_id):
         self.cluster.kill(broker_id)
-        self.controller.fail_over(broker_id)
+        self.controller.mark_dead(broker_id)
 
     def restart(self, broker_id):
         self.cluster.restart(broker_id)

@@ -36,7 +36,7 @@ FAILING = """
         scripted_controller.create_topic("orders", assignment=[[0]])
         scripted_controller.wait_all()
         kproto_cluster.kill(0)
-        scripted_controller.fail_over(0)
+        scripted_controller.mark_dead(0)
         scripted_controller.wait_all()
         assert False, "the test fails"
 """

@@ -157,5 +157,5 @@ class EmbeddedScenario(Scenario):
         self.cluster.kill(broker_id)
         self._controller.announce()
         self.journal.wait(most_waiting=1)
-        self._controller.fail_over(broker_id)
+        self._controller.mark_dead(broker_id)
         self._controller.wait_all()

@@ -8,7 +8,7 @@ may be embedded ones or real ones.
 >>> with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
 ...     controller.create_topic("orders", partitions=6, replication_factor=2)
 ...     cluster.kill(0)
-...     controller.fail_over(0)
+...     controller.mark_dead(0)
 ...     controller.wait_all()
 ...     sorted({controller.leadership("orders", p).leader for p in range(6)})
 [1, 2]
@@ -287,7 +287,7 @@ class ScriptedController(Startable):
         self._run(lead)
 
     @_decision
-    def fail_over(self, broker_id: int) -> None:
+    def mark_dead(self, broker_id: int) -> None:
         """Treat a broker as dead: close its channel, elect new leaders for its partitions, update the other brokers.
 
         Its queued requests are dropped. A partition without another live replica in its ISR is left without a leader.

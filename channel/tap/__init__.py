@@ -1,5 +1,5 @@
 """The tap: a relay between Kafka nodes that records their traffic."""
 
-from .relay import Mapping, Tap
+from .relay import Tap, TapMapping
 
-__all__ = ["Mapping", "Tap"]
+__all__ = ["Tap", "TapMapping"]

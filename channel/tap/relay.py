@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class TapMapping:
     """A listening address of the tap, and the node that it relays to.
 
-    >>> Mapping.of("127.0.0.1:19092=kafka-1:9092")
-    Mapping(listen=('127.0.0.1', 19092), upstream=('kafka-1', 9092))
+    >>> TapMapping.of("127.0.0.1:19092=kafka-1:9092")
+    TapMapping(listen=('127.0.0.1', 19092), upstream=('kafka-1', 9092))
 
     Attributes:
         listen: The tap's own host and port; port 0 for any free one, no host for all addresses of the machine.
@@ -103,7 +103,7 @@ class Tap(Startable):
 
     def __init__(
         self,
-        mappings: Sequence[Mapping],
+        mappings: Sequence[TapMapping],
         recorder: Recorder,
         *,
         listener_tls: TlsContext | None = None,
@@ -120,7 +120,7 @@ class Tap(Startable):
         self._links: dict[int, Link] = {}
         self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
-        self._listeners: dict[int, tuple[socket.socket, Mapping, Any]] = {}
+        self._listeners: dict[int, tuple[socket.socket, TapMapping, Any]] = {}
         self._acceptors: dict[int, Acceptor] = {}
         self._waker = Waker()
         self._thread = LoopThread("kproto-tap", self._relay_once, interrupt=self._waker.wake, ended=self._release)
@@ -194,7 +194,7 @@ class Tap(Startable):
 
     # ---- connections -------------------------------------------------------------------------------------------------
 
-    def _listen(self, mapping: Mapping) -> None:
+    def _listen(self, mapping: TapMapping) -> None:
         host, port = mapping.upstream
         try:
             family, _, _, _, upstream = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -221,7 +221,7 @@ class Tap(Startable):
                     "another without end; name the node's own address behind the equals sign"
                 )
 
-    def _accept(self, acceptor: Acceptor, mapping: Mapping, family: int, upstream: Any) -> None:
+    def _accept(self, acceptor: Acceptor, mapping: TapMapping, family: int, upstream: Any) -> None:
         try:
             client, client_address = acceptor.accept()
         except OutOfDescriptors:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.network.recorder import PcapngRecorder
-    from channel.tap import Mapping, Tap
+    from channel.tap import Tap, TapMapping
     from channel.tls_contexts import CurrentContext
 
 
@@ -80,10 +80,10 @@ def command(
     lost. TLS ends at the tap and begins anew, so that the recording is readable.
     """
     from channel.network.recorder import PcapngRecorder
-    from channel.tap import Mapping, Tap
+    from channel.tap import Tap, TapMapping
     from channel.tap.rotation import RotatingRecorder
 
-    mappings = [Mapping.of(text) for text in maps]
+    mappings = [TapMapping.of(text) for text in maps]
     near = None if listener_security is None else _context(listener_security, server=True)
     far = None if upstream_security is None else _context(upstream_security, server=False)
     try:
@@ -116,7 +116,7 @@ def command(
         raise ConfigurationError(f"the recording is incomplete: {tap.recording_error}") from tap.recording_error
 
 
-def _announce(tap: Tap, mappings: Sequence[Mapping], recording: Path) -> None:
+def _announce(tap: Tap, mappings: Sequence[TapMapping], recording: Path) -> None:
     for (host, port), mapping in zip(tap.listening, mappings, strict=True):
         print(f"relaying {host}:{port} to {mapping.upstream[0]}:{mapping.upstream[1]}", file=sys.stderr)
     print(f"recording to {recording}; Ctrl-C ends it", file=sys.stderr, flush=True)

@@ -36,7 +36,7 @@ from channel.node.controller_node import ControllerNode
 from channel.node.frame_relay import FrameRelay
 from channel.rehearsal.command_server import CommandServer
 from channel.rehearsal.scripted_controller import ScriptedController
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 from channel.types import Node
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def server(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
 def tap(block: Callable[[], object], stack: contextlib.ExitStack) -> Any:
     node = stack.enter_context(socket.create_server(LOOPBACK))
     recorder = SimpleNamespace(opened=lambda *_, **__: block(), record=None, closed=lambda *_: None, flush=None)
-    made = Tap([Mapping(LOOPBACK, node.getsockname())], recorder)  # type: ignore[arg-type]
+    made = Tap([TapMapping(LOOPBACK, node.getsockname())], recorder)  # type: ignore[arg-type]
     made.start()
     stack.enter_context(socket.create_connection(made.listening[0]))
     return made

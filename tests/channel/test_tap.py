@@ -34,7 +34,7 @@ from channel.network.sasl import SaslClient, SaslServer
 from channel.security import Credentials, Password, SecurityConfig
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 from channel.tap.rotation import RotatingRecorder
 from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
@@ -107,7 +107,7 @@ def recording(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tap(echo: EchoServer, recording: Path) -> Iterator[Tap]:
-    with PcapngRecorder(recording) as recorder, Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap:
+    with PcapngRecorder(recording) as recorder, Tap([TapMapping(LOOPBACK, echo.address)], recorder) as tap:
         yield tap
 
 
@@ -139,7 +139,7 @@ def test_the_end_of_one_direction_is_handed_on_and_the_other_goes_on(recording: 
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
         sock = stack.enter_context(connect(tap))
         far = stack.enter_context(node.accept()[0])
         sock.sendall(b"question")
@@ -157,7 +157,7 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
         sock = stack.enter_context(connect(tap))
         far = stack.enter_context(node.accept()[0])
         sock.settimeout(0.2)
@@ -179,7 +179,7 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
 
 def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer, recording: Path) -> None:
     gone = bound_socket()
-    mappings = [Mapping(LOOPBACK, gone.getsockname()), Mapping(LOOPBACK, echo.address)]
+    mappings = [TapMapping(LOOPBACK, gone.getsockname()), TapMapping(LOOPBACK, echo.address)]
     with gone, PcapngRecorder(recording) as recorder, Tap(mappings, recorder) as tap:
         with pytest.raises(ConnectionResetError), connect(tap, 0) as sock:  # on connecting or on reading
             sock.recv(1)
@@ -190,7 +190,7 @@ def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer
 
 def test_a_client_that_resets_before_it_is_accepted_ends_nobody_else(echo: EchoServer, recording: Path) -> None:
     with PcapngRecorder(recording) as recorder:
-        tap = Tap([Mapping(LOOPBACK, echo.address)], recorder)
+        tap = Tap([TapMapping(LOOPBACK, echo.address)], recorder)
         early = connect(tap)  # the system has taken the connection, and the tap accepts it once it is started
         early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         early.close()
@@ -230,7 +230,7 @@ def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Pat
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(CountingTap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        tap = stack.enter_context(CountingTap([TapMapping(LOOPBACK, node.getsockname())], recorder))
         sock = stack.enter_context(connect(tap))
         stack.enter_context(node.accept()[0])
         sock.settimeout(0.2)
@@ -247,9 +247,9 @@ def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Pat
 def test_ports_that_are_taken_and_hosts_that_are_not_there_are_named(recording: Path) -> None:
     with socket.create_server(LOOPBACK) as taken, PcapngRecorder(recording) as recorder:
         with pytest.raises(ConfigurationError, match="the port is in use; stop the process that uses it"):
-            Tap([Mapping(taken.getsockname(), ("127.0.0.1", 1))], recorder)
+            Tap([TapMapping(taken.getsockname(), ("127.0.0.1", 1))], recorder)
         with pytest.raises(ConfigurationError, match=r"a\.\.b"):
-            Tap([Mapping(LOOPBACK, ("a..b", 9092))], recorder)
+            Tap([TapMapping(LOOPBACK, ("a..b", 9092))], recorder)
         with pytest.raises(ConfigurationError, match="at least one"):
             Tap([], recorder)
 
@@ -257,13 +257,13 @@ def test_ports_that_are_taken_and_hosts_that_are_not_there_are_named(recording: 
 @pytest.mark.parametrize("text", ["", "127.0.0.1:1", "x=y", "127.0.0.1:1=:2", "127.0.0.1:99999=a:1", "a:b=c:1"])
 def test_a_mapping_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
-        Mapping.of(text)
+        TapMapping.of(text)
 
 
 def test_mappings_are_read() -> None:
-    assert Mapping.of("[::1]:19092=kafka-1:9092") == Mapping(("::1", 19092), ("kafka-1", 9092))
-    assert Mapping.of(":19092=kafka-1:9092").listen == ("0.0.0.0", 19092)
-    assert str(Mapping.of("[::1]:19092=kafka-1:9092")) == "[::1]:19092=kafka-1:9092"
+    assert TapMapping.of("[::1]:19092=kafka-1:9092") == TapMapping(("::1", 19092), ("kafka-1", 9092))
+    assert TapMapping.of(":19092=kafka-1:9092").listen == ("0.0.0.0", 19092)
+    assert str(TapMapping.of("[::1]:19092=kafka-1:9092")) == "[::1]:19092=kafka-1:9092"
 
 
 # ---- recording -------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_mappings_are_read() -> None:
 
 def test_a_controllers_conversation_reads_like_a_capture(recording: Path) -> None:
     with EmbeddedCluster(2) as cluster, PcapngRecorder(recording) as recorder:
-        mappings = [Mapping(LOOPBACK, (member.host, member.port)) for member in cluster]
+        mappings = [TapMapping(LOOPBACK, (member.host, member.port)) for member in cluster]
         with Tap(mappings, recorder) as tap, ControllerChannelManager(9, lambda: 1) as manager:
             answers: list[Any] = []
             manager.start(Broker(i, (EndPoint(*address),)) for i, address in enumerate(tap.listening))
@@ -300,7 +300,7 @@ class FailingRecorder:
 
 
 def test_a_recorder_that_raises_ends_neither_connections_nor_the_tap(echo: EchoServer) -> None:
-    with Tap([Mapping(LOOPBACK, echo.address)], FailingRecorder()) as tap:
+    with Tap([TapMapping(LOOPBACK, echo.address)], FailingRecorder()) as tap:
         for _ in range(2):
             with connect(tap) as sock:
                 for _ in range(3):
@@ -331,7 +331,7 @@ def test_bytes_are_recorded_before_they_are_relayed_in_both_directions() -> None
     recorder = WaitingRecorder()
     with (
         socket.create_server(LOOPBACK) as node,
-        Tap([Mapping(LOOPBACK, node.getsockname())], recorder) as tap,
+        Tap([TapMapping(LOOPBACK, node.getsockname())], recorder) as tap,
         connect(tap) as sock,
         node.accept()[0] as far,
     ):
@@ -353,7 +353,7 @@ def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_
     with RotatingRecorder(tmp_path / "t", max_bytes=1000) as recorder:
         for number in (1, 3):
             (tmp_path / f"t-0000{number}.pcapng").mkdir()
-        with Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
+        with Tap([TapMapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
             for _ in range(20):
                 sock.sendall(bytes(900))
                 received(sock, 900)
@@ -368,14 +368,14 @@ def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_
 def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path) -> None:
     with bound_socket() as one, bound_socket() as other:
         ports = one.getsockname()[1], other.getsockname()[1]
-    first, second = (Mapping((host, port), ("127.0.0.1", other)) for port, other in (ports, ports[::-1]))
+    first, second = (TapMapping((host, port), ("127.0.0.1", other)) for port, other in (ports, ports[::-1]))
     with PcapngRecorder(recording) as recorder:
         with pytest.raises(ConfigurationError, match="own listening address"):
-            Tap([Mapping((host, ports[0]), ("127.0.0.1", ports[0]))], recorder)
+            Tap([TapMapping((host, ports[0]), ("127.0.0.1", ports[0]))], recorder)
         with pytest.raises(ConfigurationError, match="own listening address"):
             Tap([first, second], recorder)
         Tap([first], recorder).close()
-        chained = Mapping((host, ports[1]), ("127.0.0.1", 1))
+        chained = TapMapping((host, ports[1]), ("127.0.0.1", 1))
         Tap([first, chained], recorder).close()
 
 
@@ -389,7 +389,7 @@ def test_a_connection_that_stays_half_open_is_reset_in_time(ends: str, recording
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        mapping = Mapping(LOOPBACK, ("localhost" if near is None else "127.0.0.1", node.getsockname()[1]))
+        mapping = TapMapping(LOOPBACK, ("localhost" if near is None else "127.0.0.1", node.getsockname()[1]))
         tls = {"listener_tls": near} if near is not None else {"upstream_tls": far}
         tap = Tap([mapping], recorder, clock=clock, **tls)
         stack.callback(tap.close)
@@ -409,7 +409,7 @@ def test_a_connection_that_stays_half_open_is_reset_in_time(ends: str, recording
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_traffic(echo: EchoServer) -> None:
-    with PcapngRecorder("/dev/full") as recorder, Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap:
+    with PcapngRecorder("/dev/full") as recorder, Tap([TapMapping(LOOPBACK, echo.address)], recorder) as tap:
         with connect(tap) as sock:
             sock.sendall(b"still here")
             assert received(sock, 10) == b"still here"
@@ -453,7 +453,7 @@ def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording:
 
 def test_files_are_finished_by_size_and_no_byte_is_lost(echo: EchoServer, tmp_path: Path) -> None:
     with RotatingRecorder(tmp_path / "t.pcapng", max_bytes=50_000) as recorder:
-        with Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
+        with Tap([TapMapping(LOOPBACK, echo.address)], recorder) as tap, connect(tap) as sock:
             for _ in range(20):
                 sock.sendall(bytes(20_000))
                 received(sock, 20_000)
@@ -471,7 +471,7 @@ def test_a_conversation_that_rotation_cuts_reads_as_one_stream(tmp_path: Path) -
     with (
         EmbeddedCluster(1) as cluster,
         RotatingRecorder(recorded / "t.pcapng", max_bytes=2_000) as recorder,
-        Tap([Mapping(LOOPBACK, (cluster[0].host, cluster[0].port))], recorder) as tap,
+        Tap([TapMapping(LOOPBACK, (cluster[0].host, cluster[0].port))], recorder) as tap,
         ControllerChannelManager(9, lambda: 1) as manager,
     ):
         answers: list[Any] = []
@@ -565,9 +565,9 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
     with contextlib.ExitStack() as stack:
         far_recorder = stack.enter_context(PcapngRecorder(recording))
         near_recorder = stack.enter_context(PcapngRecorder(tmp_path / "near.pcapng"))
-        far = stack.enter_context(Tap([Mapping(LOOPBACK, echo.address)], far_recorder, listener_tls=server))
+        far = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], far_recorder, listener_tls=server))
         upstream = ("localhost", far.listening[0][1])
-        near = stack.enter_context(Tap([Mapping(LOOPBACK, upstream)], near_recorder, upstream_tls=client))
+        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], near_recorder, upstream_tls=client))
         sock = stack.enter_context(connect(near))
         sender = threading.Thread(target=sock.sendall, args=(data,))
         sender.start()
@@ -585,9 +585,9 @@ def test_the_end_of_one_direction_is_handed_on_over_tls_too(recording: Path, tmp
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        far = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server))
+        far = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server))
         upstream = ("localhost", far.listening[0][1])
-        near = stack.enter_context(Tap([Mapping(LOOPBACK, upstream)], recorder, upstream_tls=client))
+        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], recorder, upstream_tls=client))
         sock = stack.enter_context(connect(near))
         sock.sendall(b"question")
         sock.shutdown(socket.SHUT_WR)
@@ -612,7 +612,7 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
     with (
         socket.create_server(LOOPBACK) as node,
         PcapngRecorder(recording) as recorder,
-        Tap([Mapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server) as tap,
+        Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server) as tap,
         connect(tap) as sock,
     ):
         while True:
@@ -636,7 +636,7 @@ def test_a_plaintext_client_of_a_tls_listener_is_reset(echo: EchoServer, recordi
     server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([Mapping(LOOPBACK, echo.address)], recorder, listener_tls=server))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], recorder, listener_tls=server))
         sock = stack.enter_context(connect(tap))
         sock.sendall(frame(b"no hello"))
         with contextlib.suppress(ConnectionResetError):
@@ -738,7 +738,7 @@ def test_a_recording_has_no_password_however_it_was_sent(steps: list[tuple[str, 
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
         sock = stack.enter_context(connect(tap))
         far = stack.enter_context(node.accept()[0])
         far.settimeout(30)
@@ -787,7 +787,7 @@ def test_what_is_no_secret_passes_as_it_is(requests: list[tuple[int, int, bytes]
 def test_secrets_are_recorded_if_they_are_to_be_kept(echo: EchoServer, recording: Path) -> None:
     with (
         PcapngRecorder(recording, keep_secrets=True) as recorder,
-        Tap([Mapping(LOOPBACK, echo.address)], recorder) as tap,
+        Tap([TapMapping(LOOPBACK, echo.address)], recorder) as tap,
         connect(tap) as sock,
     ):
         sock.sendall(HANDSHAKE + TOKEN)

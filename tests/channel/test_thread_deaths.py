@@ -36,7 +36,7 @@ from channel.network.sockets import NameResolution
 from channel.node.controller_node import ControllerNode
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.security import SecurityConfig
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 from channel.types import Node
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
@@ -220,7 +220,7 @@ def tap(stack: contextlib.ExitStack) -> None:
     recorder: Any = SimpleNamespace(
         opened=lambda *_, **__: None, record=lambda *_: None, closed=lambda *_: None, flush=lambda: None
     )
-    made = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+    made = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
     client = stack.enter_context(socket.create_connection(made.listening[0], 30))
     stack.enter_context(node.accept()[0])
     until(lambda: made.connections == 1)

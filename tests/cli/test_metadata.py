@@ -219,12 +219,12 @@ def test_watch_prints_changes_alone_until_ctrl_c(
 def test_watch_goes_on_with_another_broker_when_the_bootstrap_node_is_killed(
     cluster: EmbeddedCluster, controller: ScriptedController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_over() -> None:
+    def mark_dead() -> None:
         cluster.kill(0)
-        controller.fail_over(0)
+        controller.mark_dead(0)
         controller.wait_all()
 
-    after_each_view(monkeypatch, fail_over, nothing)
+    after_each_view(monkeypatch, mark_dead, nothing)
     lines = metadata(cluster, "--watch", "--interval", "0.1").splitlines()
     assert {line.split(" ", 1)[1] for line in lines[7:]} >= {
         "orders-0: leader 0 -> 1",

@@ -9,7 +9,7 @@ from free_ports import free_ports
 from real_brokers import eventually, real_kafka
 
 from channel.network.recorder import PcapngRecorder
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 from kproto.capture import exchanges
 
 pytestmark = pytest.mark.kafka
@@ -42,7 +42,7 @@ def test_the_recording_equals_the_brokers_request_logs(tmp_path, kafka_jars):
     real_kafka("install", str(folder), "--jars", str(kafka_jars))
     base = free_ports(5)
     listening = base + 3
-    mappings = [Mapping(("127.0.0.1", listening + i), ("127.0.0.1", base + i)) for i in range(2)]
+    mappings = [TapMapping(("127.0.0.1", listening + i), ("127.0.0.1", base + i)) for i in range(2)]
     with PcapngRecorder(recording) as recorder, Tap(mappings, recorder):
         try:
             real_kafka(

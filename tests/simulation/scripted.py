@@ -212,7 +212,7 @@ class ScriptedSimulation(Simulation):
         broker = self.brokers[broker_id]
         if what == "gone" and known is not None and not (broker.is_up and broker.epoch == known):
             self.world.note(f"the controller takes broker {broker_id} for dead")
-            self.controller.fail_over(broker_id)
+            self.controller.mark_dead(broker_id)
         elif what == "back" and broker.is_up and known != broker.epoch:
             self.world.note(f"the controller registers broker {broker_id} with epoch {broker.epoch}")
             self.controller.register(broker)

@@ -57,14 +57,14 @@ def no_leader(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
     controller.create_topic("orders", assignment=[[0]])
     controller.wait_all()
     cluster.kill(0)
-    controller.fail_over(0)
+    controller.mark_dead(0)
 
 
 def under_replicated(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
     controller.create_topic("orders", assignment=[[1, 0]])
     controller.wait_all()
     cluster.kill(0)
-    controller.fail_over(0)
+    controller.mark_dead(0)
 
 
 def zombie_refused(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
@@ -84,7 +84,7 @@ def two_controllers(cluster: EmbeddedCluster, controller: ScriptedController) ->
 def registered_again(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
     controller.wait_all()
     cluster.kill(2)
-    controller.fail_over(2)
+    controller.mark_dead(2)
     controller.wait_all()
     cluster.restart(2)
     controller.register(cluster[2])
@@ -117,7 +117,7 @@ def deletion_waiting(cluster: EmbeddedCluster, controller: ScriptedController) -
     controller.create_topic("orders", assignment=[[0, 1]])
     controller.wait_all()
     cluster.kill(1)
-    controller.fail_over(1)
+    controller.mark_dead(1)
     controller.wait_all()
     controller.delete_topic("orders")
     controller.wait_all()

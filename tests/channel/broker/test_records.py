@@ -130,7 +130,7 @@ def test_a_failover_loses_nothing_that_was_acknowledged(rehearsal: Rehearsal) ->
     consumer = rehearsal.consumer()
     assert rehearsal.consume(consumer, 2) == [b"1", b"2"]
     rehearsal.cluster.kill(0)
-    rehearsal.controller.fail_over(0)
+    rehearsal.controller.mark_dead(0)
     rehearsal.controller.wait_all()
     assert rehearsal.produce(b"3", retries=100) == [None]
     assert rehearsal.consume(consumer, 1) == [b"3"]
@@ -148,13 +148,13 @@ def test_an_unclean_election_loses_records_and_the_consumer_starts_again(rehears
     rehearsal.topic([0, 1])
     rehearsal.produce(b"kept")
     rehearsal.cluster.kill(1)
-    rehearsal.controller.fail_over(1)
+    rehearsal.controller.mark_dead(1)
     rehearsal.controller.wait_all()
     assert rehearsal.produce(b"lost", b"lost too", acks=1) == [None, None]
     consumer = rehearsal.consumer(**{"auto.offset.reset": "error"})
     assert rehearsal.consume(consumer, 3) == [b"kept", b"lost", b"lost too"]
     rehearsal.cluster.kill(0)
-    rehearsal.controller.fail_over(0)
+    rehearsal.controller.mark_dead(0)
     rehearsal.cluster.restart(1)
     rehearsal.controller.register(rehearsal.cluster[1])
     rehearsal.controller.elect("orders", 0, leader=1, unclean=True)
@@ -170,7 +170,7 @@ def test_an_unclean_election_loses_records_and_the_consumer_starts_again(rehears
 def test_acks_all_wants_enough_replicas_in_the_isr(rehearsal: Rehearsal) -> None:
     rehearsal.topic([0, 1])
     rehearsal.cluster.kill(1)
-    rehearsal.controller.fail_over(1)
+    rehearsal.controller.mark_dead(1)
     rehearsal.controller.wait_all()
     (error,) = rehearsal.produce(b"refused")
     assert error is not None
@@ -248,7 +248,7 @@ def test_epochs_and_leadership_decide_who_may_fetch(rehearsal: Rehearsal) -> Non
 
 def test_a_deposed_leader_that_knows_nothing_of_it_acknowledges_nothing(rehearsal: Rehearsal) -> None:
     rehearsal.topic([0, 1, 2])
-    rehearsal.controller.fail_over(0)
+    rehearsal.controller.mark_dead(0)
     rehearsal.controller.wait_all()
     assert produced(rehearsal, 0, batch(), acks=-1).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert produced(rehearsal, 1, batch(), acks=-1).error_code == ErrorCode.NONE
@@ -437,7 +437,7 @@ def test_what_a_log_knows_of_producers_goes_with_it_to_the_next_leader(rehearsal
     rehearsal.topic([0, 1, 2])
     assert [written(rehearsal, 0, 0), written(rehearsal, 0, 1)] == [0, 1]
     rehearsal.cluster.kill(0)
-    rehearsal.controller.fail_over(0)
+    rehearsal.controller.mark_dead(0)
     rehearsal.controller.wait_all()
     assert written(rehearsal, 1, 1) == 1  # its answer was lost with the leader
     assert written(rehearsal, 1, 3) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -453,7 +453,7 @@ def test_a_log_that_loses_records_forgets_their_sequence_numbers(rehearsal: Rehe
     rehearsal.cluster.kill(0)
     for broker_id in (1, 2):
         rehearsal.cluster.resume(broker_id)
-    rehearsal.controller.fail_over(0)
+    rehearsal.controller.mark_dead(0)
     rehearsal.controller.wait_all()
     assert written(rehearsal, 1, 1) == 1
     rehearsal.cluster.restart(0)

@@ -22,7 +22,7 @@ from channel.network import http_door, sockets
 from channel.network.http_door import DoorHandler, HttpDoor
 from channel.network.recorder import PcapngRecorder
 from channel.network.server import SocketServer
-from channel.tap import Mapping, Tap
+from channel.tap import Tap, TapMapping
 from kproto.cli.controller import _door_of
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -176,7 +176,7 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
         if kind == "tap":
             node = stack.enter_context(socket.create_server(LOOPBACK, backlog=1024))
             recorder = stack.enter_context(PcapngRecorder(tmp_path / "recording.pcapng"))
-            made = stack.enter_context(Tap([Mapping(LOOPBACK, node.getsockname())], recorder))
+            made = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
             port = made.listening[0][1]
         else:
             made = stack.enter_context(HttpDoor("test-door", "answer", *LOOPBACK, Answering))

@@ -49,7 +49,7 @@ def test_a_paused_broker_need_not_hear_of_anything(fleet):
 
 
 def test_a_step_that_not_all_have_heard_of_ends_with_its_time(fleet, monkeypatch):
-    monkeypatch.setattr(fleet.controller, "fail_over", lambda broker_id: None)  # the controller does not notice
+    monkeypatch.setattr(fleet.controller, "mark_dead", lambda broker_id: None)  # the controller does not notice
     (killed,) = run(fleet, "kill 0", timeout_s=0.1)
     assert (killed.heard, killed.listening, killed.heard_all_s, killed.is_complete) == (0, 3, None, False)
 

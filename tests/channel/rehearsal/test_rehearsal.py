@@ -78,7 +78,7 @@ def test_a_failed_brokers_partitions_get_other_leaders_and_it_comes_back_as_a_fo
     controller.wait_all()
     cluster.kill(0)
     controller.announce()
-    controller.fail_over(0)
+    controller.mark_dead(0)
     controller.wait_all()
     assert controller.leadership("t", 0) == LeaderAndIsr(1, (1, 2), 1, 1)
     assert controller.leadership("t", 1).leader == -1
@@ -123,11 +123,11 @@ def test_elections(cluster: EmbeddedCluster, controller: ScriptedController) -> 
     with pytest.raises(ValueError, match=r"broker 3 is no live replica of t-0; there are \[0, 1, 2\]"):
         controller.elect("t", 0, leader=3)
     cluster.kill(1)
-    controller.fail_over(1)
+    controller.mark_dead(1)
     cluster.restart(1)
     controller.register(cluster[1])
     cluster.kill(2)
-    controller.fail_over(2)
+    controller.mark_dead(2)
     controller.wait_all()
     assert controller.leadership("t", 0).isr == (0, 1)
     with pytest.raises(ValueError, match="broker 2 is no live replica"):
@@ -137,9 +137,9 @@ def test_elections(cluster: EmbeddedCluster, controller: ScriptedController) -> 
 def test_an_unclean_election_has_to_be_asked_for(cluster: EmbeddedCluster, controller: ScriptedController) -> None:
     controller.create_topic("t", assignment=[[0, 1]])
     cluster.kill(1)
-    controller.fail_over(1)
+    controller.mark_dead(1)
     cluster.kill(0)
-    controller.fail_over(0)
+    controller.mark_dead(0)
     controller.context.add_live_brokers({controller._as_broker(cluster[1]): 1})  # back, and not caught up
     with pytest.raises(ValueError, match=r"broker 1 is not in the ISR of t-0, \[0\]; or give unclean=True"):
         controller.elect("t", 0, leader=1)
@@ -216,7 +216,7 @@ def test_a_broker_that_does_not_answer_is_named(cluster: EmbeddedCluster, contro
     controller.announce()
     with pytest.raises(RequestTimeout, match=r"1 requests are not answered after 0.2 s, by brokers \[2\]"):
         controller.wait_all(timeout_s=0.2)
-    controller.fail_over(2)
+    controller.mark_dead(2)
     controller.wait_all()
 
 
@@ -225,7 +225,7 @@ def test_wrong_use_is_refused_and_sends_nothing(cluster: EmbeddedCluster, contro
     controller.wait_all()
     sent = len(controller.journal.entries)
     wrong: list[tuple[Any, type[Exception], str]] = [
-        (lambda: controller.fail_over(9), BrokerNotAvailable, r"no broker 9; there are \[0, 1, 2, 3\]"),
+        (lambda: controller.mark_dead(9), BrokerNotAvailable, r"no broker 9; there are \[0, 1, 2, 3\]"),
         (lambda: controller.announce(9), BrokerNotAvailable, "no broker 9"),
         (lambda: controller.create_topic("t"), ValueError, "topic t exists already"),
         (lambda: controller.create_topic("u", partitions=0), ValueError, "0 partitions of 1 replicas"),
@@ -269,7 +269,7 @@ def test_the_threads_end_with_it(cluster: EmbeddedCluster) -> None:
         controller.wait_all()
     assert set(threading.enumerate()) == before
     with pytest.raises(BrokerNotAvailable), ScriptedController(cluster, config=ChannelConfig()) as broken:
-        broken.fail_over(9)
+        broken.mark_dead(9)
     assert set(threading.enumerate()) == before
 
 
@@ -314,7 +314,7 @@ def test_a_scripted_controller_goes_on_as_the_kraft_controller_of_a_migration() 
         assert [(message.type, message.controller_epoch) for message in full] == [(2, 5)] * 3
         controller.elect("kept", 0, 1)
         cluster.kill(2)
-        controller.fail_over(2)
+        controller.mark_dead(2)
         cluster.restart(2)
         controller.register(cluster[2])
         controller.delete_topic("gone")
