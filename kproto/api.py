@@ -124,6 +124,7 @@ class ApiInfo:
         flexible_from: First version with compact strings and arrays and tagged fields, None if there is none.
         listeners: The nodes that serve it: Z a broker with ZooKeeper, B a KRaft broker, C a KRaft controller.
         stable: False for APIs whose versions 3.9 still keeps behind ``unstable.api.versions.enable``.
+        later_version: Highest version in Kafka 4.1, where that is higher; None elsewhere.
     """
 
     name: str
@@ -131,6 +132,12 @@ class ApiInfo:
     flexible_from: int | None
     listeners: str
     stable: bool = True
+    later_version: int | None = None
+
+    @property
+    def newest_version(self) -> int:
+        """Highest version up to Kafka 4.1: what the codecs read, and what traffic may hold."""
+        return self.max_version if self.later_version is None else self.later_version
 
     @property
     def min_version(self) -> int:
@@ -143,35 +150,35 @@ class ApiInfo:
 
 
 _INFO: Final[dict[int, ApiInfo]] = {
-    0: ApiInfo("Produce", 11, 9, "ZB"),
-    1: ApiInfo("Fetch", 17, 12, "ZBC"),
-    2: ApiInfo("ListOffsets", 9, 6, "ZB"),
-    3: ApiInfo("Metadata", 12, 9, "ZB"),
+    0: ApiInfo("Produce", 11, 9, "ZB", later_version=13),
+    1: ApiInfo("Fetch", 17, 12, "ZBC", later_version=18),
+    2: ApiInfo("ListOffsets", 9, 6, "ZB", later_version=10),
+    3: ApiInfo("Metadata", 12, 9, "ZB", later_version=13),
     4: ApiInfo("LeaderAndIsr", 7, 4, "Z"),
     5: ApiInfo("StopReplica", 4, 2, "Z"),
     6: ApiInfo("UpdateMetadata", 8, 6, "Z"),
     7: ApiInfo("ControlledShutdown", 3, 3, "ZC"),
-    8: ApiInfo("OffsetCommit", 9, 8, "ZB"),
-    9: ApiInfo("OffsetFetch", 9, 6, "ZB"),
+    8: ApiInfo("OffsetCommit", 9, 8, "ZB", later_version=10),
+    9: ApiInfo("OffsetFetch", 9, 6, "ZB", later_version=10),
     10: ApiInfo("FindCoordinator", 6, 3, "ZB"),
     11: ApiInfo("JoinGroup", 9, 6, "ZB"),
     12: ApiInfo("Heartbeat", 4, 4, "ZB"),
     13: ApiInfo("LeaveGroup", 5, 4, "ZB"),
     14: ApiInfo("SyncGroup", 5, 4, "ZB"),
-    15: ApiInfo("DescribeGroups", 5, 5, "ZB"),
+    15: ApiInfo("DescribeGroups", 5, 5, "ZB", later_version=6),
     16: ApiInfo("ListGroups", 5, 3, "ZB"),
     17: ApiInfo("SaslHandshake", 1, None, "ZBC"),
     18: ApiInfo("ApiVersions", 4, 3, "ZBC"),
     19: ApiInfo("CreateTopics", 7, 5, "ZBC"),
     20: ApiInfo("DeleteTopics", 6, 4, "ZBC"),
     21: ApiInfo("DeleteRecords", 2, 2, "ZB"),
-    22: ApiInfo("InitProducerId", 5, 2, "ZB"),
+    22: ApiInfo("InitProducerId", 5, 2, "ZB", later_version=6),
     23: ApiInfo("OffsetForLeaderEpoch", 4, 4, "ZB"),
     24: ApiInfo("AddPartitionsToTxn", 5, 3, "ZB"),
     25: ApiInfo("AddOffsetsToTxn", 4, 3, "ZB"),
-    26: ApiInfo("EndTxn", 4, 3, "ZB"),
+    26: ApiInfo("EndTxn", 4, 3, "ZB", later_version=5),
     27: ApiInfo("WriteTxnMarkers", 1, 1, "ZB"),
-    28: ApiInfo("TxnOffsetCommit", 4, 3, "ZB"),
+    28: ApiInfo("TxnOffsetCommit", 4, 3, "ZB", later_version=5),
     29: ApiInfo("DescribeAcls", 3, 2, "ZBC"),
     30: ApiInfo("CreateAcls", 3, 2, "ZBC"),
     31: ApiInfo("DeleteAcls", 3, 2, "ZBC"),
@@ -188,41 +195,41 @@ _INFO: Final[dict[int, ApiInfo]] = {
     42: ApiInfo("DeleteGroups", 2, 2, "ZB"),
     43: ApiInfo("ElectLeaders", 2, 2, "ZBC"),
     44: ApiInfo("IncrementalAlterConfigs", 1, 1, "ZBC"),
-    45: ApiInfo("AlterPartitionReassignments", 0, 0, "ZBC"),
+    45: ApiInfo("AlterPartitionReassignments", 0, 0, "ZBC", later_version=1),
     46: ApiInfo("ListPartitionReassignments", 0, 0, "ZBC"),
     47: ApiInfo("OffsetDelete", 0, None, "ZB"),
     48: ApiInfo("DescribeClientQuotas", 1, 1, "ZB"),
     49: ApiInfo("AlterClientQuotas", 1, 1, "ZBC"),
     50: ApiInfo("DescribeUserScramCredentials", 0, 0, "ZBC"),
     51: ApiInfo("AlterUserScramCredentials", 0, 0, "ZBC"),
-    52: ApiInfo("Vote", 1, 0, "C"),
+    52: ApiInfo("Vote", 1, 0, "C", later_version=2),
     53: ApiInfo("BeginQuorumEpoch", 1, 1, "C"),
     54: ApiInfo("EndQuorumEpoch", 1, 1, "C"),
     55: ApiInfo("DescribeQuorum", 2, 0, "BC"),
     56: ApiInfo("AlterPartition", 3, 0, "ZC"),
-    57: ApiInfo("UpdateFeatures", 1, 0, "ZBC"),
+    57: ApiInfo("UpdateFeatures", 1, 0, "ZBC", later_version=2),
     58: ApiInfo("Envelope", 0, 0, "ZC"),
     59: ApiInfo("FetchSnapshot", 1, 0, "C"),
-    60: ApiInfo("DescribeCluster", 1, 0, "ZBC"),
+    60: ApiInfo("DescribeCluster", 1, 0, "ZBC", later_version=2),
     61: ApiInfo("DescribeProducers", 0, 0, "ZB"),
     62: ApiInfo("BrokerRegistration", 4, 0, "C"),
     63: ApiInfo("BrokerHeartbeat", 1, 0, "C"),
     64: ApiInfo("UnregisterBroker", 0, 0, "BC"),
     65: ApiInfo("DescribeTransactions", 0, 0, "ZB"),
-    66: ApiInfo("ListTransactions", 1, 0, "ZB"),
+    66: ApiInfo("ListTransactions", 1, 0, "ZB", later_version=2),
     67: ApiInfo("AllocateProducerIds", 0, 0, "ZC"),
-    68: ApiInfo("ConsumerGroupHeartbeat", 0, 0, "ZB"),
-    69: ApiInfo("ConsumerGroupDescribe", 0, 0, "ZB"),
+    68: ApiInfo("ConsumerGroupHeartbeat", 0, 0, "ZB", later_version=1),
+    69: ApiInfo("ConsumerGroupDescribe", 0, 0, "ZB", later_version=1),
     70: ApiInfo("ControllerRegistration", 0, 0, "C"),
     71: ApiInfo("GetTelemetrySubscriptions", 0, 0, "B"),
     72: ApiInfo("PushTelemetry", 0, 0, "B"),
     73: ApiInfo("AssignReplicasToDirs", 0, 0, "C"),
-    74: ApiInfo("ListClientMetricsResources", 0, 0, "B"),
+    74: ApiInfo("ListClientMetricsResources", 0, 0, "B", later_version=1),
     75: ApiInfo("DescribeTopicPartitions", 0, 0, "B"),
-    76: ApiInfo("ShareGroupHeartbeat", 0, 0, "B", stable=False),
-    77: ApiInfo("ShareGroupDescribe", 0, 0, "B", stable=False),
-    78: ApiInfo("ShareFetch", 0, 0, "B", stable=False),
-    79: ApiInfo("ShareAcknowledge", 0, 0, "B", stable=False),
+    76: ApiInfo("ShareGroupHeartbeat", 0, 0, "B", stable=False, later_version=1),
+    77: ApiInfo("ShareGroupDescribe", 0, 0, "B", stable=False, later_version=1),
+    78: ApiInfo("ShareFetch", 0, 0, "B", stable=False, later_version=1),
+    79: ApiInfo("ShareAcknowledge", 0, 0, "B", stable=False, later_version=1),
     80: ApiInfo("AddRaftVoter", 0, 0, "BC"),
     81: ApiInfo("RemoveRaftVoter", 0, 0, "BC"),
     82: ApiInfo("UpdateRaftVoter", 0, 0, "C"),
@@ -233,22 +240,43 @@ _INFO: Final[dict[int, ApiInfo]] = {
     87: ApiInfo("ReadShareGroupStateSummary", 0, 0, "B", stable=False),
 }
 
+_LATER: Final[dict[int, ApiInfo]] = {
+    88: ApiInfo("StreamsGroupHeartbeat", 0, 0, "B"),
+    89: ApiInfo("StreamsGroupDescribe", 0, 0, "B"),
+    90: ApiInfo("DescribeShareGroupOffsets", 0, 0, "B"),
+    91: ApiInfo("AlterShareGroupOffsets", 0, 0, "B"),
+    92: ApiInfo("DeleteShareGroupOffsets", 0, 0, "B"),
+}
+"""APIs that Kafka 4.0 and 4.1 have and 3.9.1 lacks: their names and headers are known, their bodies are not read."""
+
 CONTROL_APIS: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
 """LeaderAndIsr, StopReplica and UpdateMetadata: the requests from a ZooKeeper controller to its brokers."""
 
 
 def api_name(api_key: int) -> str:
-    """Return an API's name in Kafka's schemas, or ``UNKNOWN(337)`` for a key that 3.9.1 lacks."""
-    info = _INFO.get(api_key)
+    """Return an API's name in Kafka's schemas, or ``UNKNOWN(337)`` for a key that no release up to 4.1 has."""
+    info = _known(api_key)
     return info.name if info else f"UNKNOWN({api_key})"
 
 
+def is_later(api_key: int, version: int) -> bool:
+    """Whether Kafka 4.0 or 4.1 has this API or version, and 3.9.1 lacks it."""
+    if api_key in _LATER:
+        return 0 <= version <= _LATER[api_key].max_version
+    info = _INFO.get(api_key)
+    return info is not None and info.max_version < version <= info.newest_version
+
+
+def _known(api_key: int) -> ApiInfo | None:
+    return _INFO.get(api_key) or _LATER.get(api_key)
+
+
 def check_version(api_key: int, version: int) -> ApiInfo:
-    """Return the API's ``ApiInfo`` if Kafka 3.9.1 has it in this version.
+    """Return the API's ``ApiInfo`` if Kafka has it in this version: 3.9.1, or 4.1 for versions that came later.
 
     Raises:
         UnsupportedApi: No such API in 3.9.1.
-        UnsupportedVersion: The API has no such version.
+        UnsupportedVersion: The API has no such version up to Kafka 4.1.
         TypeError: One of the two is not an integer.
     """
     for name, value in (("api_key", api_key), ("version", version)):
@@ -257,8 +285,8 @@ def check_version(api_key: int, version: int) -> ApiInfo:
     info = _INFO.get(api_key)
     if info is None:
         raise UnsupportedApi(api_key)
-    if not 0 <= version <= info.max_version:
-        raise UnsupportedVersion(api_key, version, info.name, 0, info.max_version)
+    if not 0 <= version <= info.newest_version:
+        raise UnsupportedVersion(api_key, version, info.name, 0, info.newest_version)
     return info
 
 
@@ -269,9 +297,9 @@ def request_header_version(api_key: int, version: int) -> int:
     does the same, so that the header of a too new request can still be read and refused.
 
     Raises:
-        UnsupportedApi: No such API in 3.9.1.
+        UnsupportedApi: No such API up to Kafka 4.1.
     """
-    info = _INFO.get(api_key)
+    info = _known(api_key)
     if info is None:
         raise UnsupportedApi(api_key)
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
@@ -283,9 +311,9 @@ def response_header_version(api_key: int, version: int) -> int:
     """Return the version (0-1) of the response header in the answer to a request of this API and version.
 
     Raises:
-        UnsupportedApi: No such API in 3.9.1.
+        UnsupportedApi: No such API up to Kafka 4.1.
     """
-    info = _INFO.get(api_key)
+    info = _known(api_key)
     if info is None:
         raise UnsupportedApi(api_key)
     if api_key == ApiKey.API_VERSIONS:

@@ -80,6 +80,25 @@ if TYPE_CHECKING:
         FinalizedFeatureKey,
         SupportedFeatureKey,
     )
+    from .reference.assign_replicas_to_dirs import (
+        AssignedDirectory,
+        AssignedDirectoryResult,
+        AssignedPartition,
+        AssignedPartitionResult,
+        AssignedTopic,
+        AssignedTopicResult,
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
+    from .reference.begin_quorum_epoch import (
+        BeginQuorumEpochPartition,
+        BeginQuorumEpochRequest,
+        BeginQuorumEpochResponse,
+        BeginQuorumEpochTopic,
+        QuorumEpochPartitionResult,
+        QuorumEpochTopicResult,
+        QuorumLeaderEndpoint,
+    )
     from .reference.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from .reference.broker_registration import (
         BrokerRegistrationRequest,
@@ -92,6 +111,7 @@ if TYPE_CHECKING:
         ControlledShutdownResponse,
         RemainingPartition,
     )
+    from .reference.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
     from .reference.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,
@@ -114,6 +134,7 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
         DeleteTopicState,
     )
+    from .reference.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
     from .reference.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -130,12 +151,30 @@ if TYPE_CHECKING:
         DescribeLogDirsResult,
         DescribeLogDirsTopic,
     )
+    from .reference.describe_quorum import (
+        DescribeQuorumPartition,
+        DescribeQuorumPartitionResult,
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        DescribeQuorumTopic,
+        DescribeQuorumTopicResult,
+        QuorumNode,
+        QuorumNodeListener,
+        QuorumReplica,
+    )
     from .reference.elect_leaders import (
         ElectLeadersRequest,
         ElectLeadersResponse,
         ElectLeadersTopic,
         PartitionElectionResult,
         ReplicaElectionResult,
+    )
+    from .reference.end_quorum_epoch import (
+        EndQuorumEpochPartition,
+        EndQuorumEpochRequest,
+        EndQuorumEpochResponse,
+        EndQuorumEpochTopic,
+        PreferredCandidate,
     )
     from .reference.envelope import EnvelopeRequest, EnvelopeResponse
     from .reference.fetch import (
@@ -150,6 +189,16 @@ if TYPE_CHECKING:
         PartitionData,
         ReplicaState,
         SnapshotId,
+    )
+    from .reference.fetch_snapshot import (
+        FetchSnapshotId,
+        FetchSnapshotPartition,
+        FetchSnapshotPartitionResult,
+        FetchSnapshotRequest,
+        FetchSnapshotResponse,
+        FetchSnapshotTopic,
+        FetchSnapshotTopicResult,
+        SnapshotLeader,
     )
     from .reference.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
     from .reference.incremental_alter_configs import (
@@ -201,6 +250,17 @@ if TYPE_CHECKING:
         TopicProduceData,
         TopicProduceResponse,
     )
+    from .reference.raft_voters import (
+        AddRaftVoterRequest,
+        AddRaftVoterResponse,
+        KRaftVersionFeature,
+        RaftLeader,
+        RaftVoterListener,
+        RemoveRaftVoterRequest,
+        RemoveRaftVoterResponse,
+        UpdateRaftVoterRequest,
+        UpdateRaftVoterResponse,
+    )
     from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
     from .reference.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -210,9 +270,20 @@ if TYPE_CHECKING:
         UpdateFeaturesRequest,
         UpdateFeaturesResponse,
     )
+    from .reference.vote import (
+        QuorumNodeEndpoint,
+        VotePartition,
+        VotePartitionResult,
+        VoteRequest,
+        VoteResponse,
+        VoteTopic,
+        VoteTopicResult,
+    )
 
 __all__ = [
     "AbortedTransaction",
+    "AddRaftVoterRequest",
+    "AddRaftVoterResponse",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
     "AlterConfigsEntry",
@@ -235,7 +306,19 @@ __all__ = [
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "AssignReplicasToDirsRequest",
+    "AssignReplicasToDirsResponse",
+    "AssignedDirectory",
+    "AssignedDirectoryResult",
+    "AssignedPartition",
+    "AssignedPartitionResult",
+    "AssignedTopic",
+    "AssignedTopicResult",
     "BatchIndexAndErrorMessage",
+    "BeginQuorumEpochPartition",
+    "BeginQuorumEpochRequest",
+    "BeginQuorumEpochResponse",
+    "BeginQuorumEpochTopic",
     "BrokerHeartbeatRequest",
     "BrokerHeartbeatResponse",
     "BrokerRegistrationRequest",
@@ -243,6 +326,8 @@ __all__ = [
     "BrokerState",
     "ControlledShutdownRequest",
     "ControlledShutdownResponse",
+    "ControllerRegistrationRequest",
+    "ControllerRegistrationResponse",
     "Coordinator",
     "CreatableReplicaAssignment",
     "CreatableTopic",
@@ -261,6 +346,9 @@ __all__ = [
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribableLogDirTopic",
+    "DescribeClusterBroker",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
     "DescribeConfigsRequest",
     "DescribeConfigsResource",
     "DescribeConfigsResourceResult",
@@ -272,9 +360,19 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeLogDirsResult",
     "DescribeLogDirsTopic",
+    "DescribeQuorumPartition",
+    "DescribeQuorumPartitionResult",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
+    "DescribeQuorumTopic",
+    "DescribeQuorumTopicResult",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
     "ElectLeadersTopic",
+    "EndQuorumEpochPartition",
+    "EndQuorumEpochRequest",
+    "EndQuorumEpochResponse",
+    "EndQuorumEpochTopic",
     "EnvelopeRequest",
     "EnvelopeResponse",
     "EpochEndOffset",
@@ -283,6 +381,13 @@ __all__ = [
     "FetchPartition",
     "FetchRequest",
     "FetchResponse",
+    "FetchSnapshotId",
+    "FetchSnapshotPartition",
+    "FetchSnapshotPartitionResult",
+    "FetchSnapshotRequest",
+    "FetchSnapshotResponse",
+    "FetchSnapshotTopic",
+    "FetchSnapshotTopicResult",
     "FetchTopic",
     "FetchableTopicResponse",
     "FinalizedFeatureKey",
@@ -298,6 +403,7 @@ __all__ = [
     "JoinGroupRequestProtocol",
     "JoinGroupResponse",
     "JoinGroupResponseMember",
+    "KRaftVersionFeature",
     "LeaderAndIsrLiveLeader",
     "LeaderAndIsrPartitionError",
     "LeaderAndIsrPartitionState",
@@ -334,13 +440,25 @@ __all__ = [
     "PartitionElectionResult",
     "PartitionProduceData",
     "PartitionProduceResponse",
+    "PreferredCandidate",
     "ProduceRequest",
     "ProduceResponse",
+    "QuorumEpochPartitionResult",
+    "QuorumEpochTopicResult",
+    "QuorumLeaderEndpoint",
+    "QuorumNode",
+    "QuorumNodeEndpoint",
+    "QuorumNodeListener",
+    "QuorumReplica",
+    "RaftLeader",
+    "RaftVoterListener",
     "ReassignablePartition",
     "ReassignablePartitionResponse",
     "ReassignableTopic",
     "ReassignableTopicResponse",
     "RemainingPartition",
+    "RemoveRaftVoterRequest",
+    "RemoveRaftVoterResponse",
     "ReplicaElectionResult",
     "ReplicaState",
     "RequestHeader",
@@ -352,6 +470,7 @@ __all__ = [
     "ScramCredentialDeletion",
     "ScramCredentialUpsertion",
     "SnapshotId",
+    "SnapshotLeader",
     "StopReplicaPartitionError",
     "StopReplicaPartitionState",
     "StopReplicaPartitionV0",
@@ -375,6 +494,14 @@ __all__ = [
     "UpdateMetadataRequest",
     "UpdateMetadataResponse",
     "UpdateMetadataTopicState",
+    "UpdateRaftVoterRequest",
+    "UpdateRaftVoterResponse",
+    "VotePartition",
+    "VotePartitionResult",
+    "VoteRequest",
+    "VoteResponse",
+    "VoteTopic",
+    "VoteTopicResult",
 ]
 
 _CONTROL: Final = ("LeaderAndIsr", "RequestHeader", "ResponseHeader", "StopReplica", "UpdateMetadata")

@@ -15,6 +15,7 @@ from kproto.api import (
     check_version,
     control_versions,
     ibp_versions,
+    is_later,
     request_header_version,
     response_header_version,
 )
@@ -105,3 +106,21 @@ def test_versions_only_grow() -> None:
         assert (steps[0], steps[-1]) == (0, api.info.max_version)
     with pytest.raises(UnsupportedApi):
         ladder[0].of(3)
+
+
+def test_versions_of_kafka_4_are_known_and_not_those_of_3_9() -> None:
+    assert (ApiKey.FETCH.info.max_version, ApiKey.FETCH.info.newest_version) == (17, 18)
+    assert (ApiKey.LEADER_AND_ISR.info.max_version, ApiKey.LEADER_AND_ISR.info.newest_version) == (7, 7)
+    assert [is_later(1, 17), is_later(1, 18), is_later(1, 19), is_later(88, 0), is_later(88, 1), is_later(337, 0)] == [
+        False, True, False, True, False, False,
+    ]  # fmt: skip
+    assert check_version(1, 18).name == "Fetch"
+    with pytest.raises(UnsupportedVersion, match=r"Fetch \(1\) has no version 19; it has 0 to 18"):
+        check_version(1, 19)
+    assert (api_name(92), request_header_version(92, 0), response_header_version(92, 0)) == (
+        "DeleteShareGroupOffsets",
+        2,
+        1,
+    )
+    with pytest.raises(UnsupportedApi):
+        check_version(92, 0)

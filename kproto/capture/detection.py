@@ -12,7 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kproto import codec
-from kproto.api import CONTROL_APIS, ApiKey, check_version, request_header_version, response_header_version
+from kproto.api import (
+    CONTROL_APIS,
+    ApiKey,
+    check_version,
+    is_later,
+    request_header_version,
+    response_header_version,
+)
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import decode_request_header_from, decode_response_header_from
 
@@ -157,14 +164,23 @@ def may_be_request(header: FrameHeader, limit: int) -> bool:
     return 0 <= header.api_version <= NEWEST_API
 
 
+def _exists(header: FrameHeader) -> bool:
+    """Whether a release up to Kafka 4.1 has this API and version."""
+    if is_later(header.api_key, header.api_version):
+        return True
+    try:
+        check_version(header.api_key, header.api_version)
+    except (UnsupportedApi, UnsupportedVersion):
+        return False
+    return True
+
+
 def is_convincing(header: FrameHeader, payload: Payload | None) -> bool:
     """Whether a connection's first request is one by itself, whatever its server says.
 
     Its API and version exist, and its body can be read; of a control request from a client with a name whether or not.
     """
-    try:
-        check_version(header.api_key, header.api_version)
-    except (UnsupportedApi, UnsupportedVersion):
+    if not _exists(header):
         return False
     if payload is None or header.api_key in CONTROL_APIS:
         return payload is not None and bool(header.client_id)
@@ -173,10 +189,8 @@ def is_convincing(header: FrameHeader, payload: Payload | None) -> bool:
 
 
 def is_known_request(header: FrameHeader, limit: int) -> bool:
-    """Whether a header at a guessed place may be a request's: a version of Kafka 3.9.1, and a usual client id."""
-    try:
-        check_version(header.api_key, header.api_version)
-    except (UnsupportedApi, UnsupportedVersion):
+    """Whether a header at a guessed place may be a request's: a version up to Kafka 4.1's, and a usual client id."""
+    if not _exists(header):
         return False
     return header.body_at <= header.size <= limit and (
         header.client_id is None or 0 < len(header.client_id) <= _LONGEST_CLIENT_ID

@@ -21,7 +21,7 @@ class WantedApis:
 
     Attributes:
         control: Whether a control request is among them.
-        unwanted: (API key, version) of the requests of Kafka 3.9.1 that are not wanted: their frames are passed over
+        unwanted: (API key, version) of the requests up to Kafka 4.1 that are not wanted: their frames are passed over
             without a look at their headers.
     """
 
@@ -46,5 +46,5 @@ class WantedApis:
 @lru_cache(maxsize=8)
 def _unwanted(apis: frozenset[int]) -> frozenset[tuple[int, int]]:
     return frozenset(
-        (int(api), version) for api in ApiKey if api not in apis for version in range(api.info.max_version + 1)
+        (int(api), version) for api in ApiKey if api not in apis for version in range(api.info.newest_version + 1)
     )

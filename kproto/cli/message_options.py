@@ -144,8 +144,8 @@ def request_header_at(data: bytes) -> int:
 
 
 def _header_may_begin(data: bytes, at: int) -> bool:
-    """Tell whether the bytes at ``at`` name an API and version that Kafka 3.9.1 has."""
+    """Tell whether the bytes at ``at`` name an API and version that Kafka has, up to 4.1."""
     if len(data) < at + 4:
         return False
     key, version = struct.unpack_from(">hh", data, at)
-    return key in ApiKey._value2member_map_ and 0 <= version <= ApiKey(key).info.max_version
+    return key in ApiKey._value2member_map_ and 0 <= version <= ApiKey(key).info.newest_version

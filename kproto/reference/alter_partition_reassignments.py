@@ -1,10 +1,13 @@
-"""AlterPartitionReassignments (45): an administrator begins or cancels reassignments. Version 0; flexible."""
+"""AlterPartitionReassignments (45): an administrator begins or cancels reassignments. Versions 0 and 1; flexible.
+
+1  whether the replication factor may change (Kafka 4)
+"""
 
 from __future__ import annotations
 
 from kproto.api import ApiKey
 
-from .datatypes import ArrayOf, Int16, Int32, Nullable, String
+from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
@@ -33,6 +36,7 @@ class AlterPartitionReassignmentsRequest(RequestMessage):
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     fields = Fields(
         "timeout_ms" / Since(0, Int32, default=60_000),
+        "allow_replication_factor_change" / Since(1, Bool, default=True),
         "topics" / ArrayOf(ReassignableTopic),
     )
 
@@ -62,6 +66,7 @@ class AlterPartitionReassignmentsResponse(ResponseMessage):
     api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     fields = Fields(
         "throttle_time_ms" / Int32,
+        "allow_replication_factor_change" / Since(1, Bool, default=True, ignorable=True),
         "error_code" / Int16,
         "error_message" / Nullable(String),
         "responses" / ArrayOf(ReassignableTopicResponse),

@@ -1,4 +1,4 @@
-"""Fetch (1): a consumer or a follower asks for records. Versions 0 to 17; flexible since 12. Records are held as bytes.
+"""Fetch (1): a consumer or a follower asks for records. Versions 0 to 18; flexible since 12. Records are held as bytes.
 
 What each version brought:
 
@@ -15,6 +15,7 @@ What each version brought:
     15  the epoch of a follower's registration
     16  the addresses of leaders
     17  the directory of a follower's log
+    18  the high watermark that the follower knows (Kafka 4.1)
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class FetchPartition(Struct):
         "log_start_offset" / Since(5, Int64, default=-1, ignorable=True),
         "partition_max_bytes" / Int32,
         "replica_directory_id" / Tagged(0, Uuid, since=17, ignorable=True),
+        "high_watermark" / Tagged(1, Int64, since=18, default=(1 << 63) - 1, ignorable=True),
     )
 
 

@@ -1,4 +1,4 @@
-"""InitProducerId (22): a producer asks for its producer id and epoch. Versions 0 to 5; flexible since 2.
+"""InitProducerId (22): a producer asks for its producer id and epoch. Versions 0 to 6; flexible since 2.
 
 What each version brought:
 
@@ -7,13 +7,14 @@ What each version brought:
     3  the producer id and epoch that the producer had before
     4  (a producer whose transactional id another producer has taken has an error code)
     5  (a transaction that has to be aborted has an error code)
+    6  two-phase commit: prepared transactions are kept (Kafka 4.1)
 """
 
 from __future__ import annotations
 
 from kproto.api import ApiKey
 
-from .datatypes import Int16, Int32, Int64, Nullable, String
+from .datatypes import Bool, Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage
 
@@ -27,6 +28,8 @@ class InitProducerIdRequest(RequestMessage):
         "transaction_timeout_ms" / Int32,
         "producer_id" / Since(3, Int64, default=-1),
         "producer_epoch" / Since(3, Int16, default=-1),
+        "enable2_pc" / Since(6, Bool),
+        "keep_prepared_txn" / Since(6, Bool),
     )
 
 
@@ -39,4 +42,6 @@ class InitProducerIdResponse(ResponseMessage):
         "error_code" / Int16,
         "producer_id" / Since(0, Int64, default=-1),
         "producer_epoch" / Int16,
+        "ongoing_txn_producer_id" / Since(6, Int64, default=-1),
+        "ongoing_txn_producer_epoch" / Since(6, Int16, default=-1),
     )

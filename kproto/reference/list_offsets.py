@@ -1,4 +1,4 @@
-"""ListOffsets (2): the offset of a partition's first or next record, or of a time. Versions 0 to 9; flexible since 6.
+"""ListOffsets (2): the offset of a partition's first or next record, or of a time. Versions 0 to 10; flexible since 6.
 
 What each version brought:
 
@@ -9,6 +9,7 @@ What each version brought:
     7  (timestamp -3: the record with the largest timestamp)
     8  (timestamp -4: the first offset on the broker's own disks)
     9  (timestamp -5: the last offset in the remote tier)
+    10 the time to wait for the remote tier (Kafka 4)
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class ListOffsetsRequest(RequestMessage):
         "replica_id" / Int32,
         "isolation_level" / Since(2, Int8),
         "topics" / ArrayOf(ListOffsetsTopic),
+        "timeout_ms" / Since(10, Int32, ignorable=True),
     )
 
 

@@ -1,13 +1,14 @@
-"""ListTransactions (66): the transactions that a broker coordinates. Versions 0 and 1; flexible.
+"""ListTransactions (66): the transactions that a broker coordinates. Versions 0 to 2; flexible.
 
 1  a filter for the duration of transactions
+2  a pattern of transactional ids (Kafka 4.1)
 """
 
 from __future__ import annotations
 
 from kproto.api import ApiKey
 
-from .datatypes import ArrayOf, Int16, Int32, Int64, String
+from .datatypes import ArrayOf, Int16, Int32, Int64, Nullable, String
 from .fields import Fields, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
@@ -20,6 +21,7 @@ class ListTransactionsRequest(RequestMessage):
         "state_filters" / ArrayOf(String),
         "producer_id_filters" / ArrayOf(Int64),
         "duration_filter" / Since(1, Int64, default=-1),
+        "transactional_id_pattern" / Since(2, Nullable(String), default=None),
     )
 
 

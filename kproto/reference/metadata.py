@@ -1,4 +1,4 @@
-"""Metadata (3): where topics and brokers are. Versions 0 to 12; flexible since 9.
+"""Metadata (3): where topics and brokers are. Versions 0 to 13; flexible since 9.
 
 What each version brought:
 
@@ -14,6 +14,7 @@ What each version brought:
     10  topic ids, and null names beside them
     11  the cluster's operations moved to an API of their own
     12  topics may be requested by id alone, so a response may lack the name
+    13  an error code for the whole response (Kafka 4)
 """
 
 from __future__ import annotations
@@ -97,4 +98,5 @@ class MetadataResponse(ResponseMessage):
         "controller_id" / Since(1, Int32, default=-1, ignorable=True),
         "topics" / ArrayOf(MetadataResponseTopic),
         "cluster_authorized_operations" / Between(8, 10, Int32, default=_NOT_REQUESTED),
+        "error_code" / Since(13, Int16, ignorable=True),
     )

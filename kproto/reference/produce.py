@@ -1,4 +1,4 @@
-"""Produce (0): a producer's records. Versions 0 to 11; flexible since 9. Records are held as bytes.
+"""Produce (0): a producer's records. Versions 0 to 13; flexible since 9. Records are held as bytes.
 
 What each version brought:
 
@@ -10,14 +10,16 @@ What each version brought:
     8   error messages, for the partition and for single records
     9   flexible
     10  the present leader and its address, in answers to a broker that leads no more
+    12  (transactions of Kafka 4)
+    13  topics by id (Kafka 4.1)
 """
 
 from __future__ import annotations
 
 from kproto.api import ApiKey
 
-from .datatypes import ArrayOf, Int16, Int32, Int64, Nullable, Records, String, StructOf
-from .fields import Fields, Since, Tagged
+from .datatypes import ArrayOf, Int16, Int32, Int64, Nullable, Records, String, StructOf, Uuid
+from .fields import Fields, Since, Tagged, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -34,7 +36,8 @@ class TopicProduceData(Struct):
     """The records for one topic."""
 
     fields = Fields(
-        "name" / String,
+        "name" / Until(12, String, ignorable=True),
+        "topic_id" / Since(13, Uuid, ignorable=True),
         "partition_data" / ArrayOf(PartitionProduceData),
     )
 
@@ -99,7 +102,8 @@ class TopicProduceResponse(Struct):
     """The results for one topic."""
 
     fields = Fields(
-        "name" / String,
+        "name" / Until(12, String, ignorable=True),
+        "topic_id" / Since(13, Uuid, ignorable=True),
         "partition_responses" / ArrayOf(PartitionProduceResponse),
     )
 

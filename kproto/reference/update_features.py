@@ -1,6 +1,7 @@
-"""UpdateFeatures (57): an administrator changes the levels of the cluster's features. Versions 0 and 1; flexible.
+"""UpdateFeatures (57): an administrator changes the levels of the cluster's features. Versions 0 to 2; flexible.
 
 1  ``upgrade_type`` in place of ``allow_downgrade``; requests that only validate
+2  no results for single features (Kafka 4)
 """
 
 from __future__ import annotations
@@ -55,5 +56,5 @@ class UpdateFeaturesResponse(ResponseMessage):
         "throttle_time_ms" / Int32,
         "error_code" / Int16,
         "error_message" / Nullable(String),
-        "results" / ArrayOf(UpdatableFeatureResult),
+        "results" / Until(1, ArrayOf(UpdatableFeatureResult), ignorable=True),
     )

@@ -25,6 +25,7 @@ BODIES = {
     (18, 0): (b"", bytes(6)),
     (3, 2): (b"\0\0\0\1\0\6orders", bytes(14)),
     (6, 8): (make.UPDATE_METADATA_8, bytes(3)),
+    (1, 18): (bytes(21) + b"\1\1\1\0", bytes(10) + b"\1\0"),  # of Kafka 4.1
     (22, 0): (b"\xff\xff\0\0\xea\x60", bytes(16)),
 }
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packets import fragments
 
-from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
+from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges, tunnels
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.summary import not_read_text
@@ -366,3 +366,17 @@ def test_the_doctor_tells_that_a_second_capture_stands_in_the_file(tmp_path: Pat
 def test_packets_that_are_not_read_are_counted_in_words() -> None:
     assert not_read_text({"GRE": 1}) == "1 packet of GRE is not read"
     assert not_read_text({"a": 3, "b": 2, "c": 1}) == "3 packets of a, 2 of b and 1 of c are not read"
+
+
+def test_the_page_of_inputs_names_what_is_read_and_what_is_not() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "inputs.md").read_text()
+    section = page[page.index("## Captures") : page.index("## Request logs")]
+    words = {
+        "VXLAN", "VXLAN-GPE", "NSH", "Geneve", "GRE", "PPTP", "ERSPAN", "IP in IP", "6in4", "EtherIP", "MPLS", "AH",
+        "GTP-U", "L2TP", "TZSP", "LISP", "Teredo", "GUE", "PPPoE", "SNAP", "802.1ah", "802.1BR", "VN-Tag", "HSR", "PPP",
+        "Cisco HDLC", "NFLOG", "ENC", "PFLOG", "PKTAP", "netANALYZER", "IPNET", "IEEE 1394",
+        *(name for name in [*tunnels._PORTS_NOT_READ.values(), *tunnels._TYPES_NOT_READ.values(), "WireGuard"]),
+    }  # fmt: skip
+    assert not [word for word in words if word not in section]
+    named = " ".join([*IN_IP, *IN_FRAMES, *LINKS])
+    assert not [word for word in words & {*named.split()} if word not in section]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +32,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class Oracle:
-    """One process of ``tools/oracle``; many questions go out before the first answer is read."""
+    """One process of ``tools/oracle``; many questions go out before the first answer is read.
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([ORACLE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    Args:
+        environment: Its environment variables; None: this process's.
+    """
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [ORACLE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
 
     def ask(self, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The answers, in order."""
@@ -68,6 +75,21 @@ class Oracle:
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
     process = Oracle()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def later_release(oracle_program: Path) -> dict[str, str]:
+    """The environment in which the program has the classes of Kafka 4.1; built once here."""
+    environment = os.environ | {"ORACLE_KAFKA": "4.1.0"}
+    subprocess.run([oracle_program, "serve"], input=b"", check=True, timeout=300, env=environment)
+    return environment
+
+
+@pytest.fixture(scope="session")
+def later_oracle(later_release: dict[str, str]) -> Iterator[Oracle]:
+    process = Oracle(later_release)
     yield process
     process.close()
 

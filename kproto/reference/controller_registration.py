@@ -1,0 +1,34 @@
+"""ControllerRegistration (70): a KRaft controller makes itself known to the active one. Version 0; flexible."""
+
+from __future__ import annotations
+
+from kproto.api import ApiKey
+
+from .broker_registration import Feature, Listener
+from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
+from .fields import Fields
+from .struct import RequestMessage, ResponseMessage
+
+
+class ControllerRegistrationRequest(RequestMessage):
+    """A controller's registration: its id, addresses and features."""
+
+    api_key = ApiKey.CONTROLLER_REGISTRATION
+    fields = Fields(
+        "controller_id" / Int32,
+        "incarnation_id" / Uuid,
+        "zk_migration_ready" / Bool,
+        "listeners" / ArrayOf(Listener),
+        "features" / ArrayOf(Feature),
+    )
+
+
+class ControllerRegistrationResponse(ResponseMessage):
+    """Whether the controller is registered."""
+
+    api_key = ApiKey.CONTROLLER_REGISTRATION
+    fields = Fields(
+        "throttle_time_ms" / Int32,
+        "error_code" / Int16,
+        "error_message" / Nullable(String),
+    )
