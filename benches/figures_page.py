@@ -1,7 +1,7 @@
-"""The tables of docs/figures.md, and the short one of the README, made from the result files.
+"""The tables of docs/figures.md, made from the result files.
 
     python benches/figures_page.py            print them
-    python benches/figures_page.py --write    put them into the pages, between their marks
+    python benches/figures_page.py --write    put them into the page, between their marks
 
 A table stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->``; the facts of the machine stand below
 it. A cell shows the median of the paired ratios, the least and the largest in brackets. A missed limit is bold.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 PAGE = Path(__file__).parents[1] / "docs" / "figures.md"
-README = PAGE.parents[1] / "README.md"
 MARK = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 RESULTS_OF = {
     "codec": ("codec",),
@@ -43,16 +42,6 @@ RESULTS_OF = {
     "thousand": ("thousand",),
 }
 """The tables of the page, in its order, and the result files that each is made of."""
-SHORT = (
-    ("codec", "encode", "updatemetadata-8-500x20", "Java"),
-    ("codec", "decode to Arrow columns", "updatemetadata-8-500x20", "Java"),
-    ("codec", "decode and read every field", "updatemetadata-8-500x20", "kio"),
-    ("channel", "full update of 100,000 partitions", "100 brokers", "Kafka"),
-    ("channel", "LeaderAndIsr, one at a time", "10 brokers", "Kafka"),
-    ("controller-large", "failover of a broker", "200 brokers, 50,000 partitions", "Kafka"),
-    ("tshark", "capture to columns", "no body twice", "tshark"),
-)
-"""The README's rows: a result file, and what, case and peer of a line in it."""
 FACTS = {"codec": ("java", "go"), "channel": ("java",), "controller": ("java",), "pipeline": ("java",)}
 """The versions that stand below a table, by the first word of the result file's name."""
 APIS = {"leaderandisr": "LeaderAndIsr", "stopreplica": "StopReplica", "updatemetadata": "UpdateMetadata"}
@@ -74,15 +63,6 @@ def tables(results: Path = RESULTS) -> dict[str, str]:
         texts += [f"Not measured yet: {', '.join(missing)}."] if missing else []
         made[table] = "\n\n".join(texts) + "\n"
     return made
-
-
-def short(results: Path = RESULTS) -> str:
-    """The README's table: a few lines of several result files."""
-    lines = []
-    for file, *wanted in SHORT:
-        _result, found = load(results / f"{file}.json")
-        lines.append(next(row for row in found if [row.what, row.case, row.peer] == wanted))
-    return "\n".join(_plain(lines)) + "\n"
 
 
 def _newest(lines: list[Line], api: str) -> list[Line]:
@@ -207,8 +187,7 @@ def main() -> None:
     for name in (name for names in RESULTS_OF.values() for name in names if not (RESULTS / f"{name}.json").exists()):
         print(f"not measured yet: {name}", file=sys.stderr)
     if sys.argv[1:] == ["--write"]:
-        for page, its in ((PAGE, made), (README, {"short": short()})):
-            page.write_text(filled(page.read_text(encoding="utf-8"), its), encoding="utf-8")
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
         return
     for title, table in made.items():
         print(f"<!-- figures: {title} -->\n{table}<!-- end of figures -->\n")

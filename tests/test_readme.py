@@ -54,7 +54,7 @@ def test_the_python_examples_hold(monkeypatch):
 
 
 def test_the_readme_is_short():
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_every_target_that_is_named_exists():

@@ -1,4 +1,4 @@
-"""The tables of docs/figures.md and of the README are those of the result files, whole and unchanged."""
+"""The tables of docs/figures.md are those of the result files, whole and unchanged."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ def test_the_page_has_exactly_the_tables_of_the_result_files() -> None:
     made = figures_page.tables()
     assert [name for _, name, _ in figures_page.MARK.findall(PAGE)] == list(made)
     assert figures_page.filled(PAGE, made) == PAGE, "run: python benches/figures_page.py --write"
-
-
-def test_the_readme_has_a_few_rows_of_the_result_files() -> None:
-    readme = figures_page.README.read_text(encoding="utf-8")
-    assert [name for _, name, _ in figures_page.MARK.findall(readme)] == ["short"]
-    assert figures_page.filled(readme, {"short": figures_page.short()}) == readme, (
-        "run: python benches/figures_page.py --write"
-    )
 
 
 def test_no_figure_stands_outside_the_tables() -> None:

@@ -49,7 +49,7 @@ def test_what_is_guarded_is_used_under_its_lock_alone() -> None:
     with counter._lock:
         assert counter.count == 1
     for use in (counter.add_unguarded, lambda: counter.count, lambda: delattr(counter, "count")):
-        with pytest.raises(UnguardedError, match="Counter.count is used without _lock"):
+        with pytest.raises(UnguardedError, match=r"Counter\.count is used without _lock"):
             use()
 
 
@@ -57,7 +57,7 @@ def test_a_condition_guards_as_its_lock_does() -> None:
     counter = Counter()
     with counter._changed:
         counter.entries.append(1)
-    with pytest.raises(UnguardedError, match="Counter.entries"):
+    with pytest.raises(UnguardedError, match=r"Counter\.entries"):
         counter.entries.append(2)
 
 
