@@ -4,8 +4,9 @@ Readers take the current snapshot, which never changes. The behaviour is that of
 
 A controller sends every broker the same UpdateMetadata but for the broker epoch. The brokers of one process decode
 equal bodies once. The next snapshot is a pure function of snapshot and request, so brokers that received the same
-requests share one, and only the topics that a request names are copied. The memory is bounded in bytes: the last bodies
-are kept up to a budget, and a snapshot as long as it is a broker's present snapshot.
+requests share one, and only the topics that a request names are copied. The memory is bounded in bytes: the last
+requests are kept up to a budget of their decoded size, and a larger one, like a snapshot, as long as it is a broker's
+present one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 _MOST_NOTES: Final = 10
 """Most lines of an update in the state-change log, as a full update may remove any number of topics."""
 
-_BUDGET: Final = 8 * 1024 * 1024
+_BUDGET: Final = 32 * 1024 * 1024
+_TOPIC_BYTES, _PARTITION_BYTES, _BROKER_BYTES, _ENDPOINT_BYTES = 200, 100, 700, 400
+"""What the objects of a decoded request and of its live brokers take, measured, besides the bytes of its body."""
+
 _SHARED_FROM: Final = 4096
 """Smaller bodies are cheaper to decode again than to keep."""
 
@@ -100,6 +104,7 @@ class Update:
         notes: Lines for the state-change log as (whether it is an error, text).
         listeners: Set of listener names to the ids of the brokers that have it.
         left_out: The deletions of a full update, (topic, partition indexes), which preceded the request's own entries.
+        body: The decoded request if it is too large to be kept otherwise: brokers that get it later share it.
     """
 
     snapshot: MetadataSnapshot
@@ -108,6 +113,7 @@ class Update:
     notes: tuple[tuple[bool, str], ...] = ()
     listeners: Mapping[frozenset[str], Sequence[int]] = field(default_factory=dict)
     left_out: Sequence[tuple[str, Sequence[int]]] = ()
+    body: object = None
 
 
 def deletions_of_full_update(
@@ -232,17 +238,37 @@ def apply_update(
     )
     alive, listeners = request.body.brokers if isinstance(request, SharedUpdateMetadata) else live_brokers(request)
     after = MetadataSnapshot(partitions if entries else snapshot.partitions, topic_ids, controller, alive, lineage)
-    return Update(after, tuple(deleted), len(entries), tuple(notes), listeners, deletions)
+    large = request.body if isinstance(request, SharedUpdateMetadata) and request.body.is_large else None
+    return Update(after, tuple(deleted), len(entries), tuple(notes), listeners, deletions, large)
 
 
 # ---- updates that brokers share --------------------------------------------------------------------------------------
 
 
 class _Body:
-    """A decoded body, and its live brokers once a broker has applied the body: even different snapshots share them."""
+    """A decoded body, and its live brokers once a broker has applied the body: even different snapshots share them.
+
+    Attributes:
+        message: The request.
+        is_large: Whether it is above the budget of the requests that are kept.
+    """
+
+    is_large = False
 
     def __init__(self, message: Any) -> None:
         self.message = message
+
+    def decoded_bytes(self, body: int) -> int:
+        """Estimate the memory of the objects, and of the bytes of a body of this length."""
+        message, brokers = self.message, self.message.live_brokers
+        endpoints = sum(len(broker.endpoints) for broker in brokers)
+        return (
+            body
+            + _TOPIC_BYTES * len(message.topic_states)
+            + _PARTITION_BYTES * len(message.partition_states)
+            + _BROKER_BYTES * len(brokers)
+            + _ENDPOINT_BYTES * endpoints
+        )
 
     @cached_property
     def brokers(self) -> LiveBrokers:
@@ -281,14 +307,15 @@ class SharedUpdates:
     """A cache of the latest UpdateMetadata requests to brokers of one process, and of the snapshots after them.
 
     Args:
-        budget: The bytes of bodies that are kept; the newest body is kept even if it is larger. 0 keeps none, for a
-            broker that shares updates with no other.
+        budget: The bytes of decoded requests that are kept; one that is larger is kept as long as it is the last update
+            of a broker. 0 keeps none, for a broker that shares updates with no other.
     """
 
     def __init__(self, budget: int = _BUDGET) -> None:
         self._budget = budget
         self._lock = new_lock("shared updates")
-        self._bodies: OrderedDict[tuple[int, bytes, bytes], _Body] = OrderedDict()
+        self._bodies: OrderedDict[tuple[int, bytes, bytes], tuple[_Body, int]] = OrderedDict()
+        self._large: WeakValueDictionary[tuple[int, bytes, bytes], _Body] = WeakValueDictionary()
         self._kept = 0
         self._updates: WeakValueDictionary[int, Update] = WeakValueDictionary()
         self._unshared = itertools.count(1)
@@ -306,9 +333,11 @@ class SharedUpdates:
         tail = bytes(rest)  # views compare item by item, a hundred times slower
         key = (version, head, tail)
         with self._lock:
-            known = self._bodies.get(key)
+            known, _ = self._bodies.get(key, (None, 0))
             if known is not None:
                 self._bodies.move_to_end(key)
+            else:
+                known = self._large.get(key)
         if known is None:
             known = _Body(codec.decode_request(ApiKey.UPDATE_METADATA, version, body))
             if len(tail) >= _SHARED_FROM:
@@ -316,14 +345,17 @@ class SharedUpdates:
         return SharedUpdateMetadata(known, known.message.broker_epoch if epoch is None else epoch, hash(key))
 
     def _keep(self, key: tuple[int, bytes, bytes], body: _Body) -> None:
+        size = body.decoded_bytes(len(key[2]))
         with self._lock:
-            if key in self._bodies:
-                return
-            self._bodies[key] = body
-            self._kept += len(key[2])
-            while self._kept > self._budget and len(self._bodies) > 1:
-                (_, _, oldest), _ = self._bodies.popitem(last=False)
-                self._kept -= len(oldest)
+            if size > self._budget:
+                body.is_large = True
+                self._large[key] = body
+            elif key not in self._bodies:
+                self._bodies[key] = body, size
+                self._kept += size
+                while self._kept > self._budget:
+                    _, (_, oldest) = self._bodies.popitem(last=False)
+                    self._kept -= oldest
 
     def apply(self, snapshot: MetadataSnapshot, request: Any, *, version: int, migration_enabled: bool) -> Update:
         """Do ``apply_update``; brokers that received equal requests in the same order get the same snapshot object.
