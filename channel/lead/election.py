@@ -78,6 +78,8 @@ _MOST_SECONDS_AWAY: Final = 3
 
 _AGAIN_AFTER_S: Final = 1.0
 """The pause before a controller that failed to take over stands for election again, as the cause may last a while."""
+_AGAIN_MAX_S: Final = 30.0
+"""The longest such pause: each failure doubles it, until a leadership has lasted longer than this."""
 
 
 class Controller(Startable):
@@ -144,6 +146,8 @@ class Controller(Startable):
         self._is_closed = False
         self._has_started = False
         self._is_pausing = False
+        self._failures = 0
+        self._led_since = math.inf
         self._again: threading.Timer | None = None
         self._log = get_logger(__name__, f"[Controller id={controller_id}]")
         self._owns_session = isinstance(zookeeper, str)
@@ -434,6 +438,7 @@ class Controller(Startable):
             self._leadership = self._lead(self.session, election, self.events.put)
             self._leadership.start()
             self.epoch = election.epoch
+            self._led_since = time.monotonic()
         except ControllerMoved:
             raise
         except SessionExpired:
@@ -444,12 +449,17 @@ class Controller(Startable):
 
     def _move(self) -> None:
         """Resign so that any broker can be elected, and stand for election again after a pause."""
+        if time.monotonic() - self._led_since > _AGAIN_MAX_S:
+            self._failures = 0
+        self._led_since = math.inf
+        pause_s = min(_AGAIN_MAX_S, _AGAIN_AFTER_S * 2 ** min(self._failures, 10))
+        self._failures += 1
         try:
-            self._stand_later()
+            self._stand_later(pause_s)
         finally:
             self._give_up()
 
-    def _stand_later(self) -> None:
+    def _stand_later(self, pause_s: float | None = None) -> None:
         """Stand for election again after a pause, and not before, even if ``/controller`` is free."""
         if self._is_closed:
             return
@@ -461,9 +471,14 @@ class Controller(Startable):
 
         if self._again is not None:
             self._again.cancel()
-        self._again = threading.Timer(_AGAIN_AFTER_S, stand)
+        self._again = threading.Timer(_AGAIN_AFTER_S if pause_s is None else pause_s, stand)
         self._again.name, self._again.daemon = "controller-election-pause", True
-        self._again.start()
+        try:
+            self._again.start()
+        except RuntimeError:  # the system gives no thread: the pause is made here
+            self._log.exception("no thread for the pause before the next election")
+            time.sleep(_AGAIN_AFTER_S)
+            stand()
 
     def _give_up(self) -> None:
         """Resign, and delete ``/controller``."""

@@ -568,6 +568,9 @@ class ReplicaStateMachine:
             if target is ReplicaStatus.ONLINE:
                 self._bring_online(batch, valid)
                 return
+            if target is ReplicaStatus.OFFLINE:
+                self._take_all_offline(batch, valid)
+                return
             for broker_id, partitions in valid.items():
                 if partitions:
                     self._change_on_broker(batch, broker_id, partitions, target)
@@ -594,8 +597,6 @@ class ReplicaStateMachine:
     ) -> None:
         if target is ReplicaStatus.NEW:
             self._create(batch, broker_id, partitions)
-        elif target is ReplicaStatus.OFFLINE:
-            self._take_offline(batch, broker_id, partitions)
         else:
             for tp in partitions:
                 if target is ReplicaStatus.DELETION_STARTED:
@@ -635,13 +636,25 @@ class ReplicaStateMachine:
                 assignment = context.partition_full_replica_assignment(tp)
                 batch.add_leader_and_isr_request_for_brokers(broker_ids, tp, info, assignment, False)
 
-    def _take_offline(self, batch: RequestBatch, broker_id: int, partitions: list[TopicPartition]) -> None:
+    def _take_all_offline(self, batch: RequestBatch, replicas: Mapping[int, list[TopicPartition]]) -> None:
+        """Take replicas offline; each partition that needs it goes into UpdateMetadata once, however many they are."""
+        told: dict[TopicPartition, None] = {}
+        for broker_id, partitions in replicas.items():
+            if partitions:
+                told |= dict.fromkeys(self._take_offline(batch, broker_id, partitions))
+        if told:
+            batch.add_update_metadata_request_for_brokers(self._cluster.context.live_or_shutting_down_broker_ids, told)
+
+    def _take_offline(
+        self, batch: RequestBatch, broker_id: int, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Take the replicas of a broker offline; returns the partitions whose brokers learn of it by UpdateMetadata."""
         context = self._cluster.context
-        in_isr = []
+        in_isr, told = [], []
         for tp in partitions:
             batch.add_stop_replica_request_for_brokers([broker_id], tp, False)
             if context.partition_leadership_info(tp) is None:
-                batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, [tp])
+                told.append(tp)
             elif tp.topic not in context.topics_to_be_deleted:
                 in_isr.append(tp)
                 continue
@@ -658,17 +671,15 @@ class ReplicaStateMachine:
         done, failed = self._cluster.change_states(in_isr, without_broker)
         for tp, reason in failed.items():
             self._log_invalid(broker_id, tp, ReplicaStatus.OFFLINE, reason)
-        unchanged = []
         for tp, info in done.items():
             if info == known[tp]:
-                unchanged.append(tp)  # its replicas know this leader epoch, but not that a replica is offline
+                told.append(tp)  # its replicas know this leader epoch, but not that a replica is offline
             else:
                 assignment = context.partition_full_replica_assignment(tp)
                 others = [b for b in assignment.replicas if b != broker_id]
                 batch.add_leader_and_isr_request_for_brokers(others, tp, info, assignment, False)
             self._put(broker_id, tp, ReplicaStatus.OFFLINE)
-        if unchanged:
-            batch.add_update_metadata_request_for_brokers(context.live_or_shutting_down_broker_ids, unchanged)
+        return told
 
     def _assign(self, broker_id: int, tp: TopicPartition) -> None:
         context = self._cluster.context

@@ -191,17 +191,21 @@ def read_controller(session: ZooKeeperSession) -> tuple[ControllerRegistration, 
     return None if found is None else (decode_controller(found[0]), found[1])
 
 
+_LAST_EPOCH: Final = (1 << 31) - 1
+_EPOCH_DIGITS: Final = 11
+
+
 def read_controller_epoch(session: ZooKeeperSession) -> tuple[int, int] | None:
     """The controller epoch and the version of its znode, None before the first election.
 
     Each election writes the next number, so that the version of the znode is the epoch; a znode whose contents are no
-    number holds this one.
+    number, or none that another can follow in 32 bits, holds this one.
     """
     found = session.get_many([CONTROLLER_EPOCH])[0]
     if found is None:
         return None
     data, version = found[0], found[1].version
-    if data.isdigit():
+    if data.isdigit() and len(data) < _EPOCH_DIGITS and int(data) < _LAST_EPOCH:
         return int(data), version
     _log.error(
         "znode %s holds %r, which is no controller epoch; the version of the znode, %d, is taken instead, and the next "

@@ -168,7 +168,7 @@ def test_an_observer_of_elections_that_ends_the_event_thread_does_not_hold_up_th
     assert leading.ended == [1]
 
 
-@pytest.mark.parametrize("contents", [b"rubbish", b""])
+@pytest.mark.parametrize("contents", [b"rubbish", b"", b"2147483647", b"2147483648", b"9" * 5_000])
 def test_a_damaged_controller_epoch_is_counted_on_by_the_version_of_its_znode(
     session: Session, candidate: Controller, contents: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,6 +200,32 @@ def test_a_controller_that_cannot_begin_leaves_the_election_to_others_for_a_whil
     assert candidate._again is not None
     candidate._again.function()  # the pause is over
     until(lambda: candidate.epoch == 2)
+
+
+def test_each_failure_to_begin_doubles_the_pause_up_to_half_a_minute(
+    candidate: Controller, leading: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    class Pause:
+        name, daemon = "", False
+
+        def __init__(self, seconds: float, stand: Callable[[], None]) -> None:
+            pauses.append(seconds)
+            self.stand = stand
+
+        def start(self) -> None:
+            if len(pauses) < 8:
+                threading.Thread(target=self.stand).start()
+
+        def cancel(self) -> None:
+            pass
+
+    monkeypatch.setattr(module.threading, "Timer", Pause)
+    leading.failure = ValueError("a cause that lasts")
+    candidate.start()
+    until(lambda: len(pauses) == 8)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_a_controller_whose_epoch_znode_was_written_stands_again(

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from decided_cluster import T0, broker
+from decided_cluster import T0, DecidedCluster, broker
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
@@ -19,6 +19,7 @@ from channel.lead.state_machines import (
 )
 from channel.send.context import ControllerContext
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from kproto.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,3 +273,19 @@ def test_the_states_of_a_deletion_are_counted_by_topic() -> None:
     machine.move(ReplicaStatus.NON_EXISTENT)
     assert machine.replicas.count_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == 0
     assert machine.context.partition_replica_assignment(T0) == ()
+
+
+def test_a_partition_of_any_number_of_replicas_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A znode may name thousands of replicas on brokers that there are not: each goes offline at the start."""
+    cluster = DecidedCluster((0, 1, 2))
+    cluster.create(list(range(2_000)))
+    looks = []
+    found = ControllerContext.partition_state
+    monkeypatch.setattr(
+        ControllerContext, "partition_state", lambda context, tp: (looks.append(tp), found(context, tp))[1]
+    )
+    cluster.elect()
+    assert len(looks) < 10
+    updates = [sent for sent in cluster.channels.sent if sent.kind is ApiKey.UPDATE_METADATA and sent.partitions]
+    (told,) = {tuple(sent.partitions[T0].offline_replicas) for sent in updates}
+    assert len(told) == 1_997
