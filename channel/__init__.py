@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from channel.errors import StaleBrokerEpoch as StaleBrokerEpoch
     from channel.errors import TopicNotKnown as TopicNotKnown
     from channel.lead.election import Controller as Controller
-    from channel.lead.leadership import leadership_of as leadership_of
+    from channel.lead.leadership import LeadershipSettings as LeadershipSettings
     from channel.metadata.clients import ClusterClient as ClusterClient
     from channel.metadata.clients import ClusterWatch as ClusterWatch
     from channel.metadata.clients import MetadataSender as MetadataSender

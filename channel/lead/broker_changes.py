@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .events import LeaderAndIsrResponseReceived
     from .reassignment import Reassignments
     from .state_machines import ControlledCluster
-    from .topics import TopicDeletions
+    from .topic_deletion import TopicDeletions
 
 
 class BrokerChanges:

@@ -17,7 +17,8 @@ from .broker_changes import BrokerChanges
 from .isr_changes import IsrChanges
 from .leader_balance import LeaderBalance
 from .reassignment import Reassignments
-from .topics import TopicChanges, TopicDeletions
+from .topic_creation import TopicChanges
+from .topic_deletion import TopicDeletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from channel.metrics import Metrics
+    from channel.zookeeper.cluster_state import WonElection
 
-    from .leadership import MakeLeadership, ZooKeeperLeadership
+    from .leadership import ZooKeeperLeadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Controller(Startable):
         controller_id: The broker id to register.
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot; or a broker's
             session, whose owner starts and ends it, and calls ``session_expired`` and ``session_began``.
-        lead: Makes an elected controller's leadership; see ``leadership_of``.
+        lead: Makes an elected controller's leadership; see ``LeadershipSettings``.
         metrics: Takes the figures.
         session_timeout_ms: The time after the process's death at which ZooKeeper deletes ``/controller``.
         can_register: Returns whether the controller's own listener could be registered now; if not, it does not stand
@@ -119,7 +120,7 @@ class Controller(Startable):
         self,
         controller_id: int,
         zookeeper: str | ZooKeeperSession,
-        lead: MakeLeadership,
+        lead: Callable[[ZooKeeperSession, WonElection, Callable[[ControllerEvent], object]], ZooKeeperLeadership],
         metrics: Metrics,
         *,
         session_timeout_ms: int = 18_000,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState, NodeExists
 from channel.locks import new_lock
@@ -37,50 +37,51 @@ _FEATURE: Final = b'{"features":{},"version":2,"status":1}'
 _FIRST_BALANCE_S: Final = 5.0
 
 
-class MakeChannels(Protocol):
-    """A function that makes an elected controller's channels to its brokers; see ``ControllerChannelManager``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipSettings:
+    """What the leaderships of one controller share; a call makes the leadership of a won election.
+
+    Attributes:
+        controller_id: The controller's broker id.
+        config: The controller's settings.
+        metrics: Takes the figures.
+        recorder: Sees every frame to and from brokers.
+        stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
+        channels: Makes the channels to the brokers, with the arguments of ``ControllerChannelManager``.
+    """
+
+    controller_id: int
+    config: ChannelConfig
+    metrics: Metrics
+    recorder: Recorder | None = None
+    stores_records: bool = False
+    channels: Callable[..., ControllerChannelManager] = ControllerChannelManager
 
     def __call__(
-        self,
-        controller_id: int,
-        controller_epoch: Callable[[], int],
-        config: ChannelConfig,
-        *,
-        metrics: Metrics,
-        recorder: Recorder | None,
-        on_thread_failed: Callable[[str, list[int]], None],
-    ) -> ControllerChannelManager:
-        """Make the channels."""
+        self, session: ZooKeeperSession, election: WonElection, put: Callable[[ControllerEvent], object]
+    ) -> ZooKeeperLeadership:
+        """Make the leadership; ``put`` takes events, from any thread."""
+        return ZooKeeperLeadership(self, session, election, put)
 
 
 class ZooKeeperLeadership:
     """The leadership of one controller epoch; made, started and closed on the event thread.
 
     Args:
-        controller_id: The controller's broker id.
-        config: The controller's settings.
-        metrics: Takes the figures.
-        recorder: Sees every frame to and from brokers.
+        settings: What all leaderships of the controller share.
         session: The ZooKeeper session.
         election: The won election.
         put: Takes events, from any thread.
-        stores_records: Whether the controller's own broker keeps records; otherwise it gets no replicas.
-        make_channels: Makes the channels to the brokers.
     """
 
     def __init__(
         self,
-        controller_id: int,
-        config: ChannelConfig,
-        metrics: Metrics,
-        recorder: Recorder | None,
+        settings: LeadershipSettings,
         session: ZooKeeperSession,
         election: WonElection,
         put: Callable[[ControllerEvent], object],
-        *,
-        stores_records: bool = False,
-        make_channels: MakeChannels = ControllerChannelManager,
     ) -> None:
+        controller_id, config, metrics = settings.controller_id, settings.config, settings.metrics
         self._session = session
         self._put = put
         self._lock = new_lock("leadership")
@@ -92,15 +93,15 @@ class ZooKeeperLeadership:
         def send_thread_failed(name: str, broker_ids: list[int]) -> None:
             put(SendThreadFailed(name, tuple(broker_ids)))
 
-        channels = make_channels(
+        channels = settings.channels(
             controller_id,
             lambda: election.epoch,
             config,
             metrics=metrics,
-            recorder=recorder,
+            recorder=settings.recorder,
             on_thread_failed=send_thread_failed,
         )
-        without_storage = frozenset[int]() if stores_records else frozenset({controller_id})
+        without_storage = frozenset[int]() if settings.stores_records else frozenset({controller_id})
         context = ControllerContext(election.epoch)
         batch = ControllerBrokerRequestBatch(controller_id, config, channels, put, context)
         cluster = ControlledCluster(controller_id, config, context, self._store, batch, without_storage)
@@ -153,30 +154,3 @@ class ZooKeeperLeadership:
             if self._timer is not None:
                 self._timer.cancel()
         close_all(self._store.unwatch, lambda: self._decisions.close(timeout_s))
-
-
-MakeLeadership: TypeAlias = (
-    "Callable[[ZooKeeperSession, WonElection, Callable[[ControllerEvent], object]], ZooKeeperLeadership]"
-)
-"""Makes an elected controller's leadership; the last argument takes events from any thread."""
-
-
-def leadership_of(
-    controller_id: int,
-    config: ChannelConfig,
-    metrics: Metrics,
-    recorder: Recorder | None = None,
-    *,
-    stores_records: bool = False,
-    make_channels: MakeChannels = ControllerChannelManager,
-) -> MakeLeadership:
-    """Return the function that makes an elected controller's leadership; see ``ZooKeeperLeadership``."""
-    return partial(
-        ZooKeeperLeadership,
-        controller_id,
-        config,
-        metrics,
-        recorder,
-        stores_records=stores_records,
-        make_channels=make_channels,
-    )

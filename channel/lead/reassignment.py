@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kproto.types import TopicPartition
 
     from .state_machines import ControlledCluster
-    from .topics import TopicDeletions
+    from .topic_deletion import TopicDeletions
 
 
 class Reassignments:
@@ -150,7 +150,7 @@ class Reassignments:
             return
         for topic in {tp.topic for tp in assignments}:
             self._deletions.halt_for_reassignment(topic)
-        self._take_up(assignments)
+        self._write_assignments(assignments)
         begun: list[TopicPartition] = []
         done: list[TopicPartition] = []
         for tp, assignment in assignments.items():
@@ -165,7 +165,7 @@ class Reassignments:
         if done:
             self._complete({tp: assignments[tp] for tp in done})
 
-    def _take_up(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+    def _write_assignments(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         """Write assignments, and stop replicas that earlier reassignments were adding."""
         context = self._cluster.context
         before = {tp: self._assignment(tp) for tp in assignments}

@@ -29,7 +29,7 @@ from channel.broker.worker import Worker
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import IllegalState, ZooKeeperError
 from channel.lead.election import Controller
-from channel.lead.leadership import leadership_of
+from channel.lead.leadership import LeadershipSettings
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.request import MessageRequest
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from channel.broker.kraft_registration import KRaftRegistration
     from channel.broker.links import Stand
-    from channel.lead.leadership import MakeChannels
     from channel.network.recorder import Recorder
     from channel.network.request import ClientResponse
     from channel.zookeeper.session import ZooKeeperSession
@@ -93,7 +92,7 @@ class ControllerNode(Startable):
         metrics: Metrics | None = None,
         recorder: Recorder | None = None,
         on_change: Callable[[int, int], None] | None = None,
-        make_channels: MakeChannels = ControllerChannelManager,
+        make_channels: Callable[..., ControllerChannelManager] = ControllerChannelManager,
     ) -> None:
         self._config = config = config or ChannelConfig()
         self._id = controller_id
@@ -116,12 +115,8 @@ class ControllerNode(Startable):
         self.controller = Controller(
             controller_id,
             zookeeper,
-            leadership_of(
-                controller_id,
-                config,
-                metrics,
-                recorder,
-                make_channels=make_channels,
+            LeadershipSettings(
+                controller_id=controller_id, config=config, metrics=metrics, recorder=recorder, channels=make_channels
             ),
             metrics,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
@@ -279,7 +274,7 @@ class Candidate(Controller):
                 on_elected(broker_id, epoch)
 
         metrics = Metrics()
-        leadership = leadership_of(broker_id, config, metrics, stores_records=True)
+        leadership = LeadershipSettings(controller_id=broker_id, config=config, metrics=metrics, stores_records=True)
         super().__init__(broker_id, session, leadership, metrics, on_change=changed)
         self.apis = ForwardedRequests(self)
 

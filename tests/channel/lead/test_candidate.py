@@ -14,7 +14,7 @@ from channel.errors import BadVersion, ControllerMoved, IllegalState, NodeExists
 from channel.lead import election as module
 from channel.lead.election import NO_CONTROLLER, Controller, ControllerChange
 from channel.lead.events import BrokerChange
-from channel.lead.leadership import ZooKeeperLeadership
+from channel.lead.leadership import LeadershipSettings
 from channel.metrics import Metrics
 from channel.zookeeper.cluster_state import WonElection
 from channel.zookeeper.session import Check, Create, Delete, SetData, Stat, Transaction
@@ -275,10 +275,8 @@ def test_a_leadership_whose_send_thread_died_cannot_go_on(session: Session) -> N
     def make_channels(*_: Any, **options: Any) -> Any:
         made.update(options)
 
-    leadership = ZooKeeperLeadership(
-        7, ChannelConfig(), Metrics(), None, cast("ZooKeeperSession", session), WonElection(1, 1), events.append,
-        make_channels=make_channels,
-    )  # fmt: skip
+    settings = LeadershipSettings(controller_id=7, config=ChannelConfig(), metrics=Metrics(), channels=make_channels)
+    leadership = settings(cast("ZooKeeperSession", session), WonElection(1, 1), events.append)
     made["on_thread_failed"]("Controller-7-to-brokers-0-send-thread", [1, 2])
     (event,) = events
     with pytest.raises(IllegalState, match=r"Controller-7-to-brokers-0-send-thread has died, and brokers \[1, 2\]"):

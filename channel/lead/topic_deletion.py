@@ -1,4 +1,4 @@
-"""Decisions about topics that are created, and topics that are deleted.
+"""Decisions about topics that are deleted.
 
 A topic is deleted after its replicas: the deletion waits while a broker of the replicas is dead or a partition is being
 reassigned, and is retried once the broker is back or the reassignment is done.
@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from channel.logs import bounded
-from channel.types import ReplicaAssignment, random_uuid
-from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, TopicZnode
-from kproto.api import ibp_at_least
+from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .leader_election import Election
 from .state_machines import PartitionState, ReplicaStatus, replicas_by_broker
 
 if TYPE_CHECKING:
@@ -25,139 +22,6 @@ if TYPE_CHECKING:
     from .state_machines import ControlledCluster
 
 _DELETED: Final = ReplicaStatus.DELETION_SUCCESSFUL
-
-
-class TopicChanges:
-    """The decisions about new topics and partitions; on the event thread only.
-
-    Args:
-        cluster: The cluster.
-        forget_topic: Forgets everything about a topic.
-    """
-
-    def __init__(self, cluster: ControlledCluster, forget_topic: Callable[[str], None]) -> None:
-        self._cluster = cluster
-        self._forget_topic = forget_topic
-        self._gives_ids = ibp_at_least(cluster.config.inter_broker_protocol_version, "2.8-IV0")
-
-    # ---- a failover
-
-    def read_all(self) -> None:
-        """Read all topics with their assignments and ids into an empty context."""
-        context = self._cluster.context
-        context.set_all_topics(self._cluster.store.read_topics())
-        self._take_up(context.all_topics)
-
-    # ---- events
-
-    def process_topic_change(self) -> None:
-        """Compare the topics in ZooKeeper with the known topics, and create the new ones."""
-        cluster, context = self._cluster, self._cluster.context
-        topics = cluster.store.read_topics()
-        new, gone = topics - context.all_topics, context.all_topics - topics
-        for topic in sorted(gone):
-            self._forget_topic(topic)
-        context.set_all_topics(topics)
-        partitions = self._take_up(new)
-        if new or gone:
-            cluster.log.info("new topics: %s, deleted topics: %s", bounded(sorted(new)), bounded(sorted(gone)))
-        self._create(partitions)
-
-    def process_partition_modification(self, topic: str) -> None:
-        """Create the partitions that were added to a topic, unless the topic is being deleted."""
-        cluster, context = self._cluster, self._cluster.context
-        found = cluster.store.read_assignments([topic]).get(topic)
-        if found is None or topic not in context.all_topics:
-            return
-        if not context.partitions_for_topic(topic) and topic not in context.topics_to_be_deleted:
-            self._create(self._take_up([topic]))  # its znode was passed over, and has been corrected
-            return
-        known = {tp.partition for tp in context.partitions_for_topic(topic)}
-        added = [TopicPartition(topic, p) for p in sorted(found.partitions.keys() - known)]
-        if not added:
-            return
-        if topic in context.topics_to_be_deleted:
-            cluster.log.warning("partitions %s are not created: their topic is being deleted", bounded(added))
-            cluster.write_assignments(topic)
-            return
-        cluster.log.info("new partitions: %s", bounded(added))
-        for tp in added:
-            context.update_partition_full_replica_assignment(tp, found.partitions[tp.partition])
-        self._create(added)
-
-    def keep_new_from_brokers_without_storage(self, partitions: Iterable[TopicPartition]) -> None:
-        """Move replicas of partitions that have no leader yet from brokers that keep no records to others.
-
-        Brokers place replicas on all registered brokers when they create their internal topics, and administrators can
-        name any broker in ZooKeeper.
-        """
-        cluster, context = self._cluster, self._cluster.context
-        if not cluster.without_storage:
-            return
-        changed: dict[str, list[int]] = {}
-        for tp in partitions:
-            replicas = context.partition_replica_assignment(tp)
-            if context.partition_leadership_info(tp) is None and not cluster.without_storage.isdisjoint(replicas):
-                storing = sorted(context.live_broker_ids - cluster.without_storage)
-                kept = _without(replicas, cluster.without_storage, storing, tp.partition)
-                context.update_partition_full_replica_assignment(tp, ReplicaAssignment(kept))
-                changed.setdefault(tp.topic, []).append(tp.partition)
-        for topic, moved in changed.items():
-            cluster.log.info("topic %s: replicas of partitions %s move to brokers that keep records", topic, moved)
-            cluster.write_assignments(topic)
-
-    # ---- steps
-
-    def _take_up(self, topics: Collection[str]) -> list[TopicPartition]:
-        """Read topics into the context; topics without an id get a new id.
-
-        Of two topics with one id the first is kept, and the other is passed over until its znode is corrected.
-        """
-        context, partitions = self._cluster.context, list[TopicPartition]()
-        found = self._with_ids(self._cluster.store.read_assignments(sorted(topics)))
-        for topic, (assignments, topic_id) in found.items():
-            if topic_id is not None:
-                owner = context.topic_name(topic_id)
-                if owner not in (None, topic):
-                    self._cluster.log.error(
-                        "topic %s has the id of topic %s in ZooKeeper; it is passed over: give it an id of its own, or "
-                        "delete it",
-                        topic,
-                        owner,
-                    )
-                    continue
-                context.add_topic_id(topic, topic_id)
-            for partition, assignment in assignments.items():
-                tp = TopicPartition(topic, partition)
-                partitions.append(tp)
-                context.update_partition_full_replica_assignment(tp, assignment)
-                if assignment.is_being_reassigned:
-                    context.partitions_being_reassigned.add(tp)
-        return partitions
-
-    def _with_ids(self, topics: Mapping[str, TopicZnode]) -> Mapping[str, TopicZnode]:
-        """Give topics without an id a new id, and write it to ZooKeeper, from protocol version 2.8 on."""
-        if not self._gives_ids:
-            return topics
-        given = {}
-        for topic, assignment in topics.items():
-            if assignment.topic_id is None:
-                with_id = TopicZnode(assignment.partitions, random_uuid())
-                if self._cluster.store.write_assignment(topic, with_id):
-                    given[topic] = with_id
-        return {**topics, **given}
-
-    def _create(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give new partitions their first leaders."""
-        if not partitions:
-            return
-        self.keep_new_from_brokers_without_storage(partitions)
-        context = self._cluster.context
-        replicas = replicas_by_broker((tp, context.partition_replica_assignment(tp)) for tp in partitions)
-        self._cluster.partitions.change(partitions, PartitionState.NEW)
-        self._cluster.replicas.change(replicas, ReplicaStatus.NEW)
-        self._cluster.partitions.change(partitions, PartitionState.ONLINE, Election.OFFLINE)
-        self._cluster.replicas.change(replicas, ReplicaStatus.ONLINE)
 
 
 class TopicDeletions:
@@ -201,7 +65,7 @@ class TopicDeletions:
             cluster.store.check_leadership()  # no broker deletes anything for a deposed controller
             cluster.log.info("starting the deletion of topics %s", bounded(sorted(topics)))
             context.queue_topic_deletion(topics)
-            self._halt({topic for topic in topics if self._is_being_reassigned(topic)}, "a reassignment")
+            self._mark_ineligible({topic for topic in topics if self._is_being_reassigned(topic)}, "a reassignment")
             self.resume()
 
     def process_stop_replica_response(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
@@ -226,12 +90,12 @@ class TopicDeletions:
         if queued:
             topics = {tp.topic for tps in queued.values() for tp in tps}
             self._cluster.replicas.change(queued, ReplicaStatus.DELETION_INELIGIBLE)
-            self._halt(topics, "replicas that could not be deleted")
+            self._mark_ineligible(topics, "replicas that could not be deleted")
             self.resume()
 
     def halt_for_reassignment(self, topic: str) -> None:
         """Suspend the deletion of a topic while a partition is being reassigned."""
-        self._halt({topic}, "a reassignment")
+        self._mark_ineligible({topic}, "a reassignment")
 
     def resume_for(self, topics: Iterable[str]) -> None:
         """Resume the deletion of suspended topics, since the reason for the suspension may be gone."""
@@ -303,7 +167,7 @@ class TopicDeletions:
         self._cluster.replicas.change(dead, ReplicaStatus.DELETION_INELIGIBLE)
         self._cluster.replicas.change(live, ReplicaStatus.OFFLINE)
         self._cluster.replicas.change(live, ReplicaStatus.DELETION_STARTED)
-        self._halt({tp.topic for tps in dead.values() for tp in tps}, "replicas on dead brokers")
+        self._mark_ineligible({tp.topic for tps in dead.values() for tp in tps}, "replicas on dead brokers")
 
     def _undeleted(self, topic: str) -> dict[int, list[TopicPartition]]:
         context, replicas = self._cluster.context, self._cluster.replicas
@@ -321,7 +185,7 @@ class TopicDeletions:
             self._forget_topic(topic)
             cluster.log.info("topic %s is deleted", topic)
 
-    def _halt(self, topics: Set[str], reason: str) -> None:
+    def _mark_ineligible(self, topics: Set[str], reason: str) -> None:
         context = self._cluster.context
         halted = context.topics_to_be_deleted & topics
         if halted:
@@ -345,15 +209,3 @@ class TopicDeletions:
             context.partition_full_replica_assignment(tp).is_being_reassigned
             for tp in context.partitions_for_topic(topic)
         )
-
-
-def _without(replicas: Sequence[int], excluded: frozenset[int], brokers: Sequence[int], turn: int) -> tuple[int, ...]:
-    """Replace some brokers of a replica list by others if there are any; ``turn`` selects the first replacement.
-
-    >>> _without((7, 1), frozenset({7}), [0, 1, 2], 0), _without((1, 7), frozenset({7}), [1], 0)
-    ((0, 1), (1,))
-    """
-    spare = [b for b in brokers if b not in replicas]
-    turned = iter(spare[turn % len(spare) :] + spare[: turn % len(spare)] if spare else ())
-    kept = [next(turned, None) if replica in excluded else replica for replica in replicas]
-    return tuple([replica for replica in kept if replica is not None]) or tuple(replicas)
