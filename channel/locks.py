@@ -85,7 +85,7 @@ def guards(kind: type, lock: str, *attributes: str) -> None:
         return
     for name in attributes:
         setattr(kind, name, _GuardedAttribute(kind, name, lock))
-    made = kind.__init__
+    made: Any = kind.__init__  # type: ignore[misc]
 
     @functools.wraps(made)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
