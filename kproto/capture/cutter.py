@@ -29,6 +29,7 @@ from .detection import (
 from .model import GAP, WHOLE
 from .payloads import LONGEST_HEADER, SHARED_FROM, PayloadStore
 from .resync import FrameLink, RequestSearch, ResponseSearch
+from .wanted import NAMING, REPLICA_FETCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -714,6 +715,10 @@ class RequestCutter(FrameCutter):
             return self._refuse(data, at, end, size, None, found)
         if not may_be_request(header, limit) or (self._unconfirmed and not self._requests.is_same_client(header)):
             return self._refuse(data, at, end, size, header, found)
+        names_sender = api_key in NAMING or (api_key == ApiKey.FETCH and version <= REPLICA_FETCHES)
+        if names_sender and end >= at + 8 + header.body_at and size >= header.body_at + 4:
+            first = at + 4 + header.body_at
+            header.sender = int.from_bytes(data[first : first + 4], "big", signed=True)
         if not self._wanted.takes(api_key, header.client_id):
             self._accept(header)
             self._give(header, None, WHOLE, found)

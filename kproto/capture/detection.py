@@ -55,9 +55,10 @@ class FrameHeader:
         api_key, api_version, correlation_id: As they stand there.
         client_id: None for null, and for a header that has none.
         body_at: Where the body begins, from the start of the header (the size field not counted).
+        sender: The sender's broker id, of a request that begins with it; -1: it is not known.
     """
 
-    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id", "size")
+    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id", "sender", "size")
 
     def __init__(
         self, size: int, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_at: int
@@ -68,6 +69,7 @@ class FrameHeader:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.body_at = body_at
+        self.sender = -1
 
 
 def read_request_header(data: bytes | bytearray, at: int, end: int) -> FrameHeader | int:

@@ -21,7 +21,7 @@ from kproto.logs.times import LATEST_NS, LogClock, LogReading, Stamp, UnusableLi
 from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
-from .wanted import WantedApis
+from .wanted import NAMING, WantedApis
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d{1,9})(?!\d)')
 _API: Final = re.compile(rb'"requestApiKey":\s*(-?\d{1,9})(?!\d)')
+_BROKER: Final = re.compile(rb'"brokerId":\s*(\d{1,9})(?!\d)')
+_NAME: Final = re.compile(rb'"connection":\s*"([^"]{1,300})"')
 _CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+(?:-\d+)?")
 _LONGEST_CONNECTION: Final = 300
 """Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
@@ -142,6 +144,8 @@ class LogReader:
             number = int(version[1]) if version else 0
             if -1 << 15 <= number < 1 << 15:
                 summary.requests[int(api[1]), number] += 1
+                if int(api[1]) in NAMING:
+                    self._note_sender(message.text, mark)
                 return
         try:
             entry = message.fields
@@ -156,6 +160,16 @@ class LogReader:
             summary.bad(f"a logged request without {e.args[0]}", message.offset, message.length)
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             summary.bad("a logged request with a field of another kind of value", message.offset, message.length)
+
+    def _note_sender(self, line: bytes, mark: int) -> None:
+        """Note from where a broker sent its own request."""
+        broker, name = _BROKER.search(line, mark), _NAME.search(line, mark)
+        if broker is not None and name is not None:
+            try:
+                _server, client = _ends(name[1].decode("utf-8", "replace"))
+            except UnusableLine:
+                return
+            self._summary.sent_by(client.ip, int(broker[1]), self.time_ns)
 
     def _exchange(self, entry: dict[str, Any], stamps: list[Stamp], events: list[Frame | Exchange]) -> None:
         """Make both frames of a line."""

@@ -19,6 +19,7 @@ _KEPT_BAD_INPUTS: Final = 1000
 """The most bad inputs that are kept, so that hostile input cannot fill the memory; further ones are only counted."""
 
 _KEPT_LOSSES: Final = 1000
+_KEPT_SENDERS: Final = 1000
 """The most losses of single connections that are kept."""
 
 LOSSES: Final = (
@@ -155,6 +156,7 @@ class CaptureSummary:
             other. Streams go on after it; what was given up counts as lost where it is.
         losses: Losses of single connections, among them the first of each kind, see ``first_losses``; a thousand at
             most. A Kafka connection without any is complete, from its first packet in the capture on.
+        senders: When a broker's own request first came from an IP address: by the address and the id that it names.
         assumed_zone: Whether times of logs without a zone were read as the reader's own local time.
         bad_inputs: Pieces of input that could not be read, the first thousand.
         bad_input_count: How many there are in all.
@@ -192,6 +194,7 @@ class CaptureSummary:
     unmatched_responses: int = 0
     given_up: Counter[str] = field(default_factory=Counter)
     losses: list[StreamLoss] = field(default_factory=list)
+    senders: dict[tuple[str, int], int] = field(default_factory=dict)
     assumed_zone: bool = False
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
@@ -207,9 +210,16 @@ class CaptureSummary:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
+        for (ip, broker), time_ns in other.senders.items():
+            self.sent_by(ip, broker, time_ns)
         self.assumed_zone |= other.assumed_zone
         self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
         self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
+
+    def sent_by(self, ip: str, broker: int, time_ns: int) -> None:
+        """Note that a broker's own request came from an address; the first thousand count."""
+        if (ip, broker) not in self.senders and len(self.senders) < _KEPT_SENDERS:
+            self.senders[ip, broker] = time_ns
 
     def stream_counts(self) -> StreamCounts:
         """The counts of streams so far, for ``counts_between``."""

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+
+NAMING: Final = frozenset(
+    {
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
+"""The requests of brokers to the controller that begin with the sender's id, in every version."""
+
+REPLICA_FETCHES: Final = 14
+"""Up to this version Fetch begins with the id of the follower, -1 of a consumer."""
 
 
 class WantedApis:
@@ -21,8 +36,8 @@ class WantedApis:
 
     Attributes:
         control: Whether a control request is among them.
-        unwanted: (API key, version) of the requests up to Kafka 4.1 that are not wanted: their frames are passed over
-            without a look at their headers.
+        unwanted: (API key, version) of the requests up to Kafka 4.1 that are not wanted and name no sender: their frames
+            are passed over without a look at their headers.
     """
 
     def __init__(self, apis: Collection[int] | None, fetch_client: str | None = None) -> None:
@@ -46,5 +61,8 @@ class WantedApis:
 @lru_cache(maxsize=8)
 def _unwanted(apis: frozenset[int]) -> frozenset[tuple[int, int]]:
     return frozenset(
-        (int(api), version) for api in ApiKey if api not in apis for version in range(api.info.newest_version + 1)
+        (int(api), version)
+        for api in ApiKey
+        if api not in apis and api not in NAMING
+        for version in range(api.info.newest_version + 1)
     )

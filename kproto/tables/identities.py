@@ -2,6 +2,8 @@
 
 Evidence, for each address of a cluster whose broker is not known otherwise:
 
+- brokers' own requests, such as AlterPartition, ControlledShutdown or a follower's Fetch, name their sender, and come
+  from its IP address;
 - a controller sends metadata updates to live brokers alone: the broker is in each list that it was sent;
 - LeaderAndIsr goes to replicas alone: it is a replica of each partition that it was told of;
 - two addresses that were sent requests at the same time are two brokers;
@@ -14,7 +16,7 @@ assignments that are possible are kept, so that what holds in all of them can be
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import INTS, column, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 IDENTITIES: Final = described(
     "Addresses of brokers that no listing names, and which brokers they may be.",
@@ -82,7 +84,12 @@ class _SentTo(NamedTuple):
     lists: frozenset[bytes]
 
 
-def identities(requests: pa.Table, live_brokers: pa.Table, states: Callable[[], Iterable[pa.Table]]) -> list[Identity]:
+def identities(
+    requests: pa.Table,
+    live_brokers: pa.Table,
+    states: Callable[[], Iterable[pa.Table]],
+    senders: Mapping[str, Collection[int]],
+) -> list[Identity]:
     """Return what is known of addresses without a broker.
 
     Args:
@@ -90,6 +97,7 @@ def identities(requests: pa.Table, live_brokers: pa.Table, states: Callable[[], 
         live_brokers: The whole table.
         states: Returns rows of ``partition_states`` with the columns ``IDENTITY_STATES``; asked only where there are
             such addresses.
+        senders: The brokers whose own requests came from an IP address.
     """
     unknown = requests.filter(pc.is_null(requests["broker_id"]))
     found: list[Identity] = []
@@ -101,7 +109,7 @@ def identities(requests: pa.Table, live_brokers: pa.Table, states: Callable[[], 
     told = _told_states(states())
     for cluster in pc.unique(unknown["cluster"]).to_pylist():
         mine = requests.filter(pc.equal(requests["cluster"], cluster))
-        found += _of_cluster(cluster, mine, live, told)
+        found += _of_cluster(cluster, mine, live, told, senders)
     return found
 
 
@@ -120,6 +128,7 @@ def _of_cluster(
     requests: pa.Table,
     live: Mapping[bytes, set[int]],
     told: Mapping[bytes, list[tuple[Any, ...]]],
+    senders: Mapping[str, Collection[int]],
 ) -> list[Identity]:
     known: dict[Address, int] = {}
     bodies: dict[Address, set[tuple[bytes, int | None]]] = defaultdict(set)
@@ -146,13 +155,28 @@ def _of_cluster(
     if not 0 < len(unknown) <= _MOST_ADDRESSES:
         return [Identity(cluster, *address, None, []) for address in unknown]
     possible = {address: _possible(shown[address], live, told) for address in unknown}
+    hosts = Counter(ip for ip, _port in shown)
+    for ip, port in unknown:
+        named = frozenset(senders.get(ip, ()))
+        if len(named) == 1 == hosts[ip] and (named <= possible[ip, port] or not possible[ip, port]):
+            possible[ip, port] = named
     weak = _in_isr(shown, told)
     narrowed = {address: ids & weak[address] if address in weak else ids for address, ids in possible.items()}
-    fits = _fits(unknown, narrowed, shown, known) or _fits(unknown, possible, shown, known)
-    return [
-        Identity(cluster, *address, _only(address, fits, shown, unknown), [fit[address] for fit in fits])
-        for address in unknown
-    ]
+    fits = _fits(unknown, narrowed, shown, known)
+    if not fits:
+        narrowed = possible
+        fits = _fits(unknown, possible, shown, known)
+    found = []
+    for address in unknown:
+        brokers = {fit[address] for fit in fits}
+        alike = [
+            other
+            for other in unknown
+            if other != address and narrowed[other] == narrowed[address] and _are_alike(shown[other], shown[address])
+        ]  # which could be exchanged
+        broker = next(iter(brokers)) if len(brokers) == 1 and not alike else None
+        found.append(Identity(cluster, *address, broker, [fit[address] for fit in fits]))
+    return found
 
 
 def _possible(
@@ -231,18 +255,6 @@ def _fits(
 
 def _are_alike(one: _SentTo, other: _SentTo) -> bool:
     return one.bodies == other.bodies and one.lists == other.lists
-
-
-def _only(
-    address: Address, fits: Sequence[Fit], shown: Mapping[Address, _SentTo], unknown: Sequence[Address]
-) -> int | None:
-    """Return the broker that an address has in all assignments; None: there are several.
-
-    Addresses that were told the same could be exchanged.
-    """
-    brokers = {fit[address] for fit in fits}
-    alike = any(other != address and _are_alike(shown[other], shown[address]) for other in unknown)
-    return next(iter(brokers)) if len(brokers) == 1 and not alike else None
 
 
 def identity_table(found: Iterable[Identity]) -> pa.Table:

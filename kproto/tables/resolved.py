@@ -14,7 +14,7 @@ Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,11 +86,15 @@ class Survey:
         self._clusters = ClusterEvidence()
         self._sightings: list[pa.Table] = []
         self._asked: list[pa.Table] = []
+        self._senders: dict[str, set[int]] = {}
         self._rows = 0
 
     def add_captures(self, captures: pa.Table) -> None:
         """Add rows of ``captures``."""
         self._clusters.add_captures(captures)
+        for (senders,) in rows_of(captures, ("senders",)):
+            for sender in senders or ():
+                self._senders.setdefault(sender["ip"], set()).add(sender["broker_id"])
 
     def add_brokers(self, brokers: pa.Table) -> None:
         """Add rows of ``brokers``."""
@@ -132,7 +136,8 @@ class Survey:
             requests = pa.concat_tables([found.requests(table) for table in self._asked])
             if requests["broker_id"].null_count:
                 live = pa.concat_tables(read("live_brokers", ["live_brokers_id", "broker_id"]))
-                found.learn(identities(requests, live, lambda: read("partition_states", IDENTITY_STATES)))
+                states = partial(read, "partition_states", IDENTITY_STATES)
+                found.learn(identities(requests, live, states, self._senders))
         return found
 
     def _repeated(self) -> pa.Array:
@@ -315,7 +320,7 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
         read: Reads the rows as they are stored.
         broker_ids: See ``resolved_reader``.
     """
-    captures = list(read("captures", ["capture", "cluster"]))
+    captures = list(read("captures", ["capture", "cluster", "senders"]))
     names = {name for table in captures for name in table["capture"].to_pylist()}
     survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
     for table in captures:
@@ -511,6 +516,7 @@ def resolved_pieces(
             break
     survey = Survey(is_one=True, broker_ids=filters.broker_ids)
     for piece in held:
+        survey.add_captures(piece["captures"])
         survey.add_brokers(piece["brokers"])
         survey.add(piece["requests"])
     resolution = survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])

@@ -480,6 +480,9 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
             }
             for loss in summary.first_losses()
         ],
+        "senders": [
+            {"ip": ip, "broker_id": broker, "ts": time_ns // 1000} for (ip, broker), time_ns in summary.senders.items()
+        ],
         "all_requests": [
             {"api_key": api, "api_version": version, "requests": count}
             for (api, version), count in sorted(summary.requests.items())

@@ -32,6 +32,9 @@ _STREAM_LOSSES: Final = pa.list_(
         ),
     )
 )  # fmt: skip
+_SENDERS: Final = pa.list_(
+    pa.field("element", pa.struct([("ip", pa.string()), ("broker_id", pa.int32()), ("ts", TIME)]))
+)
 
 
 def column(name: str, kind: pa.DataType, text: str) -> pa.Field:
@@ -149,6 +152,12 @@ CAPTURES: Final = described(
         "The first loss of each kind on each Kafka connection, the first 1000. kind: partial start, gap, unreadable "
         "(bytes that are no frame) or given up; ts: when the last byte before it passed. A connection without any is "
         "complete.",
+    ),
+    column(
+        "senders",
+        _SENDERS,
+        "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers): the id that "
+        "each names, its IP address, and when the first passed.",
     ),
     column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
 )

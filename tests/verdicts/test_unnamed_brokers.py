@@ -9,6 +9,7 @@ import pytest
 from conftest import DATA
 
 import kproto.tables
+from kproto.tables.reading import chunks
 from kproto.tables.resolved import resolved_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.facts import Facts
@@ -67,3 +68,37 @@ def test_no_id_is_wrong_and_no_alarm_is_new_where_nothing_lists_addresses(captur
     names = {f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}": broker for (ip, port), broker in known.items()}
     found = {(rule, names.get(broker, broker), *of) for rule, broker, *of in alarms(hidden)}
     assert found <= alarms(tables)
+
+
+def test_a_brokers_own_requests_tell_where_it_is(tmp_path: Path) -> None:
+    """Heard of in a capture, or in the controller's request log, which is all that a TLS cluster has."""
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    (shown,) = kproto.tables.read(capture)["captures"]["senders"].to_pylist()
+    assert {(sender["ip"], sender["broker_id"]) for sender in shown} == {("::1", broker) for broker in range(3)}
+    log = tmp_path / "kafka-request.log"
+    lines = [
+        f'[2026-11-21 06:35:1{broker},000] DEBUG Completed request:{{"isForwarded":false,"requestHeader":'
+        f'{{"requestApiKey":56,"requestApiVersion":2,"correlationId":1,"clientId":"{broker}"}},"request":'
+        f'{{"brokerId":{broker},"brokerEpoch":7,"topics":[]}},"response":{{}},'
+        f'"connection":"10.0.0.9:9092-10.0.0.{broker}:50000-1","totalTimeMs":1.0}} (kafka.request.logger)\n'
+        for broker in range(3)
+    ]
+    log.write_text("".join(lines))
+    (logged,) = next(chunks([str(log)]))["captures"]["senders"].to_pylist()
+    assert {(sender["ip"], sender["broker_id"]) for sender in logged} == {(f"10.0.0.{n}", n) for n in range(3)}
+
+
+def test_pods_are_told_apart_by_their_own_requests() -> None:
+    """Three brokers that all were told the same: nothing but their own requests tells which is which."""
+    tables = kproto.tables.read(DATA / "names" / "healthy_names.pcapng.gz")
+    place = tables["captures"].schema.get_field_index("senders")
+    field = TABLES["captures"].field("senders")
+    senders = [{"ip": f"10.0.0.{broker + 1}", "broker_id": broker, "ts": 0} for broker in range(2)]
+    told = tables["captures"].set_column(place, field, pa.array([senders], field.type))
+    ids = {
+        (row["server_ip"], row["broker_id"])
+        for row in resolved_tables(tables | {"captures": told})["requests"].to_pylist()
+    }
+    assert ids == {(f"10.0.0.{broker + 1}", broker) for broker in range(3)}  # the third is the one that is left
+    for row in resolved_tables(tables)["requests"].to_pylist():
+        assert row["broker_id"] is None
