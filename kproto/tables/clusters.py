@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.api import ApiKey
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import column, described
@@ -127,9 +127,9 @@ class ClusterEvidence:
         for *node, listed in rows_of(lists, (*NODE, "live_brokers_id")):
             if listed is not None:
                 self._lists[node[0], listed].add(_node(node))
-        accepted = requests.filter(
-            pc.and_kleene(pc.equal(requests["error_code"], 0), pc.is_valid(requests["controller_id"]))
-        )
+        is_control = pc.is_in(requests["api_key"], value_set=pa.array(sorted(CONTROL_APIS), pa.int16()))
+        is_accepted = pc.and_(pc.equal(requests["error_code"], 0), is_control)
+        accepted = requests.filter(pc.and_kleene(is_accepted, pc.is_valid(requests["controller_id"])))
         keys = [*NODE, "controller_epoch", "controller_id"]
         times = accepted.select(keys).append_column("ts", accepted["ts"].cast(pa.int64()))
         spans = times.group_by(keys, use_threads=False).aggregate([("ts", "min"), ("ts", "max")])

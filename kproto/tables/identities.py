@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.api import ApiKey
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import INTS, column, described
 
@@ -99,6 +99,8 @@ def identities(
             such addresses.
         senders: The brokers whose own requests came from an IP address.
     """
+    apis = pa.array(sorted(CONTROL_APIS), pa.int16())
+    requests = requests.filter(pc.is_in(requests["api_key"], value_set=apis))
     unknown = requests.filter(pc.is_null(requests["broker_id"]))
     found: list[Identity] = []
     if not unknown.num_rows:

@@ -711,6 +711,12 @@ class Facts:
         return place > 0 and times[place - 1] > begin
 
     @cached_property
+    def has_one_clock(self) -> bool:
+        """Whether the clocks of all capture points could be compared, so that the order of their times is known."""
+        shown = {request.capture for request in self.requests}
+        return len({self.clocks[name].reference for name in shown if name in self.clocks}) < 2
+
+    @cached_property
     def unknown_addresses(self) -> frozenset[str]:
         """The addresses of brokers whose ids nothing tells."""
         return frozenset(request.broker_id for request in self.requests if isinstance(request.broker_id, str))

@@ -135,6 +135,8 @@ class _Doctor:
         since = facts.incomplete_since.get(broker)
         if since is not None and since <= last + self.us("told"):
             return "bytes of its connection are missing in the capture"
+        if not facts.has_one_clock:
+            return "the clocks of its captures cannot be compared"
         if facts.unread_lines:
             return "lines of a request log cannot be read"
         if facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
@@ -169,6 +171,8 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
                 earlier[request.broker_id].append(request)
             elif code:
                 refused[key].append(request)
+            elif not facts.has_one_clock:
+                continue  # the order of two places' times is unknown
             elif code == 0 and stale.newer is not None and request.ts - stale.newer.since > doctor.us("failover"):
                 accepted[key].append(request)
     for rule, groups, verb in (("KP001", accepted, "accepted"), ("KP002", refused, "refused")):
