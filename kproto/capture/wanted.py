@@ -36,8 +36,8 @@ class WantedApis:
 
     Attributes:
         control: Whether a control request is among them.
-        unwanted: (API key, version) of the requests up to Kafka 4.1 that are not wanted and name no sender: their frames
-            are passed over without a look at their headers.
+        unwanted: (API key, version) of the requests up to Kafka 4.1 that are not wanted and name no sender: their
+            frames are passed over without a look at their headers.
     """
 
     def __init__(self, apis: Collection[int] | None, fetch_client: str | None = None) -> None:
