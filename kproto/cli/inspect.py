@@ -179,7 +179,10 @@ def command(
         timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=follow)
         print_entry = _printer(filters, form=form, **layout)
         try:
-            for entry in _with_changes(timeline.entries(source.exchanges()), logs, filters, deletes=deletes):
+            changed = _with_changes(
+                timeline.entries(source.exchanges()), logs, filters, captures_alone, deletes=deletes
+            )
+            for entry in changed:
                 progress.hide()
                 print_entry(entry)
                 if follow:
@@ -189,6 +192,10 @@ def command(
                 raise
             interrupted = True
     source.check()
+    if not timeline.seen and not follow and any(summary.speaks_kraft for _path, summary in source.read):
+        if not logs:
+            _print_changes(captures_alone, filters, form=form, deletes=deletes)
+        return
     if form == "json":
         for path, summary in source.read:
             for line in loss_records(path, summary):
@@ -201,8 +208,20 @@ def command(
         context.exit(_EXIT_LOSS)
 
 
+def _print_changes(captures: list[str], filters: Filters, *, form: str, deletes: bool) -> None:
+    """Print what captures show of KRaft's metadata log."""
+    from kproto.cli.metadata_changes import changes_of
+    from kproto.metadata_log.finding import LogFiles
+
+    changes = changes_of(LogFiles(), filters, captures, deletes=deletes)
+    for change in changes:
+        print(change.record() if form == "json" else change.line())
+    if not changes:
+        print("note: no change of the metadata log passes the filters, or no replica fetched one", file=sys.stderr)
+
+
 def _with_changes(
-    entries: Iterator[Entry], logs: LogFiles, filters: Filters, *, deletes: bool
+    entries: Iterator[Entry], logs: LogFiles, filters: Filters, captures: list[str], *, deletes: bool
 ) -> Iterator[Entry | LogChange]:
     """Yield the entries and the changes of a metadata log, if there is one, by time."""
     if not logs:
@@ -210,7 +229,7 @@ def _with_changes(
         return
     from kproto.cli.metadata_changes import changes_of
 
-    changes: list[Entry | LogChange] = [*changes_of(logs, filters, deletes=deletes)]
+    changes: list[Entry | LogChange] = [*changes_of(logs, filters, captures, deletes=deletes)]
     yield from heapq.merge(entries, changes, key=lambda each: each.time_ns)
 
 

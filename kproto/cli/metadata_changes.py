@@ -7,9 +7,11 @@ import sys
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kproto.capture import capture_points
 from kproto.cli.text import day_and_clock
 from kproto.errors import ConfigurationError
 from kproto.json_form import uuid_to_json
+from kproto.metadata_log.deliveries import read_traffic
 from kproto.metadata_log.files import read
 from kproto.metadata_log.folding import fold
 from kproto.text import printable
@@ -77,9 +79,17 @@ def check_options(filters: Filters, *, slow: object, unanswered: bool) -> None:
             raise ConfigurationError(f"{option} needs requests, and a metadata log has none; name a capture, too")
 
 
-def changes_of(files: LogFiles, filters: Filters, *, deletes: bool) -> list[LogChange]:
-    """Return the wanted changes of a log, in the order of time and offset; warn of what cannot be read."""
-    log = read(files)
+def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), *, deletes: bool) -> list[LogChange]:
+    """Return the wanted changes of a log, in the order of time and offset; warn of what cannot be read.
+
+    Args:
+        files: The log's files.
+        filters: Which changes are wanted.
+        captures: Captures that show fetches of the same log.
+        deletes: Only deletions.
+    """
+    points = capture_points([path for path in captures if path != "-"])
+    log = read(files, read_traffic(points, ports=filters.ports).shown() if points else ())
     warn_of_faults(log)
     folded = fold(log)
     epochs = {epoch.epoch: epoch for epoch in folded.epochs}
