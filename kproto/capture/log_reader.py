@@ -17,10 +17,19 @@ from kproto.api import CONTROL_APIS, request_header_version, response_header_ver
 from kproto.errors import EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 from kproto.logs.request_lines import MARK, parse_request, present_form
+from kproto.logs.state_lines import (
+    FORMER_LOGGER,
+    WRITER_MARKS,
+    LoggedRequest,
+    StateLog,
+    find_writer,
+    writer_named_now,
+)
 from kproto.logs.times import LATEST_NS, LogClock, LogReading, Stamp, UnusableLine, stamps_in
 from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
+from .summary import StreamLoss
 from .wanted import NAMING, WantedApis
 
 if TYPE_CHECKING:
@@ -37,6 +46,10 @@ _CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+(?:-\d+)?")
 _LONGEST_CONNECTION: Final = 300
 """Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
 
+_MOST_DECISIONS: Final = 1 << 30
+
+_NO_STATE: Final = "a line of a state change with a number that is none"
+
 _CONNECTIONS: Final = 100_000
 """The most connections whose stream offsets and ids are remembered."""
 
@@ -44,11 +57,12 @@ _CONNECTIONS: Final = 100_000
 class _Streams:
     """A connection of the log, and the current offsets of its two streams."""
 
-    __slots__ = ("connection", "request", "response")
+    __slots__ = ("connection", "is_partial", "request", "response")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.request = self.response = 0
+        self.is_partial = False
 
 
 class LogReader:
@@ -84,6 +98,10 @@ class LogReader:
         self._streams: OrderedDict[str, _Streams] = OrderedDict()
         self._lines = Lines()
         self._unwrapper = Unwrapper()
+        self._logged: list[LoggedRequest] = []
+        self._states = StateLog(self._logged.append)
+        self._decisions = 0
+        self._has_requests = False  # whether any line was one of a request log
 
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next."""
@@ -108,34 +126,58 @@ class LogReader:
         self._take(b"", events, last=True)
         for message in self._unwrapper.end():
             self._message(message, events)
+        self._states.end()
+        self._give_logged(events)
         self._lines, self._unwrapper = Lines(), Unwrapper()
         return events
 
     def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
-        unwrapper = self._unwrapper
+        unwrapper, kafka_ns, state_line = self._unwrapper, self._clock.kafka_ns, self._states.line
         for line, offset, length in self._lines.feed(data, last=last):
             if line is None:
                 self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
-            elif line[:1] == b"[" and line[25:26] == b"]" and not unwrapper.is_open:  # Kafka's own layout
+                continue
+            if line[24:25] == b"]" and line[:1] == b"[" and not unwrapper.is_open:  # Kafka's own layout
+                at = line.find(b"[", 26, 40)
+                if at >= 0 and line.startswith(WRITER_MARKS, at):
+                    try:
+                        time_ns = kafka_ns(line)
+                        if time_ns >= 0:
+                            state_line(line, at, time_ns)
+                            if self._logged:
+                                self._give_logged(events)
+                            continue
+                    except UnusableLine as e:
+                        self._summary.bad(str(e), offset, length)
+                        continue
+                    except (ValueError, OverflowError):
+                        self._summary.bad(_NO_STATE, offset, length)
+                        continue
                 at = line.find(MARK)
-                if at >= 0 and (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
-                    for message in unwrapper.line(line, offset, length):
-                        self._message(message, events)
-                elif at >= 0:
+                if at < 0:
+                    if not self._has_requests and b"ontroller" in line[26:60]:
+                        self._summary.format = "state-change log"
+                    if FORMER_LOGGER in line:
+                        self._message(LogLine(line, [], None, offset, length), events)
+                    continue
+                if not (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
                     self._message(LogLine(line, [], None, offset, length), events)
-            else:
-                for message in unwrapper.line(line, offset, length):
-                    self._message(message, events)
+                    continue
+            elif line[:4] == b"\tat " and not unwrapper.is_open:
+                continue  # where an exception was thrown
+            for message in unwrapper.line(line, offset, length):
+                self._message(message, events)
         if self._clock.assumed:
             self._summary.assumed_zone = True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
+        mark = 0
         if message.fields is None:
             mark = message.text.find(MARK)
             if mark < 0:
+                self._state_message(message, events)
                 return
-        else:
-            mark = 0
+        self._has_requests = True
         summary = self._summary
         summary.packets += 1
         api = _API.search(message.text, mark)
@@ -170,6 +212,74 @@ class LogReader:
             except UnusableLine:
                 return
             self._summary.sent_by(client.ip, int(broker[1]), self.time_ns)
+
+    def _state_message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
+        """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""
+        text = message.text
+        at = find_writer(text)
+        if at < 0 and FORMER_LOGGER in text:
+            text = writer_named_now(text)
+            at = find_writer(text)
+        if at < 0:
+            return
+        try:
+            self._states.line(text, at, self._clock.time_ns(message.stamps + stamps_in(text[:at])))
+        except UnusableLine as e:
+            self._summary.bad(str(e), message.offset, message.length)
+        except (ValueError, OverflowError):
+            self._summary.bad(_NO_STATE, message.offset, message.length)
+        self._give_logged(events)
+
+    def _give_logged(self, events: list[Frame | Exchange]) -> None:
+        """Make frames of the requests that lines of state changes told."""
+        logged, self._logged[:] = self._logged[:], []
+        summary = self._summary
+        for request in logged:
+            summary.packets += 1
+            if not self._has_requests:
+                summary.format = "state-change log"
+            version, form = request.body()
+            if request.controller_epoch < 0:
+                continue  # the lines do not tell whose request it is
+            summary.requests[request.api_key, version] += 1
+            if request.api_key not in self._wanted:
+                continue
+            try:
+                body = _encoded(request.api_key, version, "request", form)
+                answer = _encoded(request.api_key, version, "response", request.answer(version))
+            except KprotoError as e:
+                summary.bad(f"a logged state that cannot be written: {e}", self._lines.offset)
+                continue
+            correlation_id = request.correlation_id
+            if correlation_id is None:  # what a controller's log tells has none
+                self._decisions = self._decisions % _MOST_DECISIONS + 1
+                correlation_id = -self._decisions
+            client_id = str(request.controller_id)
+            head, answer_head = _heads(request.api_key, version, correlation_id, client_id)
+            server, client = (
+                Endpoint(f"broker-{request.broker_id}", 0),
+                Endpoint(f"controller-{request.controller_id}", 0),
+            )
+            streams = self._connection(
+                f"{server} {client} {request.correlation_id is None}", (server, client), request.time_ns
+            )
+            names = request.api_key, version, correlation_id, client_id
+            if not (request.detailed or streams.is_partial):  # lines at INFO do not show every request
+                streams.is_partial = True
+                summary.lost(StreamLoss(streams.connection, "request", "gap", request.time_ns, 0))
+            frame = self._frame(streams, "request", request.time_ns, head, body, WHOLE, *names)
+            response = None
+            if request.answered:
+                response = self._frame(streams, "response", request.last_ns, answer_head, answer, WHOLE, *names)
+                response.request = frame
+                summary.responses += 1
+            else:
+                frame.unmatched_reason = "the log ends before the answer"
+                summary.unmatched_requests += 1
+            events += [frame, Exchange(frame, response)]
+            self.time_ns = request.last_ns
+            summary.first_ns = summary.first_ns or request.time_ns
+            summary.last_ns = request.last_ns
 
     def _exchange(self, entry: dict[str, Any], stamps: list[Stamp], events: list[Frame | Exchange]) -> None:
         """Make both frames of a line."""
@@ -270,8 +380,7 @@ def _heads(api_key: int, version: int, correlation_id: int, client_id: str | Non
 def _body(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> tuple[bytes, FrameStatus]:
     """Write a body; it is missing where no codec writes it, or, of other APIs, where the log does not show it whole."""
     try:
-        message = codec.message_class(api_key, kind).from_json(present_form(form, api_key, kind), version)
-        return codec.encode(message, version), WHOLE
+        return _encoded(api_key, version, kind, present_form(form, api_key, kind)), WHOLE
     except (UnsupportedApi, UnsupportedVersion):
         if api_key in CONTROL_APIS:
             raise
@@ -280,6 +389,10 @@ def _body(api_key: int, version: int, kind: Literal["request", "response"], form
         if api_key in CONTROL_APIS:
             raise
         return b"", GAP
+
+
+def _encoded(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> bytes:
+    return codec.encode(codec.message_class(api_key, kind).from_json(form, version), version)
 
 
 def _ends(name: str) -> tuple[Endpoint, Endpoint]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from kproto import codec
 from kproto.api import api_name, response_body_version
 from kproto.errors import DecodeError, Truncated, UnsupportedApi, UnsupportedVersion
+from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
 
 if TYPE_CHECKING:
     from kproto.types import Json
@@ -348,7 +349,7 @@ class Exchange:
             "api_version": self.api_version,
             "correlation_id": self.correlation_id,
             "client_id": self.client_id,
-            "request": None if request is None else request.to_json(version),
+            "request": None if request is None else self._told(request.to_json(version)),
             "response": None if response is None else response.to_json(version),
             "latency_ms": self.latency_ms,
         }
@@ -358,6 +359,16 @@ class Exchange:
         if self.unmatched_reason is not None:
             out["unmatched_reason"] = self.unmatched_reason
         return out
+
+    def _told(self, form: Any) -> Any:
+        """Put null for what a log did not tell, see ``kproto.logs.state_lines``."""
+        if self.frame.connection.server.port == 0:
+            for topic in form.get("topicStates", ()):
+                for state in topic["partitionStates"]:
+                    for name, value in state.items():
+                        if value in (UNKNOWN, UNKNOWN_IDS):
+                            state[name] = None
+        return form
 
     def __repr__(self) -> str:
         return f"Exchange({self.request!r}, {self.response!r})"

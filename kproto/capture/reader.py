@@ -13,7 +13,7 @@ from .frozen import freeze, thaw
 from .log_reader import LogReader
 from .pcap import PcapReader
 from .pcapng import PcapngReader
-from .source import detect_format
+from .source import LOGS, detect_format
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class CaptureReader:
         Args:
             waiting: Requests that were given and are not answered yet.
         """
-        if self.summary.format == "request log":
+        if self.summary.format in LOGS:
             return None
         return freeze((self._packets, self.summary, waiting))
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Format = Literal["pcap", "pcapng", "request log"]
 
+LOGS: Final = frozenset(("request log", "state-change log"))
+"""The formats in ``CaptureSummary.format`` of what was logged, not captured."""
+
 File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 """A path, the bytes of a file, or an open binary file, which stays open."""
 

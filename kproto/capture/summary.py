@@ -120,9 +120,9 @@ class CaptureSummary:
     Attributes:
         file: Name of the file, or of the capture point if it has several files.
         reading: Name of the file that is being read.
-        format: ``pcap``, ``pcapng``, ``request log``; empty until known.
+        format: ``pcap``, ``pcapng``, ``request log``, ``state-change log``; empty until known.
         ports: The listener ports that were named; None if they were found from the traffic.
-        packets: Packets (of a request log: lines with a request).
+        packets: Packets (of a log: the requests that it tells of).
         first_ns: Time of the first packet, ns since the epoch, 0 if there is none.
         last_ns: Time of the last one.
         not_tcp: Packets that carry no TCP, or whose headers are cut off.
@@ -324,6 +324,11 @@ class CaptureSummary:
         if reason := self.unusable[1]:
             lines = "line" if self.bad_input_count == 1 else "lines"
             return f"no line can be used; the first reason of {self.bad_input_count} {lines}: {reason}"
+        if self.format == "state-change log":
+            return (
+                "no line of this log tells of a control request: another broker was the controller, or the logger "
+                "state.change.logger is not at INFO or TRACE"
+            )
         if self.packets:
             return (
                 f"{self.packets} logged requests, but no LeaderAndIsr, StopReplica or UpdateMetadata among them; take "
@@ -339,7 +344,7 @@ class CaptureSummary:
         if self.control_requests:
             return None
         name = self.file or "the capture"
-        if self.format == "request log":
+        if self.format in ("request log", "state-change log"):
             return f"{name}: {self._log_problem()}"
         if not self.packets and self.bad_checksums:
             return f"{name}: no packet in it matches the checksum recorded with it; take the original file"

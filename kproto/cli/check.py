@@ -35,6 +35,7 @@ def command(files: tuple[str, ...], form: str) -> None:
     damaged, and 2 if any cannot be read at all, which is said on standard error.
     """
     from kproto.capture import CaptureSummary, frames
+    from kproto.capture.source import LOGS
     from kproto.capture.summary import not_read_text
     from kproto.errors import CaptureError
 
@@ -47,7 +48,7 @@ def command(files: tuple[str, ...], form: str) -> None:
                 pass
         except CaptureError as e:
             error = str(e)
-        is_log = summary.format == "request log"
+        is_log = summary.format in LOGS
         if is_log and not error and not summary.packets:
             error = "no line of this text is a request that kafka.request.logger wrote; name a kafka-request.log"
         whole = error is None and not summary.bad_input_count

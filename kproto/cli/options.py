@@ -118,6 +118,7 @@ def parse_broker_of(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
         ConfigurationError: Not of that form, or the file is no log of one broker.
     """
     from kproto.capture import CaptureSummary, frames
+    from kproto.capture.source import LOGS
 
     found: dict[tuple[str, int], BrokerId] = {}
     for text in texts:
@@ -129,7 +130,7 @@ def parse_broker_of(texts: Iterable[str]) -> dict[tuple[str, int], BrokerId]:
             server = frame.connection.server
             if found.setdefault((server.ip, server.port), int(number)) != int(number):
                 raise ConfigurationError(f"--broker-of gives {server} two ids; a log is one broker's")
-        if summary.format != "request log":
+        if summary.format not in LOGS:
             raise ConfigurationError(f"{file} is no log; --broker-of names the broker that wrote a log")
     return found
 

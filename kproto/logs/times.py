@@ -251,7 +251,7 @@ class LogClock:
     def kafka_ns(self, line: bytes) -> int:
         """Return the time of a line in Kafka's own layout, ``[2023-11-20 19:35:10,123] ``; -1 if it has another."""
         if line[:17] != self._minute:
-            if line[25:26] != b"]" or line[20:21] != b"," or line[17:18] != b":":
+            if line[24:25] != b"]" or line[20:21] != b"," or line[17:18] != b":":
                 return -1
             found = stamps_in(line[1:24])
             if not found or found[0].lacks or found[0].offset_s is not None:

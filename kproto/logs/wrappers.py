@@ -179,7 +179,11 @@ class _Pieces:
 
 
 class Unwrapper:
-    """Takes off what stands around lines, puts pieces together, and reads the lines of journald's export format."""
+    """Takes off what stands around lines, puts pieces together, and reads the lines of journald's export format.
+
+    Attributes:
+        is_open: Whether lines are waiting for others.
+    """
 
     def __init__(self) -> None:
         self._pieces: OrderedDict[bytes, _Pieces] = OrderedDict()
@@ -190,20 +194,18 @@ class Unwrapper:
         self._binary: bytearray | None = None
         self._binary_name = b""
         self._export_at = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether lines are waiting for others."""
-        return bool(self._open) or self._export is not None
+        self.is_open = False
 
     def line(self, line: bytes, offset: int, length: int) -> Iterator[LogLine]:
         """Take a line with its end; yield what it completes."""
         if self._export is None and not self._open and line.startswith(b"__CURSOR="):
             self._export, self._export_at = {}, offset
         if self._export is not None:
+            self.is_open = True
             yield from self._exported(line, offset, length)
             return
         yield from self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0)
+        self.is_open = bool(self._open)
 
     def end(self) -> Iterator[LogLine]:
         """End the file; yield what can be read of lines that lack their end."""

@@ -10,6 +10,7 @@ from kproto import codec
 from kproto.api import ApiKey
 from kproto.capture import WHOLE
 from kproto.errors import DecodeError, UnsupportedVersion
+from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
 from kproto.prefix import prefix_of
 from kproto.tables.ids import frame_body_id
 
@@ -130,17 +131,23 @@ class ControlBody:
         return frozenset.intersection(*(frozenset(s.replicas) for s in self.states)) if self.states else frozenset()
 
 
+def _told(ids: tuple[int, ...]) -> tuple[int, ...]:
+    """Ids, none where a log did not tell them."""
+    return () if ids[:1] == (UNKNOWN,) and list(ids) == UNKNOWN_IDS else ids
+
+
 def _led(state: Any) -> RequestPartition:
     return RequestPartition(
-        state.topic_name, state.partition_index, state.leader, state.leader_epoch, state.isr, state.replicas, (),
+        state.topic_name, state.partition_index, state.leader, state.leader_epoch, _told(state.isr),
+        _told(state.replicas), (),
         state.adding_replicas, state.removing_replicas, bool(state.is_new), bool(state.leader_recovery_state),
     )  # fmt: skip
 
 
 def _published(state: Any) -> RequestPartition:
     return RequestPartition(
-        state.topic_name, state.partition_index, state.leader, state.leader_epoch, state.isr, state.replicas,
-        state.offline_replicas,
+        state.topic_name, state.partition_index, state.leader, state.leader_epoch, _told(state.isr),
+        _told(state.replicas), state.offline_replicas,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 Listeners: TypeAlias = "tuple[tuple[BrokerId, str, int], ...]"
 """Id, host and port of each listener of the live brokers."""
+
+_LOGGED: Final = re.compile(r"broker-([0-9]{1,10})")
+"""The address, with port 0, of a broker whose own log told of a request, as ``kproto.capture.log_reader`` gives it."""
 
 _EVERY: Final = ""
 """The key of all capture points together."""
@@ -128,6 +132,8 @@ class BrokerDirectory:
         if (given := self._given.get(address)) is not None:
             return [(0, given)]
         ip, port = address
+        if port == 0 and (logged := _LOGGED.fullmatch(ip)):
+            return [(0, int(logged[1]))]
         for point in dict.fromkeys((capture, _EVERY)):
             history = self._histories.get((point, ip, port))
             if history is None:

@@ -14,6 +14,7 @@ two points, their clocks cannot be compared.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -38,6 +39,9 @@ CLOCKS: Final = described(
     column("shared", pa.int64(), "Updates and exchanges on which the estimate rests."),
 )
 
+_LOG_NAME: Final = re.compile(r"(?:state-change|controller|kafka-request|server)\.log[^/]*$")
+"""What tells the name of a broker's log from those of its other logs."""
+
 BATCH_US: Final = 1_000_000
 """A body that a capture point sees again within this time belongs to one batch."""
 
@@ -59,6 +63,11 @@ _MOST: Final = 2000
 
 _STEP_PPM: Final = 5
 _MOST_PPM: Final = 200
+
+
+def host_of_logs(capture: str) -> str:
+    """Return what the logs of one broker in one folder have in common in their names; a capture has its own name."""
+    return _LOG_NAME.sub("", capture)
 
 
 class PointClock(NamedTuple):
@@ -113,20 +122,23 @@ class ClockEvidence:
             self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
 
     def clocks(self, captures: Iterable[str]) -> dict[str, PointClock]:
-        """Return the clock of each capture point."""
-        names = sorted(captures)
+        """Return the clock of each capture point; the logs of one broker in one folder have one clock."""
+        every_name = sorted(captures)
+        hosts: dict[str, str] = {}
+        of = {name: hosts.setdefault(host_of_logs(name), name) for name in every_name}
+        names = sorted(hosts.values())
         if len(names) < 2:
-            return {name: PointClock(name, name) for name in names}
+            return {name: PointClock(name, of[name]) for name in every_name}
         connections = dict.fromkeys(names, 0)
         for table in self._connections:
             for capture in table["capture"].to_pylist():
-                connections[capture] += 1
+                connections[of[capture]] += 1
         seen: dict[str, dict[bytes, int]] = {name: {} for name in names}
         if self._bodies:
             spans = _spans(pa.concat_tables(self._bodies), "body_id")
             once = pc.less(pc.subtract(spans["last"], spans["first"]), BATCH_US)
             for capture, body, first in rows_of(spans.filter(once), ("capture", "body_id", "first")):
-                seen[capture][body] = first
+                seen[of[capture]][body] = min(first, seen[of[capture]].get(body, first))
         same: dict[str, dict[bytes, int]] = defaultdict(dict)
         if self._exchanges:
             every = pa.concat_tables(self._exchanges)
@@ -134,8 +146,9 @@ class ClockEvidence:
             twice = counts.filter(pc.greater(counts["capture_count_distinct"], 1))["exchange_id"]
             every = every.filter(pc.is_in(every["exchange_id"], value_set=twice.combine_chunks()))
             for capture, exchange, first in rows_of(every, ("capture", "exchange_id", "first")):
-                same[capture].setdefault(exchange, first)
-        return compared(names, connections, seen, same)
+                same[of[capture]].setdefault(exchange, first)
+        found = compared(names, connections, seen, same)
+        return {name: found[of[name]]._replace(capture=name) for name in every_name}
 
 
 def _spans(rows: pa.Table, key: str) -> pa.Table:

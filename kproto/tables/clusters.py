@@ -2,7 +2,8 @@
 
 A broker is shown as an address at a capture point: two hosts may use the same private addresses. Addresses belong to
 one cluster if it is declared so; or if they were sent the same metadata update of one controller, or at one capture
-point updates that list the same live brokers. What is left belongs together unless something speaks against it:
+point updates that list the same live brokers; or if logs of one broker tell of them. What is left belongs together
+unless something speaks against it:
 
 - topics of one name have other ids, and no topic has the same id;
 - updates in their captures list no listener in common;
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
+from kproto.tables.clocks import host_of_logs
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import column, described
 
@@ -153,6 +155,10 @@ class ClusterEvidence:
             some = [node for node in nodes if node not in declared]
             for node in some[1:]:
                 kin.join(some[0], node)
+        logs: dict[str, Node] = {}
+        for node in self._nodes:
+            if node[2] == 0 and node not in declared:  # an address that a log lacks
+                kin.join(logs.setdefault(host_of_logs(node[0]), node), node)
         shown: dict[tuple[Any, ...], Node] = {}
         for *update, node, _ts in self._sent() if kin.count > 1 else ():
             kin.join(shown.setdefault(tuple(update), node), node)

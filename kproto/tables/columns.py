@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
+from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
 from kproto.tables.arrays import array_of, slices
 from kproto.tables.schemas import PARTS
 
@@ -132,7 +133,32 @@ class BodyColumns:
                 arrays.append(_plain(rows.column(field.name), field.type))
             else:
                 arrays.append(pa.nulls(rows.num_rows, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return _told(batch) if self.part == "state" and self._api_key != ApiKey.STOP_REPLICA else batch
+
+
+def _told(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Put null where a log did not tell a value, see ``kproto.logs.state_lines``."""
+    for name in ("isr", "replicas"):
+        column = rows.column(name)
+        values = column.flatten()
+        if not len(values) or pc.min(values).as_py() != UNKNOWN:
+            continue
+        marked = pc.if_else(pc.equal(pc.list_value_length(column), len(UNKNOWN_IDS)), column, None)
+        unknown = pa.repeat(pa.scalar(True), len(column))
+        for place, mark in enumerate(UNKNOWN_IDS):
+            unknown = pc.and_(unknown, pc.fill_null(pc.equal(pc.list_element(marked, place), mark), False))
+        rows = _replaced(rows, name, pc.if_else(unknown, None, column))
+        if name == "replicas":
+            epochs = rows.column("partition_epoch")
+            rows = _replaced(
+                rows, "partition_epoch", pc.if_else(pc.and_(unknown, pc.equal(epochs, UNKNOWN)), None, epochs)
+            )
+    return rows
+
+
+def _replaced(rows: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
 
 
 def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -305,7 +305,8 @@ class Facts:
                         continue
                 else:
                     state = State(
-                        leader, leader_epoch, partition_epoch, tuple(isr), tuple(replicas),
+                        leader, leader_epoch, -1 if partition_epoch is None else partition_epoch, tuple(isr or ()),
+                        tuple(replicas or ()),
                         None if adding is None else tuple(adding), bool(is_new),
                         None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
                         None if elr is None else tuple(elr),

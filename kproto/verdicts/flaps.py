@@ -59,7 +59,7 @@ def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["lea
         old, new, ts = before.state, after.state, after.ts
         if old.leader != new.leader and not facts.is_settling((old.leader, new.leader), ts, settled):
             led.append((ts, new.leader))
-        changed = set(old.isr) ^ set(new.isr)
+        changed = set(old.isr) ^ set(new.isr) if old.isr and new.isr else set()
         if changed and old.replicas == new.replicas and not facts.is_settling(changed, ts, settled):
             moved.append((ts, new.leader))
     return {"leader": led, "ISR": moved}

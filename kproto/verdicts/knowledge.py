@@ -208,8 +208,8 @@ class Knowledge:
         same = (
             state.leader == before.leader
             and state.leader_epoch == before.leader_epoch
-            and set(state.isr) == set(before.isr)
-            and state.replicas == before.replicas
+            and (set(state.isr) == set(before.isr) or not state.isr or not before.isr)
+            and (state.replicas == before.replicas or not state.replicas or not before.replicas)
             and state.offline_replicas == before.offline_replicas
             and state.adding_replicas == before.adding_replicas
             and state.removing_replicas == before.removing_replicas

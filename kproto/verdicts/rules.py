@@ -267,7 +267,7 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     end = doctor.facts.end
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     if without:
-        text = f"{name} has no leader; its ISR is {_ids(newest.isr)}"
+        text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
         found = _lasting(doctor, "KP010", "offline", without, text, f"{name} had no leader", **of)
         if found is None and without[-1].until is None:
             since = without[-1].since
@@ -284,7 +284,7 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     yield from (found,) if found else ()
     least = doctor.limit("min-isr")
     if least:
-        short = life.stretches(lambda state: len(state.isr) < least)
+        short = life.stretches(lambda state: 0 < len(state.isr) < least)
         if short and short[-1].until is None:
             text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {int(least)}"
             yield doctor.finding("KP021", text, short[-1].since, **of)
@@ -337,7 +337,7 @@ def _under_replicated_of() -> Callable[[State], bool]:
         nonlocal adding
         if state.adding_replicas is not None:
             adding = set(state.adding_replicas)
-        return bool(set(state.replicas) - set(state.isr) - adding)
+        return bool(state.isr and set(state.replicas) - set(state.isr) - adding)
 
     return holds
 
@@ -822,7 +822,8 @@ def _cancelled(doctor: _Doctor, removals: Removals) -> Iterator[Finding]:
                 for broker, (_first, last) in sighting.body.told.items():
                     if broker in sighting.state.replicas and facts.accepted(sighting.body, broker, (topic, number)):
                         hosts[broker] = max(last, hosts.get(broker, last))
-        for broker in (hosts.keys() & facts.alive).difference(life.newest.state.replicas):
+        replicas = life.newest.state.replicas
+        for broker in (hosts.keys() & facts.alive).difference(replicas) if replicas else ():
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
             gone = removals.last((topic, number), broker)
             if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):

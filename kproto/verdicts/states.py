@@ -57,7 +57,10 @@ def deletes(state: RequestPartition) -> bool:
 
 
 class State(NamedTuple):
-    """A partition's state in LeaderAndIsr or UpdateMetadata."""
+    """A partition's state in LeaderAndIsr or UpdateMetadata.
+
+    ISR and replicas are empty, and the partition epoch is -1, where a log does not tell them: nothing follows from it.
+    """
 
     leader: int
     leader_epoch: int
@@ -143,7 +146,8 @@ class Incarnation:
                     is_new=of.is_new or state.is_new,
                 )
                 first[key] = known._replace(state=both)
-        return sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
+        steps = sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
+        return steps if all(step.state.isr and step.state.replicas for step in steps) else _completed(steps)
 
     @property
     def newest(self) -> Sighting:
@@ -222,6 +226,26 @@ def _unmarked(before: State, state: State) -> bool:
     An unclean election leaves the leader alone in the ISR; one from the eligible leader replicas is clean.
     """
     return bool(before.recovering) and state.isr == (state.leader,) and state.leader not in (before.elr or ())
+
+
+def _completed(steps: list[Sighting]) -> list[Sighting]:
+    """Join states that a log told in part with those of the same epochs; replicas stay until others are told."""
+    told = {(step.state.epochs, step.state.leader): step.state.isr for step in steps if step.state.isr}
+    replicas = next((step.state.replicas for step in steps if step.state.replicas), ())
+    found: list[Sighting] = []
+    for step in steps:
+        state = step.state
+        replicas = state.replicas or replicas
+        isr = state.isr or told.get((state.epochs, state.leader), ())
+        before = found[-1].state if found else None
+        if before is not None and (before.epochs, before.leader, set(before.isr)) == (
+            state.epochs,
+            state.leader,
+            set(isr),
+        ):
+            continue
+        found.append(step._replace(state=state._replace(isr=isr, replicas=replicas)))
+    return found
 
 
 class Stretch(NamedTuple):

@@ -12,6 +12,7 @@ import gzip
 import json
 import re
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -186,6 +187,30 @@ def log(data: bytes) -> None:
     check_types(data, found)
 
 
+def states(data: bytes) -> None:
+    """Lines of a state-change log in any dress: the same requests however they come, each of which can be read."""
+    from kproto.capture import CaptureSummary, Exchange
+    from kproto.capture.log_reader import LogReader
+
+    line = b"[2026-11-21 06:35:57,700] INFO [Broker id=1] \n"
+
+    def read(step: int) -> list[str]:
+        summary = CaptureSummary()
+        reader, found = LogReader(summary, capture="", apis=None), []
+        whole = line + data
+        for at in range(0, len(whole), step):
+            found += reader.feed(whole[at : at + step])
+        found += reader.end()
+        for bad in summary.bad_inputs:
+            if not 0 <= bad.offset <= len(whole):
+                raise Finding(f"{data.hex()}: a bad input at {bad.offset} of {len(whole)} bytes")
+        check_types(data, found)
+        return [str(event.to_json()) for event in found if isinstance(event, Exchange)]
+
+    if read(max(1, len(data))) != read(7 + len(data) // 7):
+        raise Finding(f"{data.hex()}: other requests when fed in pieces")
+
+
 def packet(data: bytes) -> None:
     """Packets of any link type at any time; the first bytes say which, the rest are four packets in a row."""
     from kproto.capture import CaptureReader
@@ -262,6 +287,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "framing": framing,
     "capture": capture,
     "log": log,
+    "states": states,
     "packet": packet,
     "effort": effort,
 }
@@ -301,6 +327,8 @@ def seeds(target: str) -> list[bytes]:
             found = [b"\0\0" + stream, b"\xff\x05" + stream, b"\x10\x03" + stream[:50], b""]
         case "log":
             found = log_lines()
+        case "states":
+            found = state_lines()
         case "packet":
             found = [
                 bytes([n % 9]) + (1_700_000_000_000_000_000 + n).to_bytes(8) + data for n, data in enumerate(wire())
@@ -318,6 +346,19 @@ def log_lines() -> list[bytes]:
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     control = [line for line in lines if re.search(rb'"requestApiKey":[456],', line)]
     return [*control[:12], b"".join(control[:3]), *lines[:4]]
+
+
+def state_lines() -> list[bytes]:
+    """Lines of every kind that brokers and controllers logged, plain and as Docker keeps them."""
+    with tarfile.open(DATA / "state_logs" / "ibp-3.9-a.tar.xz") as tar:
+        logs = [tar.extractfile(name) for name in tar.getnames() if name.endswith(".log")]
+        lines = [line for log in logs if log is not None for line in log.read().splitlines(keepends=True)]
+    kinds = {re.sub(rb"\d+|partition \S+", b"", line)[:90]: line for line in lines}
+    found = [line for line in kinds.values() if len(line) < 1500]
+    docker = [
+        json.dumps({"log": line.decode(), "time": "2026-11-21T06:35:57Z"}).encode() + b"\n" for line in found[:20]
+    ]
+    return [*found, *docker, b"".join(lines[:40]), b"".join(lines[-40:])]
 
 
 def wire() -> list[bytes]:

@@ -17,6 +17,7 @@ RUNS = {
     "framing": 10000,
     "capture": 500,
     "log": 800,
+    "states": 400,
     "packet": 1500,
     "effort": 120,
 }

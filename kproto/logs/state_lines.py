@@ -1,0 +1,707 @@
+"""What the lines of ``state-change.log`` and ``controller.log`` say -> the control requests that they tell of.
+
+Lines at TRACE hold each partition's state as it was sent. Lines at INFO, the default of newer releases, hold what a
+broker did with it, and what a controller decided: leaders and leader epochs always, ISRs where they are printed, no
+replicas. What a line does not say is ``UNKNOWN``.
+
+A broker handles one control request after another, so that the lines of one request stand together, and a line of the
+next one shows that it was answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from kproto.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNKNOWN: Final = -(1 << 31)
+"""Stands, beside unknown replicas, for a partition epoch that a log does not tell."""
+
+UNKNOWN_IDS: Final = [UNKNOWN, UNKNOWN + 1, UNKNOWN]
+"""The ids that stand for an ISR or replicas that a log does not tell; no broker has such ids."""
+
+BROKER_MARK: Final = b"[Broker id="
+CONTROLLER_MARK: Final = b"[Controller id="
+DELETION_MARK: Final = b"[Topic Deletion Manager "
+WRITER_MARKS: Final = (BROKER_MARK, CONTROLLER_MARK, DELETION_MARK)
+"""What begins the lines that are read: who writes them."""
+
+_FORMER_MARK: Final = re.compile(rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))? (?=[a-z])")
+"""How releases before 1.1 name who writes."""
+
+_MOST_STATES: Final = 300_000
+"""The most partitions of one request; further ones become another request."""
+
+_MOST_TOPICS: Final = 20_000
+"""The most topics whose partitions are remembered."""
+
+_MOST_REMEMBERED: Final = 200_000
+"""The most partitions whose replicas are remembered."""
+
+_STALE_CONTROLLER_EPOCH: Final = 11
+_UNKNOWN_TOPIC: Final = 3
+_FENCED_LEADER_EPOCH: Final = 74
+
+_DURING_DELETE: Final = -2
+
+_IDS: Final = rb"\[?([-\d, ]*?)\]?"
+_STATE: Final = (
+    rb"controllerEpoch=(-?\d+), leader=(-?\d+), leaderEpoch=(-?\d+), isr=" + _IDS
+    + rb", (?:zkVersion|partitionEpoch)=(-?\d+), replicas=" + _IDS
+    + rb"(?:, addingReplicas=" + _IDS + rb", removingReplicas=" + _IDS + rb")?(?:, offlineReplicas=" + _IDS + rb")?"
+    rb"(?:, isNew=(\w+))?(?:, leaderRecoveryState=(\d+))?\)"
+)  # fmt: skip
+_NAMED: Final = rb"\w*\((?:topicName='[^']*', partitionIndex=-?\d+, )?"
+_CACHED: Final = re.compile(
+    rb".ached leader info " + _NAMED + _STATE + rb" for partition (\S+) in response to UpdateMetadata request sent by "
+    rb"controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
+)
+_DELETED: Final = re.compile(
+    rb".eleted partition (\S+) from metadata cache in response to UpdateMetadata request sent by controller (-?\d+) "
+    rb"epoch (\d+) with correlation id (-?\d+)"
+)
+_ADDED: Final = re.compile(
+    rb"Add (\d+) partitions and deleted (\d+) partitions from metadata cache in response to UpdateMetadata request "
+    rb"sent by controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
+)
+_RECEIVED: Final = re.compile(
+    rb".eceived LeaderAndIsr request \w*\((?:topicName='([^']*)', partitionIndex=(-?\d+), )?" + _STATE
+    + rb" correlation id (-?\d+) from controller (-?\d+) epoch (\d+)(?: for partition (\S+))?"
+)  # fmt: skip
+_STOPPED: Final = re.compile(
+    rb".eceived StopReplica request (?:\w*\(partitionIndex=-?\d+, leaderEpoch=(-?\d+), deletePartition=(\w+)\)"
+    rb"|\(delete=(\w+)\)) correlation id (-?\d+) from controller (-?\d+) epoch (\d+) for partition (\S+)"
+)
+_HANDLING: Final = re.compile(rb"Handling LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) for \d+ ")
+_STOPPED_FETCHERS: Final = re.compile(
+    rb"Stopped fetchers as part of (?:become-follower request from controller (-?\d+) epoch (\d+) with correlation id "
+    rb"(-?\d+)|LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) epoch (\d+))"
+)
+_IGNORING: Final = re.compile(
+    rb".gnoring (\w+) request (?:\(\S*\) )?from controller (-?\d+) with correlation id (-?\d+)"
+    rb"(?: epoch (\d+) for partition (\S+) (since|as)(?: its associated leader epoch (-?\d+))?"
+    rb"| since its controller epoch (\d+) is old)"
+)
+_STARTS: Final = re.compile(
+    rb"(?:(Leader)|Follower) (\S+)(?: with topic id \S+)? starts at leader epoch (\d+) from offset -?\d+"
+    rb"(?: with partition epoch (-?\d+))?[^\[\]]{0,80}?(?:ISR \[([\d,]*)\] adding ?[rR]eplicas \[([\d,]*)\] ?"
+    rb"(?:and )?removing ?[rR]eplicas \[([\d,]*)\]|Current leader is (-?\d+))"
+)
+_CHANGED: Final = re.compile(
+    rb"Partition (\S+) state changed to \(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:(\w+),)?"
+    rb"LeaderEpoch:(\d+),(?:ZkVersion|PartitionEpoch):(-?\d+),ControllerEpoch:(\d+)\)"
+)
+_REASSIGNED: Final = re.compile(
+    rb"Sent LeaderAndIsr request \(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:(\w+),)?LeaderEpoch:(\d+),"
+    rb"(?:ZkVersion|PartitionEpoch):(-?\d+),ControllerEpoch:(\d+)\) with new (?:replica )?assign\w+ "
+    rb"ReplicaAssignment\(replicas=([\d,]*), addingReplicas=[\d,]*, removingReplicas=[\d,]*\) to leader \S+ for "
+    rb"partition being reassigned (\S+)"
+)
+_ELECTED: Final = re.compile(
+    rb"(?:Changed partition (\S+) (?:state )?from \w+ to OnlinePartition with state|ISR for partition (\S+) updated to)"
+    rb" LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr\w*=\w*\((.{0,20000}?)\), (?:leaderRecoveryState=(\w+), )?"
+    rb"(?:zkVersion|partitionEpoch)=(-?\d+)\)"
+)
+_ASSIGNED: Final = re.compile(
+    rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)"
+)
+_BROKER_ID: Final = re.compile(rb"brokerId=(\d+)")
+_NUMBER: Final = re.compile(rb"-?\d+")
+_BECAME: Final = re.compile(rb"(\d+) successfully elected as the controller. Epoch incremented to (\d+)")
+_LIVE: Final = re.compile(
+    rb"(?:Newly added brokers: .{0,9000}?, all live brokers: ([\d,]+)"
+    rb"|Currently active brokers in the cluster: \w*\(([\d, ]+)\))"
+)
+_BROKER_EPOCHS: Final = re.compile(rb"(?:Initialized|Updated) broker epochs cache: \w*\(([^()]*)\)")
+_PAIR: Final = re.compile(rb"(\d{1,10}) -> (-?\d{1,18})")
+_DELETION: Final = re.compile(rb"Deletion of topic (\S+) (\(re\)started|successfully completed)")
+_NEW_PARTITION: Final = re.compile(
+    rb"([\w.-]{1,255})-(\d{1,10}) -> (?:\w{1,30}\()?(?:replicas=)?((?:\d{1,10}, ?)*\d{1,10})"
+)
+
+
+class LoggedRequest:
+    """A control request as far as a log tells of it.
+
+    Attributes:
+        api_key: The API.
+        broker_id: The broker that received it.
+        controller_id, controller_epoch: The sender.
+        correlation_id: Its correlation id; None of a decision that only the controller's log shows.
+        time_ns, last_ns: When it was received, and when its last line was written.
+        topics: Topic -> the states of its partitions, in Kafka's JSON form.
+        errors: (topic, partition, error code) of the answer.
+        error_code: Error of the whole request.
+        answered: Whether the lines show that it was answered.
+        live_brokers: The brokers that are alive, if the lines tell.
+        broker_epoch: The epoch of the broker's registration; -1 where the lines do not tell it.
+    """
+
+    __slots__ = (
+        "answered", "api_key", "broker_epoch", "broker_id", "controller_epoch", "controller_id", "correlation_id",
+        "count", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topics",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api_key: int,
+        broker_id: int,
+        controller_id: int,
+        controller_epoch: int,
+        correlation_id: int | None,
+        time_ns: int,
+    ) -> None:
+        self.api_key = api_key
+        self.broker_id = broker_id
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.correlation_id = correlation_id
+        self.time_ns = self.last_ns = time_ns
+        self.topics: dict[bytes, list[dict[str, Any]]] = {}
+        self.errors: list[tuple[bytes, int, int]] = []
+        self.error_code = 0
+        self.answered = False
+        self.live_brokers: list[int] = []
+        self.broker_epoch = -1
+        self.detailed = False  # whether lines at TRACE tell its states
+        self.count = 0
+
+    def add(self, topic: bytes, state: dict[str, Any]) -> None:
+        """Add a partition's state."""
+        states = self.topics.get(topic)
+        if states is None:
+            states = self.topics[topic] = []
+        states.append(state)
+        self.count += 1
+
+    def body(self) -> tuple[int, dict[str, Any]]:
+        """The version of the request that can hold what is known, and its body in Kafka's JSON form."""
+        head: dict[str, Any] = {
+            "controllerId": self.controller_id,
+            "controllerEpoch": self.controller_epoch,
+            "brokerEpoch": self.broker_epoch,
+        }
+        named = [
+            {"topicName": topic.decode("utf-8", "replace"), "partitionStates": states}
+            for topic, states in self.topics.items()
+        ]
+        head["topicStates"] = named
+        if self.api_key == ApiKey.UPDATE_METADATA:
+            head["liveBrokers"] = [
+                {
+                    "id": broker,
+                    "endpoints": [{"port": 0, "host": f"broker-{broker}", "listener": "", "securityProtocol": 0}],
+                    "rack": None,
+                }
+                for broker in self.live_brokers
+            ]
+            return 6, head
+        if self.api_key == ApiKey.STOP_REPLICA:
+            return 3, head
+        head["liveLeaders"] = []
+        recovering = any(state.get("leaderRecoveryState") for states in self.topics.values() for state in states)
+        if not recovering:
+            return 4, head
+        head["type"] = 0
+        for topic in named:
+            topic["topicId"] = "AAAAAAAAAAAAAAAAAAAAAA"
+        for states in self.topics.values():
+            for state in states:
+                state.setdefault("leaderRecoveryState", 0)
+        return 6, head
+
+    def answer(self, version: int) -> dict[str, Any]:
+        """The answer in Kafka's JSON form."""
+        if self.api_key == ApiKey.UPDATE_METADATA:
+            return {"errorCode": self.error_code}
+        errors = {(topic, partition): 0 for topic, states in self.topics.items() for partition in _partitions(states)}
+        errors.update(((topic, partition), code) for topic, partition, code in self.errors)
+        rows = [
+            {"topicName": topic.decode("utf-8", "replace"), "partitionIndex": partition, "errorCode": code}
+            for (topic, partition), code in errors.items()
+        ]
+        if self.api_key == ApiKey.LEADER_AND_ISR and version >= 5:
+            for row in rows:
+                del row["topicName"]
+            return {
+                "errorCode": self.error_code,
+                "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "partitionErrors": rows}],
+            }
+        return {"errorCode": self.error_code, "partitionErrors": rows}
+
+
+def _partitions(states: list[dict[str, Any]]) -> list[int]:
+    return [state["partitionIndex"] for state in states]
+
+
+def find_writer(text: bytes) -> int:
+    """Where a line of these logs names its writer; -1 in any other line."""
+    at = text.find(BROKER_MARK)
+    if at < 0:
+        at = text.find(CONTROLLER_MARK)
+    return at if at >= 0 else text.find(DELETION_MARK)
+
+
+def writer_named_now(text: bytes) -> bytes:
+    """Name a line's writer as releases from 1.1 on do."""
+    start = _FORMER_MARK.sub(_present_mark, text[:_LONGEST_START], count=1)
+    return start + text[_LONGEST_START:]
+
+
+def _present_mark(found: re.Match[bytes]) -> bytes:
+    epoch = b"" if found[3] is None else b" epoch=" + found[3]
+    return b"[" + found[1] + b" id=" + found[2] + epoch + b"] "
+
+
+FORMER_LOGGER: Final = b"state.change.logger"
+
+_LONGEST_START: Final = 400
+"""The bytes of a line among which its writer is named."""
+
+
+class StateLog:
+    """Puts the lines of one file together to requests.
+
+    Args:
+        emit: Is given each request when it is whole.
+    """
+
+    def __init__(self, emit: Callable[[LoggedRequest], object]) -> None:
+        self._emit = emit
+        self._open: dict[int, LoggedRequest] = {}
+        self._epochs: dict[int, int] = {}  # of controllers, as the lines so far tell
+        self._replicas: OrderedDict[bytes, list[int]] = OrderedDict()  # as a controller assigned them
+        self._told: OrderedDict[bytes, tuple[list[int], list[int]]] = (
+            OrderedDict()
+        )  # ISR and replicas, as brokers learnt
+        self._partitions: OrderedDict[bytes, dict[int, list[int]]] = OrderedDict()  # topic -> partition -> replicas
+        self._tells_broker_epochs = False
+        self._broker_epochs: dict[int, int] = {}
+        self._says_finished = False
+        self._detailed = False
+        self.latest_ns = 0
+        self._of_brokers: dict[bytes, Callable[[int, bytes, int], bool]] = {
+            b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
+            b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
+            b"han": self._touched, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
+            b"Sto": self._fetchers, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
+            b"ign": self._ignoring,
+        }  # fmt: skip
+
+    def line(self, text: bytes, at: int, time_ns: int) -> bool:
+        """Take a line.
+
+        Args:
+            text: The line.
+            at: What ``find_writer`` said.
+            time_ns: When it was written.
+
+        Returns:
+            Whether it told anything.
+        """
+        begin = text.find(b"=", at) + 1
+        end = text.find(b"]", begin)
+        self.latest_ns = time_ns
+        if text[at + 1] == 66:  # B
+            writer = text[begin:end]
+            handler = self._of_brokers.get(text[end + 2 : end + 5])
+            if handler is None or not writer.isdigit() or len(writer) > 10:
+                return False
+            return handler(int(writer), text[end + 2 :], time_ns)
+        if text[at + 1] == 84:  # T
+            begin = at + len(DELETION_MARK)
+            end = text.find(b"]", begin)
+        elif text[at - 6 : at] == b"TRACE ":
+            self._detailed = True
+            return False  # what is decided stands at INFO and DEBUG
+        if b"DEBUG" in text[max(at - 12, 0) : at] or b"TRACE" in text[max(at - 12, 0) : at]:
+            self._detailed = True
+        found = _NUMBER.findall(text[begin:end][:40])
+        if not found or len(found[0]) > 10:
+            return False
+        return self._decided(int(found[0]), int(found[1]) if len(found) > 1 else None, text[end + 2 :], time_ns)
+
+    def end(self) -> None:
+        """End the file: give what is open."""
+        while self._open:
+            _, request = self._open.popitem()
+            # Where a release says that LeaderAndIsr is finished, the last one of a log may not be.
+            request.answered = not (self._says_finished and request.api_key == ApiKey.LEADER_AND_ISR)
+            self._emit(request)
+
+    def _request(
+        self, api_key: int, broker: int, controller: bytes, epoch: bytes | None, correlation: bytes, time_ns: int
+    ) -> LoggedRequest:
+        """The request that a line belongs to."""
+        request = self._open.get(broker)
+        correlation_id = int(correlation)
+        controller_id = int(controller)
+        if request is not None:
+            if (
+                request.correlation_id == correlation_id
+                and request.api_key == api_key
+                and request.controller_id == controller_id
+                and request.count < _MOST_STATES
+            ):
+                request.last_ns = time_ns
+                if epoch is not None:
+                    request.controller_epoch = self._epochs[controller_id] = int(epoch)
+                return request
+            self._close(broker)
+        number = self._epochs.get(controller_id, -1) if epoch is None else int(epoch)
+        if len(self._epochs) > 1000:
+            self._epochs.clear()
+        self._epochs[controller_id] = number
+        request = self._open[broker] = LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns)
+        if len(self._open) > 1000:
+            self._close(next(iter(self._open)))
+        return request
+
+    def _close(self, broker: int) -> None:
+        """Give a request that is whole: the next one has come, or it was answered."""
+        request = self._open.pop(broker)
+        request.answered = True
+        self._emit(request)
+
+    # ---- brokers -----------------------------------------------------------------------------------------------------
+
+    def _cached(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _CACHED.match(rest)
+        if found is None:
+            return False
+        (
+            controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, offline, _, _,
+            partition, controller, epoch, correlation,
+        ) = found.groups()  # fmt: skip
+        request = self._request(6, broker, controller, epoch, correlation, time_ns)
+        topic, number = _topic_partition(partition)
+        told = _ids(isr), _ids(replicas)
+        self._told[partition] = told
+        if len(self._told) > _MOST_REMEMBERED:
+            self._told.popitem(last=False)
+        request.add(
+            topic,
+            {
+                "partitionIndex": number,
+                "controllerEpoch": int(controller_epoch),
+                "leader": int(leader),
+                "leaderEpoch": int(leader_epoch),
+                "isr": told[0],
+                "zkVersion": int(partition_epoch),
+                "replicas": told[1],
+                "offlineReplicas": _ids(offline or b""),
+            },
+        )
+        request.detailed = self._detailed = True
+        return True
+
+    def _deleted(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _DELETED.match(rest)
+        if found is None:
+            return False
+        request = self._request(6, broker, found[2], found[3], found[4], time_ns)
+        topic, number = _topic_partition(found[1])
+        request.detailed = True
+        isr, replicas = self._told.get(found[1], (UNKNOWN_IDS, UNKNOWN_IDS))
+        request.add(topic, _published(number, request.controller_epoch, _DURING_DELETE, 0, isr, 0, replicas))
+        return True
+
+    def _added(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _ADDED.match(rest)
+        if found is None:
+            return False
+        request = self._request(6, broker, found[3], found[4], found[5], time_ns)
+        if request.count or not int(found[1]) + int(found[2]):
+            request.detailed = True
+            self._close(broker)
+        else:
+            del self._open[broker]  # at INFO the partitions are not told, and the request would seem to have none
+        return True
+
+    def _received(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _RECEIVED.match(rest)
+        if found is None:
+            return self._stopped(broker, rest, time_ns)
+        (
+            topic, index, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, _,
+            is_new, recovery, correlation, controller, epoch, partition,
+        ) = found.groups()  # fmt: skip
+        if topic is None:
+            if partition is None:
+                return False
+            topic, number = _topic_partition(partition)
+        else:
+            number = int(index)
+        request = self._request(4, broker, controller, epoch, correlation, time_ns)
+        request.detailed = self._detailed = True
+        state = {
+            "partitionIndex": number,
+            "controllerEpoch": int(controller_epoch),
+            "leader": int(leader),
+            "leaderEpoch": int(leader_epoch),
+            "isr": _ids(isr),
+            "partitionEpoch": int(partition_epoch),
+            "replicas": _ids(replicas),
+            "addingReplicas": _ids(adding or b""),
+            "removingReplicas": _ids(removing or b""),
+            "isNew": is_new == b"true",
+        }
+        if recovery == b"1":
+            state["leaderRecoveryState"] = 1
+        request.add(topic, state)
+        return True
+
+    def _stopped(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _STOPPED.match(rest)
+        if found is None:
+            return False
+        leader_epoch, deletes, former_deletes, correlation, controller, epoch, partition = found.groups()
+        request = self._request(5, broker, controller, epoch, correlation, time_ns)
+        topic, number = _topic_partition(partition)
+        delete = (deletes or former_deletes) == b"true"
+        request.detailed = True
+        request.add(
+            topic,
+            {"partitionIndex": number, "leaderEpoch": int(leader_epoch or -1), "deletePartition": delete},
+        )
+        return True
+
+    def _handling(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _HANDLING.match(rest)
+        if found is not None:
+            self._request(4, broker, found[2], None, found[1], time_ns)
+            return True
+        return self._touched(broker, rest, time_ns)
+
+    def _touched(self, broker: int, _rest: bytes, time_ns: int) -> bool:
+        request = self._open.get(broker)
+        if request is not None:
+            request.last_ns = time_ns
+        return request is not None
+
+    def _finished(self, broker: int, _rest: bytes, time_ns: int) -> bool:
+        request = self._open.get(broker)
+        if request is None or request.api_key != ApiKey.LEADER_AND_ISR:
+            return False
+        request.last_ns = time_ns
+        self._says_finished = True
+        self._close(broker)
+        return True
+
+    def _fetchers(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _STOPPED_FETCHERS.match(rest)
+        if found is None:
+            return False
+        controller, epoch, correlation, other_correlation, other_controller, other_epoch = found.groups()
+        self._request(
+            4, broker, controller or other_controller, epoch or other_epoch, correlation or other_correlation, time_ns
+        )
+        return True
+
+    def _starts(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        """A line at INFO: what a broker leads or follows from now on."""
+        request = self._open.get(broker)
+        if request is None or request.detailed or request.api_key != ApiKey.LEADER_AND_ISR:
+            return request is not None and request.detailed
+        found = _STARTS.match(rest.replace(b",  ", b", ").replace(b", ISR", b" ISR").replace(b"], adding", b"] adding"))
+        if found is None:
+            return False
+        is_leader, partition, leader_epoch, partition_epoch, isr, adding, removing, leader = found.groups()
+        topic, number = _topic_partition(partition)
+        request.last_ns = time_ns
+        request.add(
+            topic,
+            {
+                "partitionIndex": number,
+                "controllerEpoch": request.controller_epoch,
+                "leader": broker if is_leader else int(leader),
+                "leaderEpoch": int(leader_epoch),
+                "isr": _ids(isr) if is_leader else UNKNOWN_IDS,
+                "partitionEpoch": UNKNOWN if partition_epoch is None else int(partition_epoch),
+                "replicas": UNKNOWN_IDS,
+                "addingReplicas": _ids(adding or b""),
+                "removingReplicas": _ids(removing or b""),
+                "isNew": leader_epoch == b"0" == partition_epoch,
+            },
+        )
+        return True
+
+    def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        found = _IGNORING.match(rest)
+        if found is None:
+            return False
+        name, controller, correlation, epoch, partition, why, leader_epoch, old_epoch = found.groups()
+        api_key = {b"LeaderAndIsr": 4, b"StopReplica": 5, b"UpdateMetadata": 6}.get(name)
+        if api_key is None:
+            return False
+        request = self._request(api_key, broker, controller, epoch or old_epoch, correlation, time_ns)
+        if old_epoch is not None:
+            request.error_code = _STALE_CONTROLLER_EPOCH
+            self._close(broker)
+            return True
+        topic, number = _topic_partition(partition)
+        code = _STALE_CONTROLLER_EPOCH if leader_epoch and api_key == ApiKey.LEADER_AND_ISR else _FENCED_LEADER_EPOCH
+        if why == b"as":
+            code = _UNKNOWN_TOPIC
+        request.errors.append((topic, number, code))
+        return True
+
+    # ---- controllers -------------------------------------------------------------------------------------------------
+
+    def _decided(self, controller: int, epoch: int | None, rest: bytes, time_ns: int) -> bool:
+        """A line of a controller: what it decided."""
+        begin = rest[:8]
+        if epoch is not None:
+            self._epochs[controller] = epoch
+        if begin == b"Partitio" and (found := _CHANGED.match(rest)):
+            partition, leader, isr, _, leader_epoch, partition_epoch, controller_epoch = found.groups()
+        elif begin in (b"Changed ", b"ISR for ") and (found := _ELECTED.match(rest)):
+            changed, grown, leader, leader_epoch, isr, _, partition_epoch = found.groups()
+            partition, controller_epoch = changed or grown, None
+            if b"brokerId" in isr:
+                isr = b",".join(_BROKER_ID.findall(isr))
+        elif begin == b"Changed " and (found := _ASSIGNED.match(rest)):
+            self._replicas[found[1]] = _ids(found[2])
+            self._replicas.move_to_end(found[1])
+            if len(self._replicas) > _MOST_REMEMBERED:
+                self._replicas.popitem(last=False)
+            return True
+        elif begin == b"Sent Lea" and (found := _REASSIGNED.match(rest)):
+            leader, isr, _, leader_epoch, partition_epoch, controller_epoch, replicas, partition = found.groups()
+            self._replicas[partition] = _ids(replicas)
+        elif found := _BECAME.match(rest):
+            self._epochs[int(found[1])] = int(found[2])
+            self._decision(int(found[1]), int(found[2]), time_ns)
+            return True
+        elif begin in (b"Newly ad", b"Currentl") and (found := _LIVE.match(rest)):
+            known = self._epochs.get(controller)
+            if known is not None and not self._tells_broker_epochs:
+                self._decision(controller, known, time_ns, live=_ids(found[1] or found[2]))
+            return True
+        elif begin in (b"Initiali", b"Updated ") and (found := _BROKER_EPOCHS.match(rest)):
+            self._tells_broker_epochs = True
+            self._registered(controller, found[1], time_ns)
+            return True
+        elif begin == b"Deletion" and (found := _DELETION.match(rest)):
+            self._deletes(controller, found[1], time_ns, is_done=found[2][:1] == b"s")
+            return True
+        elif begin == b"New topi":
+            for topic, number, replicas in _NEW_PARTITION.findall(rest):
+                self._partitions.setdefault(topic, {})[int(number)] = _ids(replicas)
+            while len(self._partitions) > _MOST_TOPICS:
+                self._partitions.popitem(last=False)
+            return True
+        else:
+            return False
+        known = self._epochs.get(controller)
+        if self._detailed or known is None:
+            return True  # lines at TRACE tell the same, as it was sent
+        topic, number = _topic_partition(partition)
+        state = _published(
+            number,
+            known if controller_epoch is None else int(controller_epoch),
+            int(leader),
+            int(leader_epoch),
+            _ids(isr),
+            int(partition_epoch),
+            self._replicas.get(partition, UNKNOWN_IDS),
+        )
+        self._decision(controller, known, time_ns, topic, state)
+        return True
+
+    def _registered(self, controller: int, pairs: bytes, time_ns: int) -> None:
+        """Give the updates with which a controller tells all live brokers which are alive."""
+        known = self._epochs.get(controller)
+        if known is None:
+            return
+        epochs = {int(broker): int(epoch) for broker, epoch in _PAIR.findall(pairs)}
+        for broker, epoch in epochs.items():
+            # A broker that has registered is told everything first, and then with the others who is alive.
+            for step in range(1 if self._broker_epochs.get(broker) == epoch else 2):
+                later_ns = time_ns + step * 1_000_000
+                request = LoggedRequest(ApiKey.UPDATE_METADATA, broker, controller, known, None, later_ns)
+                request.live_brokers = sorted(epochs)
+                request.broker_epoch = epoch
+                request.answered = True
+                self._emit(request)
+        self._broker_epochs = epochs
+
+    def _deletes(self, controller: int, topic: bytes, time_ns: int, *, is_done: bool) -> None:
+        """Give the deletion of a topic: it is completed when all holders have answered that they deleted theirs."""
+        known = self._epochs.get(controller)
+        partitions = self._partitions.get(topic)
+        if known is None or self._detailed or not partitions:
+            return
+        update = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, known, None, time_ns)
+        for number, replicas in partitions.items():
+            update.add(topic, _published(number, known, _DURING_DELETE, 0, UNKNOWN_IDS, 0, replicas))
+        update.answered = True
+        self._emit(update)
+        if not is_done:
+            return
+        del self._partitions[topic]
+        for broker in sorted({broker for replicas in partitions.values() for broker in replicas}):
+            stop = LoggedRequest(ApiKey.STOP_REPLICA, broker, controller, known, None, time_ns)
+            for number, replicas in partitions.items():
+                if broker in replicas:
+                    stop.add(topic, {"partitionIndex": number, "leaderEpoch": -2, "deletePartition": True})
+            stop.answered = True
+            self._emit(stop)
+
+    def _decision(
+        self,
+        controller: int,
+        epoch: int,
+        time_ns: int,
+        topic: bytes = b"",
+        state: dict[str, Any] | None = None,
+        live: list[int] | None = None,
+    ) -> None:
+        """Give a decision, as an update that the controller's own broker knows from now on."""
+        request = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, epoch, None, time_ns)
+        if state is not None:
+            request.add(topic, state)
+        request.live_brokers = live or []
+        request.answered = True
+        self._emit(request)
+
+
+def _published(
+    number: int, controller_epoch: int, leader: int, leader_epoch: int, isr: Any, partition_epoch: int, replicas: Any
+) -> dict[str, Any]:
+    return {
+        "partitionIndex": number,
+        "controllerEpoch": controller_epoch,
+        "leader": leader,
+        "leaderEpoch": leader_epoch,
+        "isr": isr,
+        "zkVersion": partition_epoch,
+        "replicas": replicas,
+        "offlineReplicas": [],
+    }
+
+
+_KNOWN_IDS: dict[bytes, list[int]] = {}
+
+
+def _ids(text: bytes) -> list[int]:
+    found = _KNOWN_IDS.get(text)
+    if found is None:
+        found = [int(part) for part in text.replace(b" ", b"").split(b",") if part not in (b"", b"-")]
+        if len(_KNOWN_IDS) > 10_000:
+            _KNOWN_IDS.clear()
+        _KNOWN_IDS[text] = found
+    return found
+
+
+def _topic_partition(text: bytes) -> tuple[bytes, int]:
+    if text[:1] == b"[":
+        topic, _, number = text[1:].rstrip(b"]").rpartition(b",")
+    else:
+        topic, _, number = text.rpartition(b"-")
+    return topic, int(number)

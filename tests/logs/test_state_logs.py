@@ -1,0 +1,329 @@
+"""The brokers' own state-change and controller logs tell what the capture of the same run shows.
+
+The logs of two runs of three Kafka 3.9.1 brokers, with kills, restarts, unclean elections, deletions and reassignments,
+lie beside their captures in ``tests/data/state_logs``. Lines of earlier releases are written by hand.
+"""
+
+# ruff: noqa: E501  log lines are as long as they are
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import tarfile
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import DATA
+
+from kproto import tables
+from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
+from kproto.cli import main
+from kproto.tables.bodies import BodyCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+RUNS = ["ibp-3.9-a", "ibp-2.4-IV1-a"]
+LEVELS = ["TRACE", "INFO"]
+
+
+@cache
+def files_of(run: str) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / "state_logs" / f"{run}.tar.xz").read_bytes()))) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+
+def logs_of(run: str, level: str) -> dict[str, bytes]:
+    """The logs of all brokers, at a level."""
+    found = {name: data for name, data in files_of(run).items() if name.endswith(".log")}
+    if level == "TRACE":
+        return found
+    return {
+        name: b"".join(
+            line for line in data.splitlines(keepends=True) if b"] TRACE" not in line and b"] DEBUG" not in line
+        )
+        for name, data in found.items()
+    }
+
+
+def told(found: Iterable[Exchange]) -> tuple[dict[Any, set[Any]], dict[Any, set[Any]]]:
+    """The leaders by partition and leader epoch, and the ISRs, as far as they are told, by partition and epochs."""
+    bodies = BodyCache()
+    leaders, isrs = defaultdict(set), defaultdict(set)
+    for exchange in found:
+        body = bodies.of(exchange.request) if exchange.api_key in (4, 6) else None
+        for state, wire in zip(body.states, body.message.partition_states, strict=True) if body else ():
+            if state.leader == -2:
+                continue
+            leaders[state.topic, state.partition, state.leader_epoch].add(state.leader)
+            if state.isr:
+                epoch = wire.partition_epoch if body and body.api_key == 4 else wire.zk_version
+                isrs[state.topic, state.partition, state.leader_epoch, epoch].add(frozenset(state.isr))
+    return leaders, isrs
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("run", RUNS)
+def test_leaders_and_isrs_are_those_of_the_capture(run: str, level: str) -> None:
+    leaders, isrs = told(exchanges(files_of(run)["control.pcap"]))
+    summary = CaptureSummary()
+    found = [each for data in logs_of(run, level).values() for each in exchanges(data, summary=summary)]
+    logged_leaders, logged_isrs = told(found)
+    assert summary.bad_inputs == []
+    assert {key: logged_leaders[key] for key in leaders} == leaders
+    assert all(len(each) == 1 for each in logged_leaders.values())
+    assert {key: logged_isrs[key] for key in isrs if key in logged_isrs} == {
+        k: v for k, v in isrs.items() if k in logged_isrs
+    }
+    if level == "TRACE":
+        assert logged_isrs.keys() == isrs.keys()
+        assert logged_leaders.keys() == leaders.keys()
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_requests_at_trace_are_those_of_the_capture(run: str) -> None:
+    """By broker, controller epoch, API and partitions; a log begins before the capture, and ends after it."""
+
+    def facts(found: Iterable[Exchange], *, by_address: bool) -> set[Any]:
+        bodies, rows = BodyCache(), set()
+        for each in found:
+            body = bodies.of(each.request)
+            if body is not None and body.states:
+                broker = each.server.port - 19092 if by_address else int(each.server.ip.removeprefix("broker-"))
+                parts = frozenset((s.topic, s.partition, s.leader, s.leader_epoch, s.delete) for s in body.states)
+                rows.add((broker, body.message.controller_epoch, each.api_key, each.correlation_id, parts))
+        return rows
+
+    logs = {name: data for name, data in logs_of(run, "TRACE").items() if "state-change" in name}
+    logged = facts((each for data in logs.values() for each in exchanges(data)), by_address=False)
+    captured = facts(
+        (each for each in exchanges(files_of(run)["control.pcap"]) if each.response is not None), by_address=True
+    )
+    assert captured <= logged
+    assert len(logged - captured) < 5  # a broker was killed before it answered
+
+
+@pytest.fixture(scope="module", params=[(run, level) for run in RUNS for level in LEVELS], ids="-".join)
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
+    run, level = request.param
+    path = tmp_path_factory.mktemp("logs")
+    for name, data in logs_of(run, level).items():
+        (path / name.replace("/", "-")).write_bytes(data)
+    (path / "control.pcap.part").write_bytes(b"")
+    (path / "control.pcap.part").unlink()
+    return run, level, path
+
+
+def doctor(*paths: object) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(main, ["doctor", *map(str, paths), "--format", "json"])
+    assert result.exit_code in (0, 1, 3), result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def test_the_doctor_finds_what_it_finds_in_the_capture(directory: tuple[str, str, Path], tmp_path: Path) -> None:
+    run, _level, path = directory
+    capture = tmp_path / "control.pcap"
+    capture.write_bytes(files_of(run)["control.pcap"])
+
+    def troubles(found: list[dict[str, Any]]) -> set[Any]:
+        return {(f["rule"], f.get("topic"), f.get("partition")) for f in found if f["severity"] != "note"}
+
+    def registered(found: list[dict[str, Any]]) -> set[Any]:
+        return {(f.get("broker_id"), f.get("broker")) for f in found if f["rule"] == "KP035"}
+
+    of_logs, of_capture = doctor(path), doctor(capture)
+    assert of_capture
+    assert troubles(of_logs) == troubles(of_capture)
+    assert registered(of_logs) == registered(of_capture)
+
+
+def test_what_a_log_does_not_tell_is_null(tmp_path: Path) -> None:
+    path = tmp_path / "state-change.log"
+    path.write_bytes(logs_of("ibp-3.9-a", "INFO")["broker-1/state-change.log"])
+    found = tables.read(path)
+    states = found["partition_states"].to_pylist()
+    followed = [state for state in states if state["api_key"] == 4 and state["isr"] is None]
+    led = [state for state in states if state["api_key"] == 4 and state["isr"] is not None]
+    assert followed
+    assert led
+    assert all(state["replicas"] is None for state in states if state["api_key"] == 4)
+    assert {request["broker_id"] for request in found["requests"].to_pylist()} == {1}
+    result = CliRunner().invoke(main, ["inspect", str(path), "--format", "json"])
+    assert "-2147483648" not in result.stdout
+    assert '"isr": null' in result.stdout or '"isr":null' in result.stdout
+
+
+def read(*lines: str) -> list[Exchange]:
+    data = "".join(line + "\n" for line in lines).encode()
+    found = []
+    for step in (len(data), 100):
+        reader = CaptureReader()
+        events = [event for at in range(0, len(data), step) for event in reader.feed(data[at : at + step])]
+        events += reader.end()
+        found.append([event for event in events if isinstance(event, Exchange)])
+    assert [str(each.to_json()) for each in found[0]] == [str(each.to_json()) for each in found[1]]
+    return found[0]
+
+
+def states(found: list[Exchange]) -> list[Any]:
+    return [
+        (
+            str(each.server),
+            topic["topicName"],
+            state["partitionIndex"],
+            state.get("leader"),
+            state["leaderEpoch"],
+            state.get("isr"),
+        )
+        for each in found
+        for topic in each.to_json()["request"]["topicStates"]
+        for state in topic["partitionStates"]
+    ]
+
+
+LOGGER = "(state.change.logger)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            (
+                "TRACE [Broker id=7] Received LeaderAndIsr request PartitionState(controllerEpoch=3, leader=7, leaderEpoch=4, "
+                "isr=7,8, zkVersion=6, replicas=7,8, isNew=true) correlation id 12 from controller 9 epoch 3 for partition a-b-0",
+                "TRACE [Broker id=7] Handling LeaderAndIsr request correlationId 12 from controller 9 epoch 3 starting the "
+                "become-leader transition for partition a-b-0",
+                "TRACE [Broker id=7] Completed LeaderAndIsr request correlationId 12 from controller 9 epoch 3 for the "
+                "become-leader transition for partition a-b-0",
+                "TRACE [Broker id=7] Cached leader info PartitionState(controllerEpoch=3, leader=7, leaderEpoch=4, isr=[7, 8], "
+                "zkVersion=6, replicas=[7, 8], offlineReplicas=[]) for partition a-b-0 in response to UpdateMetadata request "
+                "sent by controller 9 epoch 3 with correlation id 13",
+            ),
+            [("broker-7:0", "a-b", 0, 7, 4, [7, 8])] * 2,
+            id="1.0 to 2.3",
+        ),
+        pytest.param(
+            (
+                "TRACE [Broker id=0] Received LeaderAndIsr request LeaderAndIsrPartitionState(topicName='c', partitionIndex=15, "
+                "controllerEpoch=1, leader=0, leaderEpoch=0, isr=[0, 1, 2], zkVersion=0, replicas=[0, 1, 2], "
+                "addingReplicas=[], removingReplicas=[], isNew=true) correlation id 2 from controller 2 epoch 1",
+            ),
+            [("broker-0:0", "c", 15, 0, 0, [0, 1, 2])],
+            id="2.4 to 2.8",
+        ),
+        pytest.param(
+            (
+                "TRACE Broker 7 received LeaderAndIsr request PartitionState(controllerEpoch=3, leader=7, leaderEpoch=4, "
+                "isr=7,8, zkVersion=6, replicas=7,8) correlation id 12 from controller 9 epoch 3 for partition [a,0]",
+            ),
+            [("broker-7:0", "a", 0, 7, 4, [7, 8])],
+            id="before 1.0",
+        ),
+        pytest.param(
+            (
+                "INFO [Broker id=1] Handling LeaderAndIsr request correlationId 5 from controller 2 for 2 partitions",
+                "INFO [Broker id=1] Stopped fetchers as part of LeaderAndIsr request correlationId 5 from controller 2 epoch 8 as "
+                "part of the become-leader transition for 1 partitions",
+                "INFO [Broker id=1] Leader t-0 starts at leader epoch 6 from offset 0 with high watermark 0 ISR [1,3,2] "
+                "addingReplicas [] removingReplicas []. Previous leader epoch was 5.",
+                "INFO [Broker id=1] Follower t-1 starts at leader epoch 2 from offset 9 with partition epoch 3 and high watermark "
+                "9. Current leader is 3. Previous leader epoch was 1.",
+                "INFO [Broker id=1] Finished LeaderAndIsr request in 4ms correlationId 5 from controller 2 for 2 partitions",
+            ),
+            [("broker-1:0", "t", 0, 1, 6, [1, 3, 2]), ("broker-1:0", "t", 1, 3, 2, None)],
+            id="3.0 to 3.9 at INFO",
+        ),
+        pytest.param(
+            (
+                "INFO [Controller id=2 epoch=8] Changed partition t-0 from OfflinePartition to OnlinePartition with state "
+                "LeaderAndIsr(leader=3, leaderEpoch=7, isr=List(3, 4), zkVersion=11)",
+                "INFO [Controller id=2 epoch=8] Partition t-1 state changed to (Leader:-1,ISR:4,LeaderEpoch:9,ZkVersion:2,"
+                "ControllerEpoch:8) after removing replica 4 from the ISR as part of transition to OfflineReplica",
+            ),
+            [("broker-2:0", "t", 0, 3, 7, [3, 4]), ("broker-2:0", "t", 1, -1, 9, [4])],
+            id="a controller of 1.1 to 2.8",
+        ),
+        pytest.param(
+            (
+                "TRACE [Broker id=4] Received StopReplica request StopReplicaPartitionState(partitionIndex=1, leaderEpoch=-2, "
+                "deletePartition=true) correlation id 3 from controller 2 epoch 1 for partition x-1",
+                "TRACE [Broker id=4] Deleted partition x-1 from metadata cache in response to UpdateMetadata request sent by "
+                "controller 2 epoch 1 with correlation id 4",
+            ),
+            [("broker-4:0", "x", 1, None, -2, None), ("broker-4:0", "x", 1, -2, 0, None)],
+            id="a deletion",
+        ),
+    ],
+)
+@pytest.mark.parametrize("wrapped", ["plain", "Docker", "CRI", "compose"])
+def test_lines_of_each_release_in_every_dress(lines: tuple[str, ...], expected: list[Any], wrapped: str) -> None:
+    logged = [f"[2024-05-06 07:08:0{n},000] {line} {LOGGER}" for n, line in enumerate(lines)]
+    if wrapped == "Docker":
+        logged = [
+            json.dumps({"log": line + "\n", "stream": "stdout", "time": "2024-05-06T07:08:10Z"}) for line in logged
+        ]
+    elif wrapped == "CRI":
+        logged = [
+            f"2024-05-06T07:08:10.5Z stdout {'PF'[part]} {line[:50] if part == 0 else line[50:]}"
+            for line in logged
+            for part in (0, 1)
+        ]
+    elif wrapped == "compose":
+        logged = [f"kafka-1  | {line}" for line in logged]
+    found = read(*logged)
+    assert states(found) == expected
+    assert found[0].time_ns == 1_714_979_280_000_000_000
+
+
+def test_answers_are_told() -> None:
+    stamp = "[2024-05-06 07:08:09,000] "
+    found = read(
+        stamp
+        + "INFO [Broker id=1] Handling LeaderAndIsr request correlationId 5 from controller 2 for 2 partitions (l)",
+        stamp
+        + "INFO [Broker id=1] Ignoring LeaderAndIsr request from controller 2 with correlation id 5 epoch 8 for partition "
+        "t-0 since its associated leader epoch 6 matches the current leader epoch (l)",
+        stamp
+        + "INFO [Broker id=1] Finished LeaderAndIsr request in 4ms correlationId 5 from controller 2 for 2 partitions (l)",
+        stamp
+        + "WARN [Broker id=1] Ignoring LeaderAndIsr request from controller 3 with correlation id 9 since its controller "
+        "epoch 7 is old. Latest known controller epoch is 8 (l)",
+    )
+    first, second = (each.to_json() for each in found)
+    assert first["response"]["partitionErrors"] == [{"topicName": "t", "partitionIndex": 0, "errorCode": 11}]
+    assert first["request"]["controllerEpoch"] == 8
+    assert (second["response"]["errorCode"], second["request"]["controllerEpoch"]) == (11, 7)
+
+
+def test_a_controllers_log_tells_who_became_controller_and_which_brokers_came() -> None:
+    stamp = "[2024-05-06 07:08:09,000] INFO [Controller id=2] "
+    found = read(
+        stamp
+        + "2 successfully elected as the controller. Epoch incremented to 4 and epoch zk version is now 4 (KafkaController)",
+        stamp + "Newly added brokers: 1, deleted brokers: , bounced brokers: , all live brokers: 1,2 (KafkaController)",
+        stamp + "Updated broker epochs cache: HashMap(1 -> 77, 2 -> 65) (KafkaController)",
+    )
+    forms = [each.to_json()["request"] for each in found]
+    assert {form["controllerEpoch"] for form in forms} == {4}
+    assert {(str(each.server), form["brokerEpoch"]) for each, form in zip(found, forms, strict=True)} >= {
+        ("broker-1:0", 77),
+        ("broker-2:0", 65),
+    }
+    assert [broker["id"] for broker in forms[-1]["liveBrokers"]] == [1, 2]
+
+
+def test_any_bytes_among_the_lines_do_no_harm() -> None:
+    data = logs_of("ibp-3.9-a", "TRACE")["broker-0/state-change.log"]
+    whole = len(list(exchanges(data)))
+    lines = data.splitlines(keepends=True)
+    for number in range(0, len(lines), 7):
+        lines[number] = lines[number][: number % 200] + bytes([number % 256]) * (number % 50) + b"\n"
+    summary = CaptureSummary()
+    assert 0 < len(list(exchanges(b"".join(lines), summary=summary))) <= whole + len(lines) // 7
+    assert not any("Error" in bad.reason for bad in summary.bad_inputs)
