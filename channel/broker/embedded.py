@@ -407,7 +407,9 @@ class EmbeddedBroker:
     @property
     def controller_keys(self) -> Set[int]:
         """The API keys that ``controller_apis`` serves; every broker of a fleet has some."""
-        apis = self.controller_apis
+        apis = self.hooks.controller
+        if apis is None:
+            apis = self.cluster_controller
         return frozenset() if apis is None else apis.keys
 
     def settings(self, entity: str) -> Mapping[str, str]:

@@ -256,6 +256,8 @@ class BrokerService:
 
     def _records_for(self, context: RequestContext) -> RecordApis | None:
         """Return what serves a record request, None for other requests."""
+        if context.api_key not in LARGEST_RECORD_BODY:
+            return None
         records = self.broker.records
         return records if records is not None and context.api_key in records.keys else None
 
