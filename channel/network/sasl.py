@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import hmac
 import itertools
+import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from channel.errors import AuthenticationFailed
 from kproto.api import ApiKey, api_name, request_header_version, response_header_version
@@ -67,9 +68,12 @@ def client_tokens(mechanism: str, credentials: Credentials) -> ClientTokens:
     return _scram_client_tokens(mechanism, credentials)
 
 
-def server_tokens(mechanism: str, users: Mapping[str, Password]) -> ServerTokens:
+def server_tokens(mechanism: str, users: Mapping[str, Password], scram: ScramUsers | None = None) -> ServerTokens:
     """Make the server's side of this mechanism, which takes the client's first token next."""
-    tokens = _plain_server_tokens(users) if mechanism == "PLAIN" else _scram_server_tokens(mechanism, users)
+    if mechanism == "PLAIN":
+        tokens = _plain_server_tokens(users)
+    else:
+        tokens = _scram_server_tokens(scram or ScramUsers(mechanism, users))
     next(tokens)
     return tokens
 
@@ -138,16 +142,55 @@ def _scram_client_final(scram: Any) -> bytes:
         return str(scram.get_client_final()).encode()
 
 
-def _scram_server_tokens(mechanism: str, users: Mapping[str, Password]) -> ServerTokens:
-    scheme = _scramp().ScramMechanism(mechanism)
+class ScramUsers:
+    """What a listener stores of its users for SCRAM, as brokers do: salt and keys, computed once for each password.
+
+    Computing them takes milliseconds, which the network thread should not spend for each client, and which would tell
+    that a user exists. A user who does not gets a salt too, always the same, and is refused with the last token.
+
+    Args:
+        mechanism: The mechanism.
+        users: The users, name to password.
+    """
+
+    def __init__(self, mechanism: str, users: Mapping[str, Password]) -> None:
+        self.scheme = _scramp().ScramMechanism(mechanism)
+        self._users = users
+        self._secret = secrets.token_bytes(32)
+        self._known: dict[str, tuple[str, Any]] = {}
+
+    def prepare(self) -> Self:
+        """Compute the keys of all users."""
+        for name in self._users:
+            self.stored(name)
+        return self
+
+    def stored(self, name: str) -> Any:
+        """Return salt, keys and iterations of a user."""
+        password = self._users.get(name)
+        if password is None:
+            made = [self._drawn(name, use) for use in ("salt", "stored key", "server key")]
+            return (*made, _SCRAM_ITERATIONS)
+        known = self._known.get(name)
+        if known is None or known[0] != password:
+            salt = self._drawn(name, "salt")
+            info = self.scheme.make_auth_info(str(password), iteration_count=_SCRAM_ITERATIONS, salt=salt)
+            known = self._known[name] = str(password), info
+        return known[1]
+
+    def _drawn(self, name: str, use: str) -> bytes:
+        return hmac.digest(self._secret, f"{use} {name}".encode(), self.scheme.hf)
+
+
+def _scram_server_tokens(users: ScramUsers) -> ServerTokens:
     user = ""
 
     def stored(name: str) -> Any:
         nonlocal user
         user = name
-        return scheme.make_auth_info(str(users[name]), iteration_count=_SCRAM_ITERATIONS)
+        return users.stored(name)
 
-    scram = scheme.make_server(stored)
+    scram = users.scheme.make_server(stored)
     first = yield b""
     with _failing_as("invalid username or password", tells_why=False):
         scram.set_client_first(first.decode())
@@ -324,6 +367,7 @@ class SaslServer:
         users: The users to accept, name to password.
         api_versions: Returns the response to an ApiVersions request of this version.
         session_ms: The lifetime of a session, 0 for no limit.
+        scram: What the connections of a listener share for each mechanism of SCRAM.
 
     Attributes:
         complete: Whether the client has been accepted.
@@ -342,6 +386,7 @@ class SaslServer:
         users: Mapping[str, Password],
         api_versions: Callable[[int], Any],
         session_ms: int = 0,
+        scram: Mapping[str, ScramUsers] | None = None,
     ) -> None:
         if not mechanisms:
             raise ConfigurationError("a SASL listener needs sasl.enabled.mechanisms, for example SCRAM-SHA-512")
@@ -349,6 +394,7 @@ class SaslServer:
         self.failure: AuthenticationFailed | None = None
         self._offered = tuple(mechanisms)
         self._users = users
+        self._scram = scram or {}
         self._api_versions = api_versions
         self.session_lifetime_ms = session_ms
         self.renewable = False
@@ -430,7 +476,7 @@ class SaslServer:
         else:
             self._bare = version == 0
             self._mechanism = request.mechanism
-            self._tokens = server_tokens(request.mechanism, self._users)
+            self._tokens = server_tokens(request.mechanism, self._users, self._scram.get(request.mechanism))
         return answer
 
     def _authenticate(self, version: int, request: Any) -> Any:

@@ -11,7 +11,7 @@ from channel.types import SecurityProtocol
 from kproto.errors import ConfigurationError
 
 from .authenticator import SaslAuthenticator
-from .sasl import SaslClient, SaslServer
+from .sasl import SaslClient, SaslServer, ScramUsers
 from .transport import PlaintextTransport
 
 if TYPE_CHECKING:
@@ -75,12 +75,15 @@ def server_channels(
             "(sasl.jaas.config with user_NAME=PASSWORD)"
         )
 
+    mechanisms = security.sasl_enabled_mechanisms if protocol.uses_sasl else ()
+    scram = {name: ScramUsers(name, security.users).prepare() for name in mechanisms if name != "PLAIN"}
+
     def build(sock: socket.socket, peer: Peer) -> tuple[Transport, SaslAuthenticator | None]:
         transport = transport_of(sock, peer)
         if not protocol.uses_sasl:
             return transport, None
         side = SaslServer(
-            security.sasl_enabled_mechanisms, security.users, api_versions, security.connections_max_reauth_ms
+            security.sasl_enabled_mechanisms, security.users, api_versions, security.connections_max_reauth_ms, scram
         )
         return transport, SaslAuthenticator(transport, side)
 

@@ -20,7 +20,7 @@ from channel.network.server import ANONYMOUS
 from channel.network.sockets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from channel.network.sockets import ChannelBuilder
     from channel.security import SecurityConfig
@@ -140,7 +140,10 @@ class FrameRelay:
         brokers = list(self._brokers())
         random.shuffle(brokers)
         error = OSError("there is no live broker")
-        for broker in brokers[:_ATTEMPTS]:
+        for broker, address in _addresses(brokers[:_ATTEMPTS]):
+            if isinstance(address, OSError):
+                error = address
+                continue
             selector = Selector(channel_builder=channels, max_receive_size=_LARGEST_ANSWER)
             try:
                 with self._lock:
@@ -148,7 +151,7 @@ class FrameRelay:
                         raise OSError("the relay is closed")
                     self._open.add(selector)
                 try:
-                    selector.connect(_BROKER, (resolve(broker.host)[0], broker.port), host=broker.host)
+                    selector.connect(_BROKER, (address, broker.port), host=broker.host)
                     self._poll(selector, _CONNECT_S, lambda: selector.is_channel_ready(_BROKER))  # noqa: B023
                 except OSError as e:
                     error = e
@@ -177,3 +180,14 @@ class FrameRelay:
 
 
 guards(FrameRelay, "_lock", "_open")
+
+
+def _addresses(brokers: Sequence[Node]) -> Iterator[tuple[Node, str | OSError]]:
+    """Yield the brokers with each of their addresses, or the error of one whose name is not resolved."""
+    for broker in brokers:
+        try:
+            found = resolve(broker.host)
+        except OSError as e:
+            yield broker, e
+        else:
+            yield from ((broker, address) for address in found)

@@ -6,11 +6,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import scramp
 from network_peers import sasl_answers
 
 from channel.errors import AuthenticationFailed
 from channel.network.request import FIRST_SASL_CORRELATION_ID
-from channel.network.sasl import SaslClient, SaslServer
+from channel.network.sasl import SaslClient, SaslServer, ScramUsers, server_tokens
 from channel.security import MECHANISMS, Credentials, Password
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode, message_class
@@ -270,3 +271,50 @@ def test_what_kafka_allows_is_computed_apart(iterations):
     (final,) = client.computed(client.computation())
     assert final.startswith(b"c=biws,r=")
     assert client.computation is None
+
+
+class Computed:
+    """Counts the computations of salted passwords."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.times = 0
+        found = scramp.ScramMechanism.make_auth_info
+
+        def counted(scheme, *args, **options):
+            self.times += 1
+            return found(scheme, *args, **options)
+
+        monkeypatch.setattr(scramp.ScramMechanism, "make_auth_info", counted)
+
+
+def test_a_first_message_of_scram_costs_no_computation_and_does_not_tell_whether_the_user_exists(monkeypatch):
+    computed = Computed(monkeypatch)
+    users = {"alice": Password("one"), "bob": Password("two")}
+    stored = ScramUsers("SCRAM-SHA-256", users).prepare()
+    assert computed.times == 2
+
+    def challenge(name):
+        tokens = server_tokens("SCRAM-SHA-256", users, stored)
+        answer = tokens.send(f"n,,n={name},r=nonce".encode()).decode()
+        fields = dict(field.split("=", 1) for field in answer.split(","))
+        with pytest.raises(AuthenticationFailed, match="invalid username or password"):
+            tokens.send(f"c=biws,r={fields['r']},p=AAAA".encode())
+        return fields["s"], fields["i"]
+
+    known, unknown = challenge("alice"), challenge("nobody")
+    assert computed.times == 2
+    assert (known, unknown) == (challenge("alice"), challenge("nobody"))
+    assert known[1] == unknown[1]
+    assert len(known[0]) == len(unknown[0])
+    assert known[0] != unknown[0]
+
+
+def test_a_password_that_is_changed_is_computed_anew(monkeypatch):
+    computed = Computed(monkeypatch)
+    users = {"alice": Password("one")}
+    stored = ScramUsers("SCRAM-SHA-512", users)
+    before = stored.stored("alice")
+    assert stored.stored("alice") is before
+    users["alice"] = Password("two")
+    assert stored.stored("alice")[1] != before[1]
+    assert computed.times == 2

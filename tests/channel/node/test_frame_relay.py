@@ -14,6 +14,7 @@ from tls_certificates import certificates
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.network.server import ANONYMOUS
+from channel.node import frame_relay
 from channel.node.frame_relay import FrameRelay, channels_of_clients
 from channel.security import Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
@@ -172,3 +173,30 @@ def test_a_broker_sees_the_client_and_never_the_node(protocol: SecurityProtocol,
             relay.close()
     assert seen == ([principal] if passes else [])
     assert (answer is not None and answer[:4] == (7).to_bytes(4, "big")) is passes
+
+
+def test_every_address_of_a_broker_is_tried(peer: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = peer(lambda frame: struct.pack(">i", 6) + b"answer")
+    monkeypatch.setattr(frame_relay, "resolve", lambda host: ["127.0.0.2", "127.0.0.1"])  # the first is not served
+    assert ask(b"request", broker.port) == b"answer"
+
+
+def test_a_broker_whose_name_is_not_resolved_is_passed_over(
+    peer: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, unknown = peer(lambda frame: struct.pack(">i", 6) + b"answer"), Node(7, "no.such.host.invalid", 9092)
+
+    def resolve(host: str) -> list[str]:
+        if host == unknown.host:
+            raise OSError("Name or service not known")
+        return [host]
+
+    monkeypatch.setattr(frame_relay, "resolve", resolve)
+    monkeypatch.setattr(frame_relay.random, "shuffle", lambda brokers: brokers.sort(key=lambda node: -node.id))
+    answers: SimpleQueue[bytes | None] = SimpleQueue()
+    relay = FrameRelay("relay", lambda: [Node(1, "127.0.0.1", broker.port), unknown], PLAIN)
+    try:
+        relay(ANONYMOUS, b"request", answers.put)
+        assert answers.get(timeout=60) == b"answer"
+    finally:
+        relay.close()
