@@ -378,6 +378,7 @@ def test_a_command_ends_with_a_status_when_its_owner_shows_an_error(
     module: Any, name: str, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, StandIn)
+    monkeypatch.setattr("kproto.cli.controller._log_to_stderr", lambda **_: None)  # other tests have their own levels
     ended = CliRunner().invoke(main, arguments)
     assert ended.exit_code not in (0, None)
     assert f"{says} has ended by itself: the network client failed; start it again" in ended.output
