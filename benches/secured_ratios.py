@@ -38,7 +38,8 @@ from measure import machine
 from plain_sockets import LOOPBACK, at_once, received_into
 
 from channel.clock import FOREVER
-from channel.network.client import MetadataUpdater, NetworkClient, await_ready
+from channel.network.client import MetadataUpdater, NetworkClient
+from channel.network.node_client import await_ready
 from channel.network.request import BodyRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector

@@ -1,6 +1,6 @@
 """A network client for many nodes: connects, sends requests, matches responses, times out, backs off.
 
-Nothing blocks but ``poll``, and the functions at the end, which wait for one node.
+Nothing blocks but ``poll``; ``node_client`` has the functions that wait for one node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import ClientClosed, Disconnected, IllegalState, NoUsableVersion, RequestTimeout
+from channel.errors import ClientClosed, IllegalState, NoUsableVersion
 from channel.logs import bounded, get_logger
 from kproto import __version__
 from kproto.api import CONTROL_APIS, ApiKey
@@ -1149,77 +1149,3 @@ class NetworkClient:
         self.active = False
         self._is_closed = True
         self._selector.abandon()
-
-
-def is_ready(client: NetworkClient, node: Node) -> bool:
-    """Poll once, as the connection may have ended meanwhile, and return whether a request can be sent."""
-    client.poll(0)
-    return client.is_ready(node)
-
-
-def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
-    """Connect if need be and wait until a request can be sent.
-
-    Returns:
-        False if the node was not ready after ``timeout_ms``.
-
-    Raises:
-        ValueError: A negative timeout.
-        Disconnected: The connection could not be made.
-        AuthenticationFailed: One side rejected the other.
-    """
-    if timeout_ms < 0:
-        raise ValueError(f"a wait of {timeout_ms} ms; it must be 0 or more")
-    clock = client.clock
-    began = clock.milliseconds()
-    if is_ready(client, node) or client.ready(node):
-        return True
-    elapsed = 0
-    while not client.is_ready(node) and elapsed < timeout_ms:
-        if client.connection_failed(node):
-            maybe_raise_authentication_error(client, node)
-            raise Disconnected(f"Connection to {node} failed.")
-        client.poll(timeout_ms - elapsed)
-        maybe_raise_authentication_error(client, node)
-        elapsed = clock.milliseconds() - began
-    return client.is_ready(node)
-
-
-def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientResponse:
-    """Send a request and wait for its answer; the client's request timeout bounds the wait.
-
-    Responses to other requests that arrive meanwhile reach their callbacks, and are otherwise dropped.
-
-    Raises:
-        Disconnected: The connection ended before the response; ``RequestTimeout`` if the response took too long.
-        ClientClosed: The client was closed before the response.
-        UnsupportedVersion: No version suits both sides.
-    """
-    try:
-        client.send(request)
-        while client.active:
-            for response in client.poll(FOREVER):
-                if response.request is request:
-                    return _checked(response)
-    except ClientClosed:
-        if client.active:
-            raise
-    raise ClientClosed("Client was shutdown before response was read")
-
-
-def _checked(response: ClientResponse) -> ClientResponse:
-    if response.timed_out:
-        raise RequestTimeout(f"no answer within {response.request.timeout_ms} ms: {bounded(str(response.request))}")
-    if response.disconnected:
-        node_id = response.request.destination
-        raise Disconnected(f"Connection to {node_id} was disconnected before the response was read")
-    if response.version_mismatch is not None:
-        raise response.version_mismatch
-    return response
-
-
-def maybe_raise_authentication_error(client: NetworkClient, node: Node) -> None:
-    """Raise the error of the last authentication, if it failed."""
-    error = client.authentication_error(node)
-    if error is not None:
-        raise error

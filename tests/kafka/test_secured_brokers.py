@@ -17,7 +17,8 @@ from channel.config import ChannelConfig
 from channel.errors import AuthenticationFailed, Disconnected
 from channel.metadata.clients import ClusterClient
 from channel.metrics import Metrics
-from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient
+from channel.network.node_client import await_ready, send_and_receive
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector

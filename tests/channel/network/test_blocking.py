@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from channel.errors import AuthenticationFailed, ClientClosed, Disconnected, NoUsableVersion, RequestTimeout
-from channel.network import client as network_client
+from channel.network import node_client as network_client
 from channel.network.request import BodyRequest, ClientRequest, ClientResponse
 from channel.types import Node
 

@@ -15,8 +15,9 @@ from channel.errors import AuthenticationFailed, Disconnected
 from channel.metrics import Metrics
 from channel.network import authenticator as authenticators
 from channel.network.channel import Phase
-from channel.network.client import MetadataUpdater, NetworkClient, await_ready, send_and_receive
+from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.frames import Send
+from channel.network.node_client import await_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import BodyRequest, MessageRequest
 from channel.network.secured import client_channels, server_channels
