@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from channel.errors import IllegalState
 from channel.locks import new_lock
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
@@ -158,7 +159,10 @@ class DelayedAnswers:
         if is_late:
             for change in waiting.changes:
                 change.row.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._submit(partial(waiting.answer, waiting.response))
+        try:
+            self._submit(partial(waiting.answer, waiting.response))
+        except (IllegalState, RuntimeError):  # the brokers are closing, or the system gives no thread
+            waiting.answer(waiting.response)
 
 
 def _changes(api_key: int, request: Any, counts: dict[str, int], response: Any) -> Iterator[_Change]:

@@ -96,10 +96,11 @@ class DoorServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         self._lock = new_lock("HTTP door")
         self._deadlines: dict[socket.socket, float | None] = {}  # in the order of their beginning; None during a step
-        super().__init__(*args)
+        super().__init__(address, handler)
         self._acceptor = Acceptor(self.socket)
 
     def get_request(self) -> tuple[socket.socket, Any]:

@@ -12,7 +12,9 @@ from asking import ask_port
 from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
+from channel.broker.delayed_answers import DelayedAnswers
 from channel.broker.hooks import BrokerHooks, RequestContext
+from channel.errors import IllegalState
 from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
@@ -156,6 +158,21 @@ def test_nothing_waits_for_a_request_that_only_asks_whether_it_would_be_accepted
 ) -> None:
     answer = ask_port(cluster[0].port, *create(60_000, validate_only=True))
     assert codes(answer) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def test_an_answer_is_sent_though_the_worker_is_closed(
+    cluster: EmbeddedCluster, controller: ScriptedController
+) -> None:
+    answers: list[Any] = []
+
+    def closed(work: Callable[[], None]) -> None:
+        raise IllegalState("closed")
+
+    delayed = DelayedAnswers(cluster.call_later, closed)
+    request, _ = create(0)
+    take = delayed.until_shown(ApiKey.CREATE_TOPICS, request, cluster[0].broker.metadata, answers.append)
+    take(Accepting().response(ApiKey.CREATE_TOPICS, request))
+    assert codes(answers[0]) == [LATE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
 @pytest.mark.parametrize("cluster", [True], indirect=True)

@@ -24,6 +24,7 @@ from channel.network.recorder import PcapngRecorder
 from channel.network.server import SocketServer
 from channel.tap import Tap, TapMapping
 from kproto.cli.controller import _door_of
+from kproto.errors import ConfigurationError
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -55,6 +56,19 @@ def test_the_metrics_are_served_in_the_form_that_prometheus_asks_for(door):
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert "kafka_controller_kafkacontroller_activecontrollercount 1.0" in text
     assert get(door.address, Accept="application/openmetrics-text; version=1.0.0")[2].endswith("# EOF\n")
+
+
+class Answering(DoorHandler):
+    def do_GET(self) -> None:
+        self.answer(HTTPStatus.OK, "text/plain", b"here\n")
+
+
+def test_a_door_opens_at_an_address_of_either_family():
+    for host in ("127.0.0.1", "::1", "localhost"):
+        with HttpDoor("test-door", "answer", host, 0, Answering) as made:
+            assert get(made.address)[2] == "here\n"
+    with pytest.raises(ConfigurationError, match=r"cannot answer at no\.such\.host\.invalid:1: .*; choose"):
+        HttpDoor("test-door", "answer", "no.such.host.invalid", 1, Answering)
 
 
 def test_half_sent_requests_take_few_descriptors_and_keep_nobody_out(door):
@@ -90,11 +104,6 @@ def test_a_connection_whose_thread_cannot_be_started_is_forgotten(door, monkeypa
                 assert sock.recv(1) == b""
         assert not door._server._deadlines
     assert get(door.address)[0] == 200
-
-
-class Answering(DoorHandler):
-    def do_GET(self) -> None:
-        self.answer(HTTPStatus.OK, "text/plain", b"here\n")
 
 
 @pytest.fixture
