@@ -14,7 +14,7 @@ from channel.config import ChannelConfig
 from channel.errors import ChannelError, ClientClosed, Disconnected, RequestTimeout
 from channel.logs import get_logger
 from channel.network.client import MetadataUpdater, NetworkClient
-from channel.network.node_client import NodeClient
+from channel.network.node_client import NodeClient, client_with_timeout
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -416,14 +416,8 @@ class ClusterWatch(Closeable):
         metadata.bootstrap(bootstrap)
         self._metadata = metadata
         self._updater = DefaultMetadataUpdater(metadata, request_timeout_ms=timeout_ms, rebootstraps=True)
-        self._client = NetworkClient(
-            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), client_id)),
-            self._updater,
-            client_id,
-            request_timeout_ms=timeout_ms,
-            setup_timeout_ms=timeout_ms,
-            setup_timeout_max_ms=timeout_ms,
-        )
+        security = security or SecurityConfig()
+        self._client = client_with_timeout(self._updater, client_id, protocol, security, timeout_ms)
         self._timeout_ms = timeout_ms
         self._interval_ms = interval_ms
         self._seen = metadata.update_version

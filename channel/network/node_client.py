@@ -44,13 +44,13 @@ class NodeClient(Closeable):
         self.address = address
         self._node = Node(0, *address)
         self._timeout_ms = timeout_ms
-        self._client = NetworkClient(
-            Selector(channel_builder=client_channels(protocol, security or SecurityConfig(), client_id)),
+        security = security or SecurityConfig()
+        self._client = client_with_timeout(
             MetadataUpdater([self._node]),
             client_id,
-            request_timeout_ms=timeout_ms,
-            setup_timeout_ms=timeout_ms,
-            setup_timeout_max_ms=timeout_ms,
+            protocol,
+            security,
+            timeout_ms,
             discover_versions=discover_versions,
         )
 
@@ -87,6 +87,27 @@ class NodeClient(Closeable):
                 f"{show_address(self.address)} closed the connection without an answer; a broker does so for a version "
                 "that it does not know, or where the listener wants TLS (--security)"
             ) from e
+
+
+def client_with_timeout(
+    metadata: MetadataUpdater,
+    client_id: str,
+    protocol: SecurityProtocol,
+    security: SecurityConfig,
+    timeout_ms: int,
+    *,
+    discover_versions: bool = True,
+) -> NetworkClient:
+    """Make a client for which a connection and each response may take this time; see ``NetworkClient``."""
+    return NetworkClient(
+        Selector(channel_builder=client_channels(protocol, security, client_id)),
+        metadata,
+        client_id,
+        request_timeout_ms=timeout_ms,
+        setup_timeout_ms=timeout_ms,
+        setup_timeout_max_ms=timeout_ms,
+        discover_versions=discover_versions,
+    )
 
 
 def is_ready(client: NetworkClient, node: Node) -> bool:
