@@ -117,7 +117,11 @@ class ZooKeeperStore:
         """Put the event once all brokers that come or go together have done so, or before a later event of a watch."""
         self._settling = threading.Timer(_SETTLING_S, self._put_at_once, [BrokerChange()])
         self._settling.name, self._settling.daemon = "controller-brokers-settling", True
-        self._settling.start()
+        try:
+            self._settling.start()
+        except RuntimeError:  # the system gives no thread for the pause
+            self._settling = None
+            self._put_at_once(BrokerChange())
 
     def _put(self, event: ControllerEvent) -> None:
         """Put the event of a watch, after the change of the brokers that came before it.

@@ -6,6 +6,7 @@ Watches survive a lost connection: once it is back, every watched node counts as
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import threading
@@ -359,7 +360,8 @@ class ZooKeeperSession(Startable):
             _NOTICE_S, _log.warning, ("no ZooKeeper answers at %s yet; still trying, for %g s", self.hosts, timeout_s)
         )
         notice.name, notice.daemon = "zookeeper-notice", True
-        notice.start()
+        with contextlib.suppress(RuntimeError):  # without a thread for the notice it starts all the same
+            notice.start()
         try:
             self._client.start(timeout_s)
         except self._client.handler.timeout_exception:

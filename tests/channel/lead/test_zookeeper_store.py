@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -158,3 +159,21 @@ def test_a_change_of_the_brokers_waits_for_no_other_event(monkeypatch: pytest.Mo
     store.read_brokers()
     session.handlers[znodes.BROKER_IDS]()
     assert events.get(timeout=60) == BrokerChange()
+
+
+def test_a_change_of_the_brokers_is_not_lost_though_the_system_gives_no_thread_for_the_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    events: list[Any] = []
+    session = Watched({znodes.BROKER_IDS: ["7"], znodes.TOPICS: []})
+    store = _store(session, events)
+    store.read_brokers()
+    store.read_topics()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        session.handlers[znodes.BROKER_IDS]()
+    session.handlers[znodes.TOPICS]()
+    assert events == [BrokerChange(), TopicChange()]
