@@ -11,7 +11,7 @@ from kproto.capture import capture_points
 from kproto.cli.text import day_and_clock
 from kproto.errors import ConfigurationError
 from kproto.json_form import uuid_to_json
-from kproto.metadata_log.deliveries import read_traffic
+from kproto.metadata_log.deliveries import MetadataTraffic, read_traffic
 from kproto.metadata_log.files import read
 from kproto.metadata_log.folding import fold
 from kproto.text import printable
@@ -89,7 +89,8 @@ def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), 
         deletes: Only deletions.
     """
     points = capture_points([path for path in captures if path != "-"])
-    log = read(files, read_traffic(points, ports=filters.ports).shown() if points else ())
+    traffic = read_traffic(points, ports=filters.ports) if points else MetadataTraffic()
+    log = read(files, traffic.shown(), traffic.snapshots.values())
     warn_of_faults(log)
     folded = fold(log)
     epochs = {epoch.epoch: epoch for epoch in folded.epochs}

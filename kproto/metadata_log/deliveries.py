@@ -18,6 +18,7 @@ from kproto.capture import CaptureSummary, exchanges
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError, DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.metadata_log.batches import Fault, RecordBatch, batches_in
+from kproto.metadata_log.files import snapshot_of
 from kproto.metadata_log.finding import TOPIC
 from kproto.reference import decode_request, decode_response
 
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kproto.capture import CapturePoint, Exchange
+    from kproto.metadata_log.files import LogSnapshot
 
 CLIENT: Final = "raft-client"
 """The client id of a node that fetches the metadata log begins so."""
 
 _TOPIC_ID: Final = bytes(15) + b"\x01"
-_NEWEST_FETCH: Final = 17
-"""Version 18 adds a tagged field to the request alone."""
+_LARGEST_SNAPSHOT: Final = 256 << 20
+_MOST_FETCHED: Final = 4
+"""The most snapshots that are put together at a time."""
 
 
 @dataclass(slots=True)
@@ -62,6 +65,7 @@ class MetadataTraffic:
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
         fetches, refused: The number of fetches, and of those that were answered with an error.
         damaged: Pieces of answers that are no batch.
+        snapshots: Those that a replica fetched whole, by end offset and epoch.
     """
 
     batches: dict[tuple[int, int], tuple[RecordBatch, str]] = field(default_factory=dict)
@@ -71,6 +75,8 @@ class MetadataTraffic:
     fetches: int = 0
     refused: int = 0
     damaged: int = 0
+    snapshots: dict[tuple[int, int], LogSnapshot] = field(default_factory=dict)
+    _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
     _told: set[tuple[int, int, int]] = field(default_factory=set)
 
     def shown(self) -> Iterator[tuple[RecordBatch, str]]:
@@ -87,12 +93,36 @@ class MetadataTraffic:
             if request.api_key == ApiKey.BROKER_HEARTBEAT:
                 self._add_heartbeat(decode_request(request.api_key, version, request.body), exchange.time_ns)
             elif request.api_key == ApiKey.FETCH and response is not None:
-                version = min(version, _NEWEST_FETCH)
                 asked = decode_request(request.api_key, version, request.body)
                 answer = decode_response(request.api_key, version, response.body)
                 self._add_fetch(asked, answer, response.time_ns, capture)
+            elif request.api_key == ApiKey.FETCH_SNAPSHOT and response is not None:
+                asked = decode_request(request.api_key, version, request.body)
+                self.add_snapshot_part(asked, decode_response(request.api_key, version, response.body), capture)
         except (DecodeError, UnsupportedVersion, UnsupportedApi):
             self.damaged += 1
+
+    def add_snapshot_part(self, asked: Any, answer: Any, capture: str) -> None:
+        """Add a FetchSnapshot and its answer; the parts of a snapshot come one after the other."""
+        for topic in answer.topics:
+            for partition in topic.partitions if topic.name == TOPIC else ():
+                of = partition.snapshot_id
+                key = asked.replica_id, of.end_offset, of.epoch
+                held = self._parts.pop(key, bytearray())
+                if partition.position == 0:
+                    held.clear()
+                if partition.error_code or partition.position != len(held) or partition.size > _LARGEST_SNAPSHOT:
+                    continue
+                held += partition.unaligned_records
+                if len(held) < partition.size:
+                    self._parts[key] = held
+                    while len(self._parts) > _MOST_FETCHED:
+                        self._parts.pop(next(iter(self._parts)))
+                    continue
+                batches = [found for found in batches_in(bytes(held)) if isinstance(found, RecordBatch)]
+                snapshot = snapshot_of(of.end_offset, of.epoch, capture, batches)
+                if snapshot is not None:
+                    self.snapshots.setdefault((of.end_offset, of.epoch), snapshot)
 
     def _add_heartbeat(self, request: Any, time_ns: int) -> None:
         steps = self.applied.setdefault(request.broker_id, [])
@@ -137,7 +167,7 @@ def read_traffic(
         ports: The listeners' ports; None finds them.
     """
     traffic = MetadataTraffic()
-    wanted = WantedApis({ApiKey.FETCH, ApiKey.BROKER_HEARTBEAT}, fetch_client=CLIENT)
+    wanted = WantedApis({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_HEARTBEAT}, fetch_client=CLIENT)
     for point in points:
         try:
             for exchange in exchanges(point, ports=ports, apis=wanted, summary=CaptureSummary()):

@@ -189,12 +189,15 @@ class LogStep(NamedTuple):
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(files: LogFiles, shown: Iterable[tuple[RecordBatch, str]] = ()) -> MetadataLog:
+def read(
+    files: LogFiles, shown: Iterable[tuple[RecordBatch, str]] = (), fetched: Iterable[LogSnapshot] = ()
+) -> MetadataLog:
     """Read the files of a metadata log.
 
     Args:
         files: The files.
         shown: Batches that captures show, each with the capture's name.
+        fetched: Snapshots that captures show.
 
     Raises:
         CaptureError: A file cannot be opened.
@@ -220,7 +223,7 @@ def read(files: LogFiles, shown: Iterable[tuple[RecordBatch, str]] = ()) -> Meta
     for batch, path in shown:
         hold(batch, path)
     _settle(log, held)
-    snapshots: dict[tuple[int, int], LogSnapshot] = {}
+    snapshots = {(snapshot.end_offset, snapshot.epoch): snapshot for snapshot in fetched}
     for path in files.snapshots:
         snapshot = _read_snapshot(path, log)
         if snapshot is not None:
@@ -312,6 +315,15 @@ def _read_snapshot(path: str, log: MetadataLog) -> LogSnapshot | None:
     before = log.fault_count
     batches = list(_file_batches(path, log))
     log.file_batches[path] = len(batches)
+    snapshot = snapshot_of(int(name[1]), int(name[2]), path, batches)
+    if log.fault_count != before or snapshot is None:
+        log.fault(path, None, None, "the snapshot is not whole; it is left out")
+        return None
+    return snapshot
+
+
+def snapshot_of(end_offset: int, epoch: int, path: str, batches: list[RecordBatch]) -> LogSnapshot | None:
+    """Return the snapshot that batches make; None: they do not end as a snapshot does."""
     time_ms = None
     is_ended = False
     for batch in batches:
@@ -320,10 +332,7 @@ def _read_snapshot(path: str, log: MetadataLog) -> LogSnapshot | None:
                 if isinstance(each.record, SnapshotHeaderRecord):
                     time_ms = each.record.last_contained_log_timestamp
                 is_ended = is_ended or isinstance(each.record, SnapshotFooterRecord)
-    if log.fault_count != before or not is_ended:
-        log.fault(path, None, None, "the snapshot is not whole; it is left out")
-        return None
-    return LogSnapshot(int(name[1]), int(name[2]), path, time_ms, batches)
+    return LogSnapshot(end_offset, epoch, path, time_ms, batches) if is_ended else None
 
 
 def _read_state(path: str, log: MetadataLog) -> QuorumState | None:

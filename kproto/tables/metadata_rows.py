@@ -65,7 +65,7 @@ def tables_of_files(
     Raises:
         CaptureError: A file cannot be opened.
     """
-    log = read(files, () if traffic is None else traffic.shown())
+    log = read(files) if traffic is None else read(files, traffic.shown(), traffic.snapshots.values())
     rows = _Rows(log, fold(log), filters, capture or _name(files), cluster, lists_live=lists_live)
     if traffic is not None:
         rows.deliveries(traffic)
