@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.options import identity_options
+from kproto.cli.options import reading_options
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.cli.text import counted
@@ -81,7 +81,7 @@ docs/verdicts.md defines every rule and term. """
 @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Change a limit. Repeatable.")
 @click.option("--events", "with_events", is_flag=True, help="Say first what happened, in order, each with its command.")
 @click.option("--redact", is_flag=True, help="Number topics, addresses and files instead of naming them.")
-@identity_options
+@reading_options
 @format_option("json", description="Text, or a JSON object for each finding.")
 def command(
     sources: tuple[Place, ...],

@@ -199,13 +199,13 @@ _ANSWER_OPTIONS: Final = [
     ),
     click.option("--until", metavar="TIME", help="Up to this time, which is left out."),
 ]
-_CAPTURE_OPTIONS: Final = [
-    click.option(
-        "--errors",
-        type=click.Choice(_ERRORS),
-        help="Only requests with an error: of the whole request (or a body that cannot be read), of a partition, or "
-        "any, the default: of either.",
-    ),
+_ERRORS_OPTION: Final = click.option(
+    "--errors",
+    type=click.Choice(_ERRORS),
+    help="Only requests with an error: of the whole request (or a body that cannot be read), of a partition, or "
+    "any, the default: of either.",
+)
+_READING_OPTIONS: Final = [
     click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected."),
     click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected."),
     click.option(
@@ -253,20 +253,20 @@ def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
         captures = rest.get("captures", ())
         return command(*args, filters=timed(filters, since, until, lambda: span_of(captures)), **rest)
 
-    return _with_options(with_times, _ANSWER_OPTIONS + _CAPTURE_OPTIONS)
+    return _with_options(with_times, [*_ANSWER_OPTIONS, _ERRORS_OPTION, *_READING_OPTIONS])
 
 
 def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the shared options that apply to tables.
+    """Give a command the shared options that apply to tables, and those of how captures are read.
 
     They are passed to it as ``filters``, but ``since`` and ``until``, which ``timed`` adds when the tables are open.
     """
-    return _with_options(command, [*_ANSWER_OPTIONS, _CAPTURE_OPTIONS[-1]])
+    return _with_options(command, [*_ANSWER_OPTIONS, *_READING_OPTIONS])
 
 
-def identity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which broker and cluster is meant, as ``filters`` and ``cluster``."""
-    return _with_options(cluster_option(command), _CAPTURE_OPTIONS[-1:])
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of how captures are read, and of what cluster, as ``filters`` and ``cluster``."""
+    return _with_options(cluster_option(command), _READING_OPTIONS)
 
 
 def timed(filters: Filters, since: str | None, until: str | None, span: Callable[[], Span]) -> Filters:

@@ -117,11 +117,10 @@ def command(
     from kproto.tables.schemas import TABLES
 
     sources, question = _split(words, tuple(QUESTIONS))
-    if sql is not None and (
-        question or at or begin or end or since or until or limit or replace(filters, broker_ids={}) != AllFilters()
-    ):
+    of_rows = replace(filters, broker_ids={}, ports=None, logs=AllFilters().logs)
+    if sql is not None and (question or at or begin or end or since or until or limit or of_rows != AllFilters()):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
-    run = tables_of([place_of(source) for source in sources])
+    run = tables_of([place_of(source) for source in sources], filters)
     if question == "isr" and isinstance(run, dict) and not any(source == "-" or is_uri(source) for source in sources):
         run["isr_requests"] = isr_requests(*sources)
     with open_tables(run, cluster, filters.broker_ids) as tables:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.options import identity_options
+from kproto.cli.options import reading_options
 from kproto.cli.place_type import PlaceType
 from kproto.cli.table_source import tables_of
 from kproto.cli.text import counted
@@ -63,7 +63,7 @@ disk. """
     metavar="N",
     help="The most partitions in the timeline; those that changed most are shown.",
 )
-@identity_options
+@reading_options
 def command(sources: tuple[Place, ...], filters: Filters, *, cluster: str | None, out: Path, partitions: int) -> None:
     """Write a report on the tables in DIR, which kproto analyze wrote, or on captures, as one HTML page.
 
@@ -83,7 +83,7 @@ def command(sources: tuple[Place, ...], filters: Filters, *, cluster: str | None
     is_piped = str(out) == "-"
     limits = Limits(partitions=partitions, states=10 * partitions)
     facts = write_report(
-        tables_of(sources), sys.stdout.buffer if is_piped else out, limits=limits, cluster=cluster,
+        tables_of(sources, filters), sys.stdout.buffer if is_piped else out, limits=limits, cluster=cluster,
         broker_ids=filters.broker_ids,
     )  # fmt: skip
     lines = [*_outstanding(facts["findings"])]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kproto.cli.bad_inputs import warn_of_bad_inputs
 from kproto.errors import ConfigurationError
+from kproto.tables.filters import Filters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from kproto.tables.places import Place
 
 
-def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
+def tables_of(sources: Sequence[Place], filters: Filters) -> Place | dict[str, pa.Table]:
     """Return the directory of tables, or the tables of captures, in memory.
 
     Args:
         sources: One directory that ``kproto analyze`` wrote, or captures: files, directories of them, patterns, or -
             for standard input.
+        filters: How captures are read: listeners, given brokers, and what logs do not say.
 
     Raises:
         ConfigurationError: There are no tables in a directory; or a directory of tables is among others.
@@ -34,7 +36,8 @@ def tables_of(sources: Sequence[Place]) -> Place | dict[str, pa.Table]:
     place = tables_in(sources)
     if place is not None:
         return place
-    tables = read(*map(str, sources))
+    how = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
+    tables = read(*map(str, sources), filters=how)
     warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
     return tables
 

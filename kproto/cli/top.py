@@ -21,7 +21,7 @@ import click
 from kproto.api import api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
-from kproto.cli.options import parse_ports
+from kproto.cli.options import parse_brokers, parse_ports
 from kproto.cli.sections import Section, lines_of, shortened
 from kproto.cli.text import counted, day_and_clock, ranges
 from kproto.cli.times import Seconds
@@ -29,7 +29,7 @@ from kproto.errors import ConfigurationError
 from kproto.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from rich.live import Live
 
@@ -78,8 +78,16 @@ Examples:
     help="The seconds over which rates and latencies are taken.",
 )  # fmt: skip
 @click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected.")
+@click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected.")
 def command(
-    captures: tuple[str, ...], *, url: str | None, once: bool, interval: float, window: int, ports: tuple[str, ...]
+    captures: tuple[str, ...],
+    *,
+    url: str | None,
+    once: bool,
+    interval: float,
+    window: int,
+    ports: tuple[str, ...],
+    brokers: tuple[str, ...],
 ) -> None:
     """Show what flows now: requests a second, latency, epochs, latest changes, findings.
 
@@ -100,7 +108,7 @@ def command(
         if url is not None:
             _show_metrics(url, screen)
         else:
-            _Followed(captures, screen, window, parse_ports(ports)).run()
+            _Followed(captures, screen, window, parse_ports(ports), parse_brokers(brokers)).run()
 
 
 class _Screen:
@@ -275,7 +283,14 @@ class _WatchedPoint:
 class _Followed:
     """Follows files, directories or standard input, and shows a snapshot at each interval."""
 
-    def __init__(self, paths: Sequence[str], screen: _Screen, window: int, ports: tuple[int, ...] | None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        screen: _Screen,
+        window: int,
+        ports: tuple[int, ...] | None,
+        broker_ids: Mapping[tuple[str, int], int],
+    ) -> None:
         from kproto.capture import capture_points
         from kproto.cli.no_pandas import keep_pandas_out
         from kproto.verdicts.live import LiveFold
@@ -287,7 +302,7 @@ class _Followed:
         self._is_stdin = tuple(paths) == (_STANDARD_INPUT,)
         self._points: dict[str, _WatchedPoint] = {}
         self._summaries: dict[str, CaptureSummary] = {}
-        self._fold = LiveFold(window, self._summaries, thrifty=not screen.once)
+        self._fold = LiveFold(window, self._summaries, thrifty=not screen.once, broker_ids=broker_ids)
         self._words = PartitionWords()
         self._grown_at = 0.0
         self._time_ns = 0

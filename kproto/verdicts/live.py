@@ -145,13 +145,22 @@ class LiveFold:
         window_s: The number of seconds that rates and latencies cover.
         summaries: The readers' summaries by the name of the capture point; their losses make findings uncertain.
         thrifty: Whether to skip changes and postpone findings where they cost too much of a core.
+        broker_ids: Broker ids of addresses, which no traffic has to tell.
     """
 
-    def __init__(self, window_s: int, summaries: Mapping[str, CaptureSummary], *, thrifty: bool = True) -> None:
+    def __init__(
+        self,
+        window_s: int,
+        summaries: Mapping[str, CaptureSummary],
+        *,
+        thrifty: bool = True,
+        broker_ids: Mapping[tuple[str, int], BrokerId] | None = None,
+    ) -> None:
+        self._broker_ids = dict(broker_ids or {})
         self._window_s = window_s
         self._summaries = summaries
         self._thrifty = thrifty
-        self._timeline = Timeline(Filters(), EntryFilters(changes=True), follow=True)
+        self._timeline = Timeline(Filters(broker_ids=self._broker_ids), EntryFilters(changes=True), follow=True)
         self._seconds: dict[int, _Second] = {}
         self._in_flight: dict[Frame, None] = {}
         self._ids: dict[Endpoint, BrokerId] = {}
@@ -355,8 +364,8 @@ class LiveFold:
         names = {exchange.connection.capture: exchange.frame.file for exchange in self._examined}
         for name, file in names.items():
             rows.add_summary(self._summaries[name], CapturePoint(name, (file,)), None)
-        tables = TableReader(Filters(), BrokerDirectory({})).tables(list(rows.take()), last=True)
-        for finding in findings(Facts([resolved_tables(tables)])):
+        tables = TableReader(Filters(), BrokerDirectory(self._broker_ids)).tables(list(rows.take()), last=True)
+        for finding in findings(Facts([resolved_tables(tables, broker_ids=self._broker_ids)])):
             self._findings[finding.key] = finding
         while len(self._findings) > _MOST_FINDINGS:
             del self._findings[next(iter(self._findings))]

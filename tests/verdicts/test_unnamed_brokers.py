@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from conftest import DATA
 
 import kproto.tables
+from kproto.cli import main
 from kproto.tables.reading import chunks
 from kproto.tables.resolved import resolved_tables
 from kproto.tables.schemas import TABLES
@@ -102,3 +104,17 @@ def test_pods_are_told_apart_by_their_own_requests() -> None:
     assert ids == {(f"10.0.0.{broker + 1}", broker) for broker in range(3)}  # the third is the one that is left
     for row in resolved_tables(tables)["requests"].to_pylist():
         assert row["broker_id"] is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("top", "--once"), ("summary", "--format", "json"), ("inspect", "--format", "json"), ("query", "--sql", "SQL")],
+)
+def test_every_command_takes_the_brokers_that_are_known(words: tuple[str, ...]) -> None:
+    command, *options = words
+    path = str(DATA / "names" / "healthy_names.pcapng.gz")
+    sql = "SELECT DISTINCT broker_id FROM requests"
+    chosen = [sql if option == "SQL" else option for option in options]
+    told = CliRunner().invoke(main, [command, path, *chosen, "--brokers", "7172=10.0.0.3:9092"])
+    assert told.exit_code == 0, told.output
+    assert "7172" in told.stdout
