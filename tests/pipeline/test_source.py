@@ -18,6 +18,7 @@ from channel.network.recorder import PcapngRecorder
 from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
+from kproto.logs import LogReading
 from kproto.pipeline import read_frames, requests_of, states_of
 from kproto.tables import FRAMES, SCAN, read, scan
 
@@ -125,11 +126,14 @@ def test_request_logs_and_recordings_of_the_tap_are_read(spark: SparkSession, tm
     assert recorded.count() == 2 * len(exchanges) > 300
     bodies = {row.body_id for row in load(str(CAPTURE)).where("error is null").collect()}
     assert {row.body_id for row in recorded.collect()} <= bodies
-    logged = load(str(LOG)).drop("cluster")
-    expected = pa.Table.from_batches(scan([str(LOG)]), SCAN)
+    logged = load(str(LOG), log_zone="UTC").drop("cluster")
+    expected = pa.Table.from_batches(scan([str(LOG)], logs=LogReading("UTC")), SCAN)
     expected = expected.filter(expected["frame_id"].is_valid()).select(logged.columns)
     assert rows_of(logged, logged.columns) == expected.sort_by("frame_id").to_pylist()
     assert expected.num_rows > 10
+    nameless = spark.read.format("kafka_control").load(str(LOG), table="bad_inputs")
+    (bad,) = {row.reason for row in nameless.where("offset is not null").collect()}
+    assert bad == "a time without a zone; name the zone of the log: --log-zone Europe/Berlin"
 
 
 def test_what_is_damaged_or_no_capture_costs_itself_alone(spark: SparkSession, folder: Path) -> None:
