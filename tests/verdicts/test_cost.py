@@ -1,0 +1,167 @@
+"""The rules, the summary and ``top`` take work in proportion to each dimension of what a capture holds.
+
+Work is counted in executed lines, not in seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from packets import Talk, pcap, request, response
+
+from kproto import codec
+from kproto.capture import CaptureReader, CaptureSummary
+from kproto.messages import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from kproto.tables.resolved import resolved_pieces
+from kproto.verdicts.events import events
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.live import LiveFold
+from kproto.verdicts.rules import findings
+from kproto.verdicts.summary import summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+FEW = 20
+BROKERS = ((1, "10.0.0.2"), (2, "10.0.0.3"))
+OK_4 = codec.encode(LeaderAndIsrResponse(), 4)
+OK_6 = codec.encode(UpdateMetadataResponse(), 6)
+Told = tuple[int, int, int]
+"""Leader epoch, partition epoch and leader of a partition."""
+
+
+def leadership(states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
+    some = [
+        LeaderAndIsrPartitionState(
+            partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
+            partition_epoch=partition_epoch, replicas=(1, 2))
+        for leader_epoch, partition_epoch, leader in states
+    ]  # fmt: skip
+    topics = [LeaderAndIsrTopicState(topic_name="orders", partition_states=some)]
+    message = LeaderAndIsrRequest(
+        controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics
+    )
+    return codec.encode(message, 4)
+
+
+def update(states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
+    some = [
+        UpdateMetadataPartitionState(
+            partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
+            zk_version=partition_epoch, replicas=(1, 2))
+        for leader_epoch, partition_epoch, leader in states
+    ]  # fmt: skip
+    topics = [UpdateMetadataTopicState(topic_name="orders", partition_states=some)]
+    message = UpdateMetadataRequest(
+        controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics
+    )
+    return codec.encode(message, 6)
+
+
+def written(path: Path, requests: Iterable[tuple[bytes, bytes]]) -> Path:
+    """A capture of two brokers, each of which is sent the same pairs of LeaderAndIsr and UpdateMetadata."""
+    talks = [
+        Talk(("10.0.0.1", 50_000 + broker), (ip, 9092), client_isn=10_000_000 * broker, server_isn=broker).open()
+        for broker, ip in BROKERS
+    ]
+    for number, (first, second) in enumerate(requests):
+        for talk in talks:
+            talk.ask(request(4, 4, 2 * number, first), 60_000).answer(response(4, 4, 2 * number, OK_4))
+            talk.ask(request(6, 6, 2 * number + 1, second), 60_000).answer(response(6, 6, 2 * number + 1, OK_6))
+    path.write_bytes(pcap(sorted(packet for talk in talks for packet in talk.packets)))
+    return path
+
+
+def repetitions(count: int) -> list[tuple[bytes, bytes]]:
+    """One request that names one partition again and again."""
+    states = [(number, number, 1 + number % 2) for number in range(count)]
+    return [(leadership(states, 1, 5), update(states, 1, 5))]
+
+
+def falling(count: int) -> list[tuple[bytes, bytes]]:
+    return [(leadership([(n, n, 1)], 1, 5), update([(n, n, 1)], 1, 5)) for n in range(count, 0, -1)]
+
+
+def elections(count: int) -> list[tuple[bytes, bytes]]:
+    return [(leadership([(n, n, 1 + n % 2)], 1, 5), update([(n, n, 1 + n % 2)], 1, 5)) for n in range(count)]
+
+
+def controllers(count: int) -> list[tuple[bytes, bytes]]:
+    return [(leadership([(0, 0, 1)], n, 5), update([(0, 0, 1)], n, 5)) for n in range(1, count + 1)]
+
+
+def registrations(count: int) -> list[tuple[bytes, bytes]]:
+    return [(leadership([(0, 0, 1)], 1, n // 2), update([(0, 0, 1)], 1, n // 2)) for n in range(2 * count)]
+
+
+def incarnations(count: int) -> list[tuple[bytes, bytes]]:
+    requests = []
+    for number in range(count):
+        requests.append((leadership([(0, 0, 1)], 1, 5 + number), update([(0, 0, 1)], 1, 5 + number)))
+        requests.append((leadership([(0, 1, 1)], 1, 5 + number), update([(0, 0, -2)], 1, 5 + number)))
+    return requests
+
+
+def doctor(path: Path) -> None:
+    findings(Facts(resolved_pieces([str(path)])))
+
+
+def what_happened(path: Path) -> None:
+    events(Facts(resolved_pieces([str(path)])))
+
+
+def summary(path: Path) -> None:
+    summarize(resolved_pieces([str(path)]))
+
+
+def top(path: Path) -> None:
+    summary = CaptureSummary()
+    reader = CaptureReader(summary=summary)
+    fold = LiveFold(30, {"": summary}, thrifty=False)
+    with path.open("rb") as file:
+        fold.add(reader.feed(file.read()))
+    fold.snapshot()
+
+
+def lines_run(call: Callable[[], Any]) -> int:
+    """The lines of kproto that a call executes."""
+    count = 0
+
+    def local(_frame: Any, event: str, _arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return local
+
+    def trace(frame: Any, _event: str, _arg: Any) -> Any:
+        return local if "kproto" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("ask", [doctor, what_happened, summary, top])
+@pytest.mark.parametrize("grown", [repetitions, falling, elections, controllers, registrations, incarnations])
+def test_work_grows_as_the_input_does(
+    tmp_path: Path, ask: Callable[[Path], None], grown: Callable[[int], list[tuple[bytes, bytes]]]
+) -> None:
+    paths = [written(tmp_path / f"{count}.pcap", grown(count)) for count in (FEW, 2 * FEW, 4 * FEW)]
+    work = [lines_run(partial(ask, path)) for path in paths]
+    assert work[2] - work[1] < 2.4 * (work[1] - work[0]) + 3_000, work
