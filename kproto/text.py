@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from typing import TYPE_CHECKING, Final
@@ -55,3 +56,14 @@ def csv_cell(text: str) -> str:
     if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and not re.fullmatch(r"[-.\w]+", text, re.ASCII)):
         return f"'{text}"
     return text
+
+
+def meant(word: str, words: Iterable[str]) -> str:
+    """Return what to try in place of a word: those that look alike, else all.
+
+    >>> meant("leadr", ["leader", "offline"]), meant("who", ["leader", "offline"])
+    ('did you mean leader?', 'try leader, offline')
+    """
+    some = list(words)
+    alike = difflib.get_close_matches(word, some, 2)
+    return f"did you mean {' or '.join(alike)}?" if alike else f"try {', '.join(some)}"

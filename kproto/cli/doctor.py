@@ -17,7 +17,7 @@ from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.text import pasted, printable
+from kproto.text import meant, pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _limits_of(texts: Iterable[str]) -> dict[str, float]:
     for text in texts:
         name, _, value = text.partition("=")
         if name not in LIMITS:
-            raise ConfigurationError(f"there is no limit {name!r}; try one of {', '.join(LIMITS)}")
+            raise ConfigurationError(f"there is no limit {name!r}; {meant(name, LIMITS)}")
         try:
             found[name] = float(value)
         except ValueError:

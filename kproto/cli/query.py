@@ -21,11 +21,12 @@ from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 from kproto.tables.files import is_pattern, is_uri
-from kproto.text import csv_cell, printable
+from kproto.text import csv_cell, meant, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kproto.cli.times import Span
     from kproto.query import Answer
     from kproto.tables.filters import Filters
 
@@ -131,6 +132,9 @@ def command(
             chosen = timed(filters, since, until, span)
             at_ns, from_ns, to_ns = (moment_ns(time, span) if time else None for time in (at, begin, end))
             answer = ask(tables, question, chosen, at_ns=at_ns, from_ns=from_ns, to_ns=to_ns, limit=limit)
+            given = {"--at": at_ns, "--from": from_ns, "--to": to_ns, "--since": chosen.since_ns}
+            notes = [answer.note, _outside(given | {"--until": chosen.until_ns}, span)]
+            answer = answer._replace(note="; ".join(filter(None, notes)))
         else:
             counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608
             answer = ask_sql(tables, " UNION ALL ".join(counts))
@@ -153,6 +157,26 @@ def command(
         print(f"note: {printable(answer.note)}", file=sys.stderr)
 
 
+def _outside(times: Mapping[str, int | None], span: Callable[[], Span]) -> str:
+    """Say which times, by option, lie outside the captures; empty: none does."""
+    if all(time_ns is None for time_ns in times.values()):
+        return ""
+    begin_ns, end_ns = span()
+    outside = [  # a bound before or behind all captures takes all of them
+        option
+        for option, time_ns in times.items()
+        if time_ns is not None
+        and not begin_ns <= time_ns <= end_ns
+        and not (option == "--since" and time_ns < begin_ns)
+        and not (option == "--until" and time_ns > end_ns)
+    ]
+    if not outside:
+        return ""
+    reach = " to ".join(_time(datetime.fromtimestamp(ns / 1e9, UTC))[:23] + "Z" for ns in (begin_ns, end_ns))
+    verb = "lies" if len(outside) == 1 else "lie"
+    return f"{' and '.join(outside)} {verb} outside the captures, which reach from {reach}"
+
+
 def _split(words: Sequence[str], questions: Sequence[str]) -> tuple[Sequence[str], str | None]:
     """Tell the captures, or the directory of tables, from the question behind them.
 
@@ -169,7 +193,7 @@ def _split(words: Sequence[str], questions: Sequence[str]) -> tuple[Sequence[str
     if last in questions:
         return sources, last
     if last != "-" and not is_uri(last) and not is_pattern(last) and not Path(last).exists():
-        raise ConfigurationError(f"there is no question {last!r}; try {', '.join(questions)}")
+        raise ConfigurationError(f"there is no question {last!r}; {meant(last, questions)}")
     return words, None
 
 

@@ -368,6 +368,10 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
             raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
         relation = tables.execute(sql, values or [])
         return Answer([column[0] for column in relation.description or ()], relation.fetchall())
+    except (duckdb.InterruptException, RuntimeError) as e:
+        if isinstance(e, duckdb.InterruptException) or "interrupted" in str(e):  # Ctrl-C, as DuckDB tells of it
+            raise KeyboardInterrupt from None
+        raise
     except duckdb.CatalogException as e:
         hint = "; kproto tables lists the tables" if "Table with name" in str(e) else ""
         raise ConfigurationError(str(e).strip().splitlines()[0].rstrip("!") + hint) from None

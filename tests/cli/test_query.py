@@ -9,13 +9,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import packets as make
 import pytest
 from click.testing import CliRunner, Result
+from table_truth import CAPTURES, name_of
 
 import kproto.tables
 from kproto.cli import main
-from kproto.query import ask, open_tables
+from kproto.query import ask, ask_sql, open_tables
 from kproto.query.questions import QUESTIONS
 from kproto.verdicts.derived import VIEWS
 
@@ -269,3 +271,47 @@ def test_help_lists_every_question() -> None:
     listed = [line.split()[0] for line in lines if not line.startswith("     ")]
     assert max(map(len, lines)) <= 80
     assert sorted(listed) == sorted(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "outside"),
+    [
+        (("--at", "2027-01-01"), "--at lies outside the captures, which reach from 2026-11-20T19:50:24"),
+        (("--since", "2027-01-01"), "--since lies outside"),
+        (("--until", "2020-01-01"), "--until lies outside"),
+        (("--since", "2020-01-01", "--until", "2027-01-01"), ""),
+    ],
+)
+def test_a_time_outside_the_captures_is_said(options: tuple[str, ...], outside: str) -> None:
+    path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
+    result = CliRunner().invoke(main, ["query", path, "leader", "--limit", "1", *options], prog_name="kproto")
+    assert result.exit_code == 0
+    assert outside in result.stderr
+    assert bool(outside) == ("outside" in result.stderr)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), duckdb.InterruptException("INTERRUPT Error")])
+def test_an_interrupt_during_sql_ends_the_command_as_anywhere_else(error: Exception) -> None:
+    class Interrupted:
+        def extract_statements(self, sql: str) -> list[str]:
+            return [sql]
+
+        def execute(self, _sql: str, _values: list[object]) -> None:
+            raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_sql(Interrupted(), "SELECT 1")  # type: ignore[arg-type]
+
+
+def test_a_question_that_looks_like_another_is_guessed() -> None:
+    path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
+    result = CliRunner().invoke(main, ["query", path, "leadr"], prog_name="kproto")
+    assert "did you mean leader?" in result.stderr
+
+
+def test_cells_of_csv_are_no_formulas() -> None:
+    path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
+    result = CliRunner().invoke(
+        main, ["query", path, "--sql", "SELECT '=1+1' AS a, '-x' AS b, '-1+1' AS c, -1 AS d", "--format", "csv"]
+    )
+    assert result.stdout.splitlines()[1] == "'=1+1,-x,'-1+1,-1"
