@@ -199,13 +199,13 @@ class Administration:
         asked = Counter(topic.name for topic in request.topics)
         alike = {name_in_metrics(known): known for known in self._context.all_topics}
         new: dict[str, NewTopic] = {}
-        brokers, settings = self._brokers(), self._config
+        brokers, config = self._brokers(), self._config
         outcomes: dict[str, Uuid | RequestRejected] = {}
         for name, topic in {each.name: each for each in request.topics}.items():
             try:
                 check_named_once(asked[name])
                 check_topic_name(name, self._context.all_topics, alike)
-                new[name] = new_topic(topic, brokers, settings.num_partitions, settings.default_replication_factor)
+                new[name] = new_topic(topic, brokers, config.num_partitions, config.default_replication_factor)
                 outcomes[name] = bytes(16)
             except RequestRejected as e:
                 outcomes[name] = e
