@@ -24,8 +24,8 @@ from kproto import tables
 from kproto.capture import capture_points
 from kproto.pipeline import OutputDirectory, analyze, spark_session
 from kproto.pipeline.parquet import spark_schema
-from kproto.pipeline.stages import learn
-from kproto.pipeline.tasks import gather_pieces, make_tables
+from kproto.pipeline.stages import gather, learn
+from kproto.pipeline.tasks import for_each, make_tables, results
 from kproto.tables.filters import Filters
 
 if TYPE_CHECKING:
@@ -136,10 +136,11 @@ def _staged(spark: SparkSession, capture: str, directory: Path, *, shared: bool 
     """pcap -> frames and bodies on disk."""
     (point,) = capture_points([capture])
 
-    def read() -> Iterable[pa.RecordBatch]:
-        return tables.scan([point]) if shared else _copies(tables.scan([point], every_payload=True))
+    def read(_numbers: Iterator[int]) -> Iterator[object]:
+        batches = tables.scan([point]) if shared else _copies(tables.scan([point], every_payload=True))
+        yield gather(batches, directory, Filters())
 
-    return gather_pieces(spark, [read], directory, Filters())
+    return results(for_each(spark, 1, read))
 
 
 def _copies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -170,9 +170,10 @@ def capture_points(
     """Group files by where they were recorded, each capture point's ordered by time.
 
     Args:
-        paths: Files, and directories, of which the captures and request logs are taken: the files that are such by
-            their content, and those that are by their name, so that reading them tells why they cannot be read. A file
-            named twice counts once, and so do a file and its copies, packed or not.
+        paths: Files, and directories (or directories of those, one for each host or hour), of which the captures and
+            request logs are taken: the files that are such by their content, and those that are by their name, so that
+            reading them tells why they cannot be read. A file named twice counts once, and so do a file and its copies,
+            packed or not.
         opener: Opens a file by its name, for seeking; None: the file system does.
         unfinished: Whether directories give files that are being written, as ``kproto tap`` names them: ``NAME.part``.
 
@@ -200,8 +201,22 @@ def capture_points(
         for files, rotated in groups
         for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
     ]
-    names = _distinct([list(_names(chain[0])) for chain in chains])
+    names = _distinct([list(names_of_point(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
+
+
+def capture_files(paths: Iterable[str | os.PathLike[str]], *, unfinished: bool = True) -> list[str]:
+    """Return the captures and request logs among files and in directories, each once, by its real path.
+
+    Args:
+        paths: Files, directories, URIs.
+        unfinished: See ``capture_points``.
+
+    Raises:
+        CaptureError: A directory holds no capture.
+    """
+    found = _files(paths, unfinished)
+    return [*dict.fromkeys(file if "://" in file else str(Path(file).resolve()) for file in found)]
 
 
 def copies_among(files: Sequence[str], opener: Opener | None = None) -> dict[str, str]:
@@ -252,7 +267,7 @@ def point_name(file: str | os.PathLike[str]) -> str:
 
     So the ids of frames and connections stay when a capture is compressed, or rotated at another size.
     """
-    return next(_names(os.fspath(file)))
+    return next(names_of_point(os.fspath(file)))
 
 
 def unpacked(file: str) -> str:
@@ -260,8 +275,8 @@ def unpacked(file: str) -> str:
     return _PACKED.sub("", file)
 
 
-def _names(file: str) -> Iterator[str]:
-    """The names that a file's capture point may have, from the shortest to the one that no other has."""
+def names_of_point(file: str) -> Iterator[str]:
+    """Yield the names that a file's capture point may have, from the shortest to the one that no other has."""
     path = Path(file)
     name = unpacked(path.name)
     stem = _stem(path.name)
@@ -295,8 +310,10 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
         if not Path(path).is_dir():
             found = [os.fspath(path)]
         else:
-            inside = sorted(p for p in Path(path).iterdir() if p.is_file() and not p.name.startswith("."))
-            found = [str(p) for p in inside if (unfinished or p.suffix != ".part") and _is_capture(p)]
+            found = _inside(Path(path), unfinished)
+            if not found:  # a directory for each host, or for each hour
+                folders = sorted(p for p in Path(path).iterdir() if p.is_dir() and not p.name.startswith("."))
+                found = [file for folder in folders if not folder.is_symlink() for file in _inside(folder, unfinished)]
             if not found:
                 raise CaptureError(f"{path}: a directory without a capture or request log")
         for file in found:
@@ -304,6 +321,12 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
             if resolved not in seen:
                 seen.add(resolved)
                 yield file
+
+
+def _inside(folder: Path, unfinished: bool) -> list[str]:
+    """The captures and request logs in a directory."""
+    inside = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
+    return [str(p) for p in inside if (unfinished or p.suffix != ".part") and _is_capture(p)]
 
 
 def _is_capture(path: Path) -> bool:

@@ -11,7 +11,7 @@ cdef class Conversation:
     cdef public object connection, client, protocol, file, _senders
     cdef public object _streams, _opened_ns, _wanted, _limit, _capture, _summary
     cdef public object _ended
-    cdef public bint ending, _handshake, _has_wanted, _request_hole, _has_data, _answers_fit
+    cdef public bint ending, _handshake, _is_new, _has_wanted, _request_hole, _has_data, _answers_fit
     cdef public long long faults, held, _unmatched_bytes, _first_ns, _second_ns
     cdef public Matcher _matcher
     cdef public list _unmatched, _cutters, _partial_starts, _doubtful
@@ -44,7 +44,7 @@ cdef class Collector:
     cdef public object _summary, _capture, _ports, _wanted, _limit, _most_held, _keeps_payloads
     cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
-    cdef public dict _conversations, _holding, _beginnings
+    cdef public dict _conversations, _holding, _beginnings, _begun
     cdef public long long _held
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,

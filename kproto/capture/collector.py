@@ -5,8 +5,9 @@ A conversation knows which side is the client; it has two cutters, and joins req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
+from .borders import Border, pack_segment
 from .cutter import (
     AuthenticationToken,
     BadFrame,
@@ -23,10 +24,10 @@ from .cutter import (
 )
 from .detection import is_convincing, response_body_at
 from .fragments import Fragments
-from .link import endpoints, segment
+from .link import ACK, endpoints, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
-from .reassembly import Reassembler
+from .reassembly import UNKNOWN, Reassembler
 from .summary import StreamLoss
 from .wanted import WantedApis
 
@@ -62,7 +63,8 @@ _COPY_NS: Final = 100_000_000
 _KEPT_BEGINNINGS: Final = 1000
 
 _ENDED: Final = "the connection ended without a response"
-_CAPTURE_ENDED: Final = "the capture ends before a response"
+CAPTURE_ENDED: Final = "the capture ends before a response"
+"""Why a request has no response, where a later recording may hold it."""
 _PASSED_BY: Final = "the response is not in the capture: a later request was answered"
 _NO_REQUEST: Final = "the request is not in the capture"
 _GIVEN_UP: Final = "too much was waiting for its response: kproto gave it up"
@@ -130,6 +132,7 @@ class Conversation:
         self._has_wanted = False
         self._request_hole = False
         self._has_data = False
+        self._is_new = True  # no exchange is complete yet
         self._ended = 0
         self._first_ns = self._second_ns = opened_ns  # time of the last bytes that each side sent
         self._noted: set[tuple[Direction, LossKind]] = set()
@@ -226,39 +229,10 @@ class Conversation:
             self._believe([cut for cut in self._doubtful if not cut.status or cut.header.client_id], events)
             self._match_again(events)
             for request in self._matcher.end():
-                self._unanswered(request, _CAPTURE_ENDED if self.ending else _ENDED, events)
+                self._unanswered(request, CAPTURE_ENDED if self.ending else _ENDED, events)
             self._count_partial_starts()
         self._count_held()
         return events
-
-    @property
-    def boundaries(self) -> tuple[int, int] | None:
-        """Stream offsets of both sides' next frames, the client's first, while no request or byte waits for another."""
-        if self.held or self.protocol != "kafka" or self.client is None:
-            return None
-        requests = self._cutters[self.client].boundary
-        responses = self._cutters[1 - self.client].boundary
-        return None if requests is None or responses is None else (requests, responses)
-
-    @property
-    def last_ns(self) -> tuple[int, int]:
-        """The times of the last bytes of the client and of the server, ns since the epoch."""
-        return (self._second_ns, self._first_ns) if self.client else (self._first_ns, self._second_ns)
-
-    def go_to(self, requests: int, responses: int, last_ns: tuple[int, int], *, has_wanted: bool) -> None:
-        """Go on at later boundaries of both sides: the exchanges before them are read elsewhere.
-
-        Args:
-            requests: Stream offset of the client's next frame.
-            responses: Stream offset of the server's.
-            last_ns: The value of ``last_ns`` at that place.
-            has_wanted: Whether there is a wanted request among those exchanges.
-        """
-        assert self.client is not None
-        self._cutters[self.client].go_to(requests)
-        self._cutters[1 - self.client].go_to(responses)
-        self._first_ns, self._second_ns = reversed(last_ns) if self.client else last_ns
-        self._has_wanted |= has_wanted
 
     def go_on_in(self, summary: CaptureSummary, payloads: PayloadStore) -> None:
         """Count in another summary, and keep the payloads that begin from now on in another store."""
@@ -476,6 +450,9 @@ class Conversation:
         if request is not None and request.pending:
             for passed_by in self._matcher.answer(request):
                 self._unanswered(passed_by, _PASSED_BY, events)
+            if self._is_new:
+                self._is_new = False
+                self._streams[0].connection.has_begun()
         else:
             request = None
             self.faults += 1
@@ -580,32 +557,18 @@ class Conversation:
         self.held = held
 
 
+_MOST_BEGUN: Final = 50_000
+"""The most connections that are over whose beginnings are kept."""
+
 MOST_HELD: Final = 256 << 20
 """The most bytes kept in all conversations together; beyond it those kept for longest are given up."""
 
 
-class IdlePoint(NamedTuple):
-    """A moment at which a connection is between two exchanges, without a byte or request that waits for another.
-
-    Attributes:
-        flow: Addresses and ports, the client's first.
-        requests: Sequence number of the client's next byte.
-        requests_at: Its stream offset.
-        responses: Sequence number of the server's next byte.
-        responses_at: Its stream offset.
-        requests_ns: The time of the client's last byte before it, ns since the epoch.
-        responses_ns: The time of the server's last byte before it.
-        faults: The number of gaps, bad frames and responses without request before.
-    """
-
-    flow: bytes
-    requests: int
-    requests_at: int
-    responses: int
-    responses_at: int
-    requests_ns: int
-    responses_ns: int
-    faults: int
+def _first_sequences(connection: TcpConnection, segments: list[tuple[int, Segment]]) -> tuple[int, int]:
+    """The sequence number of each direction that the first packet of a connection shows, -1 where it shows none."""
+    first = segments[0][1]
+    acknowledged = first.acknowledged if first.flags & ACK else UNKNOWN
+    return (first.sequence, acknowledged) if first.flow == connection.flow else (acknowledged, first.sequence)
 
 
 class Collector:
@@ -655,6 +618,7 @@ class Collector:
         self._payloads = PayloadStore() if payloads is None else payloads
         # Of the newest connections, by the place and bytes of their first data: its stream, and when it passed.
         self._beginnings: dict[tuple[int, int, bytes], tuple[Stream, int]] = {}
+        self._begun: dict[TcpConnection, Connection | None] = {}  # those that are over
 
     @property
     def file(self) -> str:
@@ -694,45 +658,43 @@ class Collector:
         self._stream_events(self._reassembler.segment(time_ns, found), events)
         return events
 
-    def idle_point(self, flow: bytes) -> IdlePoint | None:
-        """The idle point of the connection of a flow, None if it has none now."""
-        stream = self._reassembler.stream(flow)
-        conversation = self._conversations.get(stream.connection) if stream is not None else None
-        boundaries = conversation.boundaries if conversation is not None else None
-        if stream is None or conversation is None or conversation.client is None or boundaries is None:
-            return None
-        client = stream.connection.streams[conversation.client]
-        server = client.peer
-        if not (client.is_even and server.is_even) or boundaries != (client.offset, server.offset):
-            return None
-        requests_ns, responses_ns = conversation.last_ns
-        return IdlePoint(
-            stream.connection.flow_of(client),
-            client.next,
-            client.offset,
-            server.next,
-            server.offset,
-            requests_ns,
-            responses_ns,
-            conversation.faults,
-        )
+    def keep_beginnings(self) -> None:
+        """Keep how the connections begin that began before the recording, for ``begun_before``."""
+        self._reassembler.keeps_beginnings = True
 
-    def go_to(self, begin: IdlePoint, end: IdlePoint, *, has_wanted: bool) -> None:
-        """Let a resting connection rest at a later place: the exchanges between the two are read elsewhere.
+    def begun_before(self) -> list[tuple[Border, list[bytes]]]:
+        """How Kafka connections that began before the recording stand as it begins, and their first segments there."""
+        found = []
+        for connection in (*self._begun, *self._conversations):
+            segments = connection.begun if connection.begun is not None else connection.beginning
+            if segments:
+                sequences = _first_sequences(connection, segments)
+                conversation = self._conversations.get(connection)
+                known = self._begun.get(connection) or (conversation and conversation.connection)
+                conn_id = known.conn_id if known else b""
+                border = Border(connection.flow, sequences, segments[0][0], conn_id, connection.begun is not None)
+                found.append((border, [pack_segment(time_ns, each, connection.flow) for time_ns, each in segments]))
+        return found
 
-        Args:
-            begin: Where it rests.
-            end: Where it shall rest; its stream offsets count from those of ``begin``.
-            has_wanted: Whether there is a wanted request among those exchanges.
-        """
-        stream = self._reassembler.stream(begin.flow)
-        assert stream is not None
-        conversation = self._conversations[stream.connection]
-        requests_at = begin.requests_at + end.requests_at
-        responses_at = begin.responses_at + end.responses_at
-        stream.go_to(end.requests, requests_at)
-        stream.peer.go_to(end.responses, responses_at)
-        conversation.go_to(requests_at, responses_at, (end.requests_ns, end.responses_ns), has_wanted=has_wanted)
+    def endings(self) -> list[Border]:
+        """How connections stand now that may go on behind the recording."""
+        found = []
+        for connection, conversation in self._conversations.items():
+            first, second = connection.streams
+            if connection.over or first.ignored or conversation.protocol not in (None, "kafka"):
+                continue
+            known = conversation.connection
+            is_sure = connection.client is not None or not conversation._is_new
+            found.append(
+                Border(
+                    connection.flow,
+                    (first.next, second.next),
+                    max(first.active_ns, second.active_ns),
+                    known.conn_id if known else b"",
+                    is_sure,
+                )
+            )
+        return found
 
     @property
     def open_connections(self) -> int:
@@ -768,11 +730,6 @@ class Collector:
         stream = self._reassembler.stream(flow)
         conversation = self._conversations.get(stream.connection) if stream is not None else None
         return conversation.connection if conversation is not None else None
-
-    def is_ignored(self, flow: bytes) -> bool:
-        """Whether nothing more is read of a flow's connection."""
-        stream = self._reassembler.stream(flow)
-        return stream is not None and stream.ignored and stream.peer.ignored
 
     def end(self) -> list[Event]:
         """End the capture; return the remaining frames and exchanges."""
@@ -828,6 +785,8 @@ class Collector:
             events = conversation.end(stream.side)
             if conversation.is_over:
                 del self._conversations[connection]
+                if (connection.begun or connection.beginning) and len(self._begun) < _MOST_BEGUN:
+                    self._begun[connection] = conversation.connection
         if conversation.protocol is not protocol:
             self._recognised(connection, conversation)
         if events:

@@ -484,15 +484,6 @@ class FrameCutter:
             self.skip_to = at + len(data)
 
     @property
-    def boundary(self) -> int | None:
-        """Stream offset of the next frame; None while it is a guess, or a part of that frame has been read."""
-        return None if self.searching or self._unconfirmed or self.held_bytes or self._need != self._least else self._at
-
-    def go_to(self, boundary: int) -> None:
-        """Go on at a later boundary: the frames before it are read elsewhere."""
-        self._at = self.skip_to = boundary
-
-    @property
     def searched_bytes(self) -> int:
         """Bytes that are kept because a frame may begin in them."""
         return self._search.held_bytes
@@ -691,11 +682,6 @@ class RequestCutter(FrameCutter):
     def use(self, payloads: PayloadStore) -> None:
         """Keep the payloads that begin from now on in another store."""
         self._payloads = payloads
-
-    @property
-    def boundary(self) -> int | None:
-        """See ``FrameCutter``; none while authentication tokens may come."""
-        return None if self._fresh or self._tokens else super().boundary
 
     def _take(self, data: bytes, at: int, end: int, found: list[StreamItem]) -> int:
         size: int

@@ -1,14 +1,15 @@
 """The objects of a reading as bytes, from which a later process goes on.
 
-The bytes are pickles. They name classes of ``kproto.capture`` and plain containers; others are refused, so that bytes
-from elsewhere run no code.
+The format is our own and holds nothing but values: a tag, a length and the content of each. Objects are of the classes
+of recorded traffic alone; reading makes blank ones and fills their fields. So bytes from elsewhere run no code, change
+nothing but the new objects, and take memory in proportion to their length.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
+import struct
 from collections import Counter, deque
+from enum import IntEnum
 from functools import cache
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.api import ApiKey
 
 from . import (
+    borders,
     collector,
     cutter,
     detection,
@@ -30,28 +32,41 @@ from . import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
-    collector, cutter, detection, fragments, link, model, payloads, reassembly, resync, summary, wanted,
+    borders, collector, cutter, detection, fragments, link, model, payloads, reassembly, resync, summary, wanted,
 )  # fmt: skip
-_OURS: Final = {
-    value
-    for module in _MODULES
-    for value in vars(module).values()
-    if isinstance(value, type) and value.__module__ == module.__name__
-}
-_PLAIN: Final = {ApiKey, Counter, bytearray, deque, frozenset, set}
+_CLASSES: Final[list[Any]] = sorted(
+    {
+        ApiKey,
+        *(
+            value
+            for module in _MODULES
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, BaseException)
+        ),
+    },
+    key=lambda kind: (kind.__module__, kind.__qualname__),
+)
+_NUMBERS: Final = {kind: number for number, kind in enumerate(_CLASSES)}
+_MANY: Final[dict[bytes, Callable[[Iterable[Any]], Any]]] = {b"t": tuple, b"z": frozenset}
+_FILLED: Final[dict[bytes, type]] = {b"l": list, b"d": dict, b"c": Counter, b"q": deque, b"e": set}
+_TAGS: Final = {kind: tag for tag, kind in {**_FILLED, b"t": tuple, b"z": frozenset}.items()}
+_NUMBER: Final = struct.Struct(">q")
+_REAL: Final = struct.Struct(">d")
+_LENGTH: Final = struct.Struct(">I")
 
 
 def freeze(objects: object) -> bytes | None:
-    """Return objects as bytes; None if they hold one another so deeply that pickling gives up."""
-    file = io.BytesIO()
+    """Return objects as bytes; None if they hold one another so deeply that it gives up."""
+    out = _Out()
     try:
-        _Freezer(file, pickle.HIGHEST_PROTOCOL).dump(objects)
+        out.add(objects)
     except RecursionError:
         return None
-    return file.getvalue()
+    return b"".join(out.parts)
 
 
 def thaw(data: bytes) -> Any:
@@ -60,64 +75,215 @@ def thaw(data: bytes) -> Any:
     Raises:
         ValueError: The bytes are none of ``freeze``, or of another version of kproto.
     """
+    found = _In(data)
     try:
-        return _Thawer(io.BytesIO(data)).load()
+        value = found.take()
     except Exception as e:
         raise ValueError(f"this state cannot be read ({type(e).__name__}: {e})") from e
+    if found.at != len(data):
+        raise ValueError("this state cannot be read (there is more behind it)")
+    return value
 
 
-class _Freezer(pickle.Pickler):
-    def reducer_override(self, given: Any) -> Any:
-        kind = type(given)
-        if kind not in _OURS or issubclass(kind, (tuple, int)) or "__reduce__" in vars(kind):
-            return NotImplemented
-        return _blank, (kind,), _values(given), None, None, _fill
+class _Out:
+    """Writes values; an object that was written before is named by its number."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._known: dict[int, tuple[int, Any]] = {}  # by identity: number, and the object, so that it stays alive
+
+    def add(self, value: Any) -> None:
+        parts = self.parts
+        kind = type(value)
+        if value is None or kind is bool:
+            parts.append(b"n" if value is None else b"1" if value else b"0")
+        elif kind is int:
+            if -1 << 63 <= value < 1 << 63:
+                parts += (b"i", _NUMBER.pack(value))
+            else:
+                self._sized(b"I", str(value).encode())
+        elif kind is float:
+            parts += (b"f", _REAL.pack(value))
+        elif id(value) in self._known:
+            parts += (b"r", _LENGTH.pack(self._known[id(value)][0]))
+        elif kind is str:
+            self._sized(b"s", value.encode("utf-8", "surrogatepass"))
+            self._remember(value)
+        elif kind is bytes or kind is bytearray:
+            self._sized(b"b" if kind is bytes else b"B", bytes(value))
+            self._remember(value)
+        elif kind in _TAGS:
+            self._many(_TAGS[kind], value)
+        elif issubclass(kind, IntEnum):
+            parts += (b"E", _LENGTH.pack(_NUMBERS[kind]), _NUMBER.pack(value))
+        elif issubclass(kind, tuple):
+            parts += (b"T", _LENGTH.pack(_NUMBERS[kind]))
+            self.add(tuple(value))
+            self._remember(value)
+        elif kind is payloads.SharedPayload:
+            parts.append(b"P")
+            self.add(value.__reduce__()[1])
+            self._remember(value)
+        else:
+            self._remember(value)
+            fields = {} if kind is payloads.PayloadStore else _values(value)
+            parts += (b"o", _LENGTH.pack(_NUMBERS[kind]), _LENGTH.pack(len(fields)))
+            for name, field in fields.items():
+                self.add(name)
+                self.add(field)
+
+    def _sized(self, tag: bytes, data: bytes) -> None:
+        self.parts += (tag, _LENGTH.pack(len(data)), data)
+
+    def _many(self, tag: bytes, value: Any) -> None:
+        if tag in _FILLED:
+            self._remember(value)
+        self.parts += (tag, _LENGTH.pack(len(value)))
+        for item in value.items() if isinstance(value, dict) else value:
+            if isinstance(value, dict):
+                self.add(item[0])
+                self.add(item[1])
+            else:
+                self.add(item)
+        if tag not in _FILLED:
+            self._remember(value)
+
+    def _remember(self, value: Any) -> None:
+        self._known[id(value)] = len(self._known), value
 
 
-class _Thawer(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        found = _KNOWN.get((module, name))
-        if found is None:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in a state")
+class _In:
+    """Reads values.
+
+    Attributes:
+        at: How many bytes were read.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.at = 0
+        self._data = data
+        self._known: list[Any] = []
+
+    def take(self) -> Any:
+        tag = self._bytes(1)
+        match tag:
+            case b"n":
+                return None
+            case b"0" | b"1":
+                return tag == b"1"
+            case b"i":
+                return _NUMBER.unpack(self._bytes(8))[0]
+            case b"I":
+                return int(self._bytes(min(self._count(), 100)))
+            case b"f":
+                return _REAL.unpack(self._bytes(8))[0]
+            case b"r":
+                return self._known[self._count()]
+            case b"s":
+                return self._kept(self._bytes(self._count()).decode("utf-8", "surrogatepass"))
+            case b"b":
+                return self._kept(self._bytes(self._count()))
+            case b"B":
+                return self._kept(bytearray(self._bytes(self._count())))
+            case b"t" | b"z":
+                count = self._count()
+                return self._kept(_MANY[tag](self.take() for _ in range(count)))
+            case b"E":
+                kind = self._class(IntEnum)
+                return kind(_NUMBER.unpack(self._bytes(8))[0])
+            case b"T":
+                kind = self._class(tuple)
+                return self._kept(kind(*self.take()))
+            case b"P":
+                store, (size, start), parts, released = self.take()
+                if type(store) is not payloads.PayloadStore or type(size) is not int or not isinstance(start, bytes):
+                    raise ValueError("no payload")
+                if sum(map(len, parts)) > size:
+                    raise ValueError("a payload that is longer than it says")
+                return self._kept(payloads.payload_again(store, (size, start), parts, bool(released)))
+            case b"o":
+                return self._object()
+            case _ if tag in _FILLED:
+                return self._filled(tag)
+        raise ValueError(f"no tag {tag!r}")
+
+    def _object(self) -> Any:
+        kind = self._class(object)
+        if issubclass(kind, (tuple, int)) or kind is payloads.SharedPayload:
+            raise ValueError(f"{kind.__name__} is no object with fields")
+        blank: Any = payloads.PayloadStore() if kind is payloads.PayloadStore else kind.__new__(kind)
+        self._known.append(blank)
+        allowed = _attributes(kind)
+        for _ in range(self._count()):
+            name = self.take()
+            if name not in allowed:
+                raise ValueError(f"{kind.__name__} has no field {name!r}")
+            object.__setattr__(blank, name, self.take())
+        if kind is reassembly.Stream and not 0 <= blank._held_from <= len(blank._held or ()):
+            raise ValueError("a stream that holds less than it says")  # compiled code goes by that number
+        return blank
+
+    def _filled(self, tag: bytes) -> Any:
+        count = self._count()
+        made: Any = _FILLED[tag]()
+        self._known.append(made)
+        for _ in range(count):
+            if isinstance(made, dict):
+                key = self.take()
+                made[key] = self.take()
+            elif isinstance(made, set):
+                made.add(self.take())
+            else:
+                made.append(self.take())
+        return made
+
+    def _class(self, base: type) -> Any:
+        kind = _CLASSES[self._count()]
+        if not issubclass(kind, base):
+            raise TypeError(f"{kind.__name__} stands in a wrong place")
+        return kind
+
+    def _kept(self, value: Any) -> Any:
+        self._known.append(value)
+        return value
+
+    def _count(self) -> int:
+        count: int = _LENGTH.unpack(self._bytes(4))[0]
+        return count
+
+    def _bytes(self, count: int) -> bytes:
+        found = self._data[self.at : self.at + count]
+        if len(found) != count:
+            raise ValueError("it ends too early")
+        self.at += count
         return found
-
-
-def _blank(kind: Any) -> object:
-    if kind not in _OURS:
-        raise pickle.UnpicklingError(f"{kind} has no place in a state")
-    blank: object = kind.__new__(kind)
-    return blank
-
-
-def _fill(blank: object, values: dict[str, Any]) -> None:
-    for name, value in values.items():
-        object.__setattr__(blank, name, value)
 
 
 def _values(given: Any) -> dict[str, Any]:
     kind: Any = type(given)
-    values = {name: getattr(given, name) for name in _attributes(kind) if hasattr(given, name)}
-    return values | getattr(given, "__dict__", {})
+    return {name: getattr(given, name) for name in _attributes(kind) if hasattr(given, name)}
 
 
 @cache
-def _attributes(kind: Any) -> list[str]:
-    """The attributes of a class that are slots or, where it is compiled, fields; what it computes is left out."""
+def _attributes(kind: Any) -> dict[str, None]:
+    """The fields of a class: slots, fields where it is compiled, and what its ``__init__`` sets; nothing computed."""
     blank = kind.__new__(kind)
-    names = []
+    names: dict[str, None] = {}
     for name, value in ((name, value) for each in kind.__mro__ for name, value in vars(each).items()):
         if isinstance(value, MemberDescriptorType):
-            names.append(name)
+            names[name] = None
         elif isinstance(value, GetSetDescriptorType) and not name.startswith("__"):
             try:
                 setattr(blank, name, getattr(blank, name))
             except Exception:  # noqa: BLE001, S112  # it is computed
                 continue
-            names.append(name)
+            names[name] = None
+    for each in kind.__mro__:
+        init = getattr(each.__init__, "__code__", None)
+        set_there = [*getattr(each, "__dataclass_fields__", ()), *(init.co_names if init else ())]
+        names |= {
+            name: None
+            for name in set_there
+            if not hasattr(kind, name) or name in getattr(kind, "__dataclass_fields__", ())
+        }
     return names
-
-
-_KNOWN: Final[dict[tuple[str, str], Any]] = {
-    **{(kind.__module__, kind.__qualname__): kind for kind in _OURS | _PLAIN},
-    **{(function.__module__, function.__name__): function for function in (_blank, _fill, payloads.payload_again)},
-}

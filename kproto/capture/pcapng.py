@@ -97,6 +97,11 @@ class PcapngReader:
         """Whether a block, or damage, goes on in bytes that were not fed yet."""
         return bool(self._size) or self._skip > 0 or self._damaged_at is not None
 
+    @property
+    def read_to(self) -> int:
+        """Where in the file the packets that were read whole end."""
+        return self._offset
+
     def go_to(self, offset: int) -> None:
         """Say that the next bytes stand at that offset of the file; a block begins there."""
         self._offset = offset

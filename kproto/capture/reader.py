@@ -9,7 +9,7 @@ from kproto.errors import CaptureError
 from kproto.framing import DEFAULT_LIMIT
 
 from .collector import Collector
-from .frozen import freeze, thaw
+from .frozen import freeze
 from .log_reader import LogReader
 from .pcap import PcapReader
 from .pcapng import PcapngReader
@@ -80,22 +80,8 @@ class CaptureReader:
         self._reader: PcapReader | PcapngReader | LogReader | None = None
         self._head = b""
 
-    @classmethod
-    def resumed(cls, state: bytes) -> tuple[CaptureReader, list[Frame]]:
-        """Return a reader that goes on behind the last file of another, and the requests that were waiting there.
-
-        Args:
-            state: From ``freeze``.
-
-        Raises:
-            ValueError: It is no such state, or of another version of kproto.
-        """
-        reader = cls()
-        reader._packets, reader.summary, waiting = thaw(state)
-        return reader, waiting
-
     def freeze(self, waiting: list[Frame]) -> bytes | None:
-        """Return the state between two files, for ``resumed``; None where it cannot be kept.
+        """Return the state behind the last file as bytes, which ``thaw`` reads; None where it cannot be kept.
 
         Args:
             waiting: Requests that were given and are not answered yet.
@@ -153,6 +139,11 @@ class CaptureReader:
             return []
         on_wire = len(data) if on_wire is None else on_wire
         return self._packets.packets([(time_ns, link, data, 0, len(data), on_wire)])
+
+    @property
+    def read_to(self) -> int | None:
+        """Where in the file the packets that were read whole end; None of a log."""
+        return None if self._reader is None or isinstance(self._reader, LogReader) else self._reader.read_to
 
     def end_file(self, damage: str | None = None) -> list[Event]:
         """End a file. Its connections, frames and segments continue in the next one.

@@ -25,11 +25,15 @@ cdef class TcpConnection:
     cdef public Stream client
     cdef public tuple streams
     cdef public bint opening, over
+    cdef public list beginning, begun
+    cpdef has_begun(self)
 
 
 cdef class Reassembler:
     cdef public object file, _summary, _most_connections, _most_held, _held, _finished, _handshakes
     cdef public dict _streams, _with_holes
+    cdef public bint keeps_beginnings
+    cdef public long long _beginning_bytes
 
     @cython.locals(stream=Stream)
     cpdef Stream in_order(self, long long time_ns, Segment segment)

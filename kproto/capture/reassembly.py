@@ -14,12 +14,11 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from .link import ACK, FIN, RST, SYN, reverse
+from .link import ACK, FIN, RST, SYN, Segment, reverse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .link import Segment
     from .summary import CaptureSummary
 
 HELD_LIMIT: Final = 8 << 20
@@ -134,16 +133,6 @@ class Stream:
     def has_hole(self) -> bool:
         """Whether bytes are missing at the moment."""
         return not self.closed and (self.held_bytes > 0 or self.acknowledged > self.offset)
-
-    @property
-    def is_even(self) -> bool:
-        """Whether all bytes sent so far were given out, and more may come."""
-        return not (self.has_hole or self.closed) and self.finish < 0 and self.far is None and self.next != UNKNOWN
-
-    def go_to(self, sequence: int, offset: int) -> None:
-        """Go on at a later place of the stream: the bytes before it are read elsewhere."""
-        self.next = sequence
-        self.offset = self.acknowledged = offset
 
     def begin(self, initial: int) -> None:
         """Take the initial sequence number from the handshake."""
@@ -273,9 +262,14 @@ class TcpConnection:
         opening: Whether it began with a SYN, and no data or answer to it is known of yet.
         over: Whether the connection has ended.
         closed_ns: When it ended.
+        beginning: The segments so far of a connection that began before the recording, as long as its first exchange
+            is not complete; None of others.
+        begun: These segments, once it is complete.
     """
 
-    __slots__ = ("client", "closed_ns", "file", "flow", "opened_ns", "opening", "over", "streams")
+    __slots__ = (
+        "beginning", "begun", "client", "closed_ns", "file", "flow", "opened_ns", "opening", "over", "streams",
+    )  # fmt: skip
 
     def __init__(self, flow: bytes, time_ns: int) -> None:
         a, b = Stream(self, 0), Stream(self, 1)
@@ -288,6 +282,13 @@ class TcpConnection:
         self.opening = False
         self.over = False
         self.closed_ns = 0
+        self.beginning: list[tuple[int, Segment]] | None = None
+        self.begun: list[tuple[int, Segment]] | None = None
+
+    def has_begun(self) -> None:
+        """Note that the first exchange is complete: what follows depends on nothing before the recording."""
+        if self.beginning is not None:
+            self.begun, self.beginning = self.beginning, None
 
     @property
     def is_unanswered(self) -> bool:
@@ -324,6 +325,9 @@ _LINGERING: Final = 20_000
 """The most finished connections, and unanswered openings, that are remembered. No time limits them, since captures do
 not hold the packets of different connections in the order of time."""
 
+_MOST_BEGINNING: Final = 64 << 20
+"""The most bytes of segments that are kept of the beginnings of all connections."""
+
 _NOTHING: Final[Sequence[StreamEvent]] = ()
 
 
@@ -337,6 +341,7 @@ class Reassembler:
 
     Attributes:
         file: Name of the file that the next segments are from.
+        keeps_beginnings: Whether to keep ``TcpConnection.beginning``.
     """
 
     def __init__(
@@ -350,6 +355,8 @@ class Reassembler:
         self._with_holes: dict[Stream, None] = {}  # the oldest hole first
         self._held = 0
         self._finished: deque[TcpConnection] = deque()
+        self.keeps_beginnings = False
+        self._beginning_bytes = 0
         self._handshakes: deque[TcpConnection] = deque()
 
     def in_order(self, time_ns: int, segment: Segment) -> Stream | None:
@@ -370,6 +377,7 @@ class Reassembler:
             or stream.ignored
             or stream.connection.over
             or stream.connection.opening
+            or stream.connection.beginning is not None
             or stream.due_ns <= time_ns
             or stream.peer.due_ns <= time_ns
         ):
@@ -400,6 +408,8 @@ class Reassembler:
             stream = self._unusual(events, time_ns, segment, stream)
             if stream is None:
                 return events
+        if stream.connection.beginning is not None:
+            self._note_beginning(stream.connection, time_ns, segment)
         stream.seen = True
         stream.active_ns = time_ns
         if flags & ACK and segment.acknowledged != stream.peer.next:
@@ -469,6 +479,7 @@ class Reassembler:
         """Ignore a connection from now on: deliver and keep nothing more of it."""
         for stream in connection.streams:
             stream.ignored = True
+        connection.beginning = connection.begun = None
 
     def _unusual(
         self, events: list[StreamEvent], time_ns: int, segment: Segment, stream: Stream | None
@@ -516,10 +527,24 @@ class Reassembler:
         if stream is not None and (stream.next == UNKNOWN or abs(distance(sequence, stream.next)) < HELD_LIMIT):
             return None  # a late copy
         stream = self._open(events, flow, time_ns)
+        if self.keeps_beginnings:
+            stream.connection.beginning = []
         stream.next = stream.first = sequence
         if flags & ACK:
             stream.peer.next = stream.peer.first = acknowledged
         return stream
+
+    def _note_beginning(self, connection: TcpConnection, time_ns: int, segment: Segment) -> None:
+        assert connection.beginning is not None
+        payload = segment.buffer[segment.begin : segment.end]
+        kept = Segment(
+            segment.flow, segment.sequence, segment.acknowledged, segment.flags, payload, 0, len(payload),
+            segment.on_wire,
+        )  # fmt: skip
+        connection.beginning.append((time_ns, kept))
+        self._beginning_bytes += len(payload) + _SEGMENT_OVERHEAD
+        if self._beginning_bytes > _MOST_BEGINNING:
+            connection.beginning = None
 
     def _open(self, events: list[StreamEvent], flow: bytes, time_ns: int) -> Stream:
         connection = TcpConnection(flow, time_ns)

@@ -65,13 +65,20 @@ def is_splittable(head: bytes) -> bool:
         return False
 
 
-def read_split(split: Split, opener: Callable[[str], IO[bytes]], summary: CaptureSummary) -> Iterator[list[Packet]]:
+def read_split(
+    split: Split,
+    opener: Callable[[str], IO[bytes]],
+    summary: CaptureSummary,
+    before_end: Callable[[int], object] = lambda _read_to: None,
+) -> Iterator[list[Packet]]:
     """Read the packets of a part, in pieces.
 
     Args:
         split: The part.
         opener: Opens a file by its name, for seeking.
         summary: Damage is noted there, with offsets in the file.
+        before_end: Called where the part ends with the file, before the packet in which the file ends, with the place
+            behind the last whole packet.
 
     Raises:
         SplitError: The part does not end where the next one begins, or the next one depends on what stands in this one.
@@ -103,6 +110,7 @@ def read_split(split: Split, opener: Callable[[str], IO[bytes]], summary: Captur
             at += len(data)
             yield reader.feed(data)
         if end == split.size:
+            before_end(reader.read_to)
             yield from _ended(reader, summary)
         elif reader.begun:
             raise SplitError(

@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import gettempdir
@@ -104,14 +104,14 @@ Examples:
 @click.option(
     "--capture-point",
     metavar="NAME",
-    help="All captures were recorded at this place, one after the other, whatever their names.",
+    help="The label of all captures; else their names make it. A later run may change it.",
 )
 @click.option(
     "--cluster",
     default=DEFAULT_CLUSTER,
     show_default=True,
     metavar="NAME",
-    help="The cluster whose brokers the captures show; brokers are compared within a cluster.",
+    help="The cluster whose brokers the captures show; brokers are compared within it. A later run may change it.",
 )
 @click.option(
     "--follow", "follows", is_flag=True, help="Add captures to the tables as they arrive in CAPTURE, until Ctrl-C."
@@ -147,10 +147,10 @@ def command(
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
 
-    DIR is made if need be. Captures that are new are added to the tables that kproto wrote there before, whose files
-    stay as they are; where nothing is new, nothing is done. When a capture has changed, or the filters are others, all
-    are read again, and the tables are replaced when all new ones are complete. Rows stay when their captures are
-    deleted; --overwrite makes tables of CAPTURE alone. Given new captures alone, it sums up these.
+    DIR is made if need be. What is new is added to the tables that kproto wrote there before: recordings are known by
+    their content, whatever they are called now, and joined by their connections, in whatever order they come. Where
+    nothing is new, nothing is done. Rows stay when their captures are deleted; they leave by kproto tables expire, and
+    by --overwrite, which makes tables of CAPTURE alone. Given new captures alone, it sums up these.
     """
     paths = [] if follows else _readable(captures)
     check_apis(filters)
@@ -163,7 +163,6 @@ def command(
     from kproto.pipeline import (
         OutputDirectory,
         analyze,
-        check_followable,
         check_workers,
         is_cluster,
         spark_session,
@@ -174,7 +173,7 @@ def command(
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
     if follows:
-        check_followable(directory)
+        directory.check()
         directory.check_writable()
         session = spark_session(master, log=log, settings=settings)
         _follow(captures, directory, filters, split_mb << 20, capture_point, cluster, session)
@@ -198,8 +197,7 @@ def command(
                 spark, paths, directory, filters=filters, split_bytes=split_mb << 20, capture_point=capture_point,
                 cluster=cluster, on_step=steps.show,
             )  # fmt: skip
-    _warn_of_gone(run, out)
-    _warn_of_continued(run)
+    _note(run)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
@@ -236,11 +234,11 @@ def _follow(
             f"{run.seconds:.1f} s",
             flush=True,
         )
-        _warn_of_continued(run)
+        _note(run)
         warn_of_bad_inputs([asdict(bad) for bad in run.bad_inputs], _listed(out.path))
 
-    with _explained(out.path), session as spark, _interruptible():
-        query = follow(
+    with _explained(out.path), session as spark, _interruptible(), suppress(KeyboardInterrupt):
+        follow(
             spark,
             captures[0],
             out,
@@ -251,30 +249,16 @@ def _follow(
             on_run=said,
             on_nothing=lambda reason: print(f"no tables yet: {reason}", file=sys.stderr, flush=True),
         )
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
 
 
-def _warn_of_gone(run: Run, out: Place) -> None:
-    """Report on standard error which captures no longer exist although the tables keep their rows."""
-    if run.gone:
-        rest = f" and {len(run.gone) - 3} more" if len(run.gone) > 3 else ""
-        print(f"{', '.join(run.gone[:3])}{rest}: gone; their rows stay in {out}", file=sys.stderr)
-
-
-def _warn_of_continued(run: Run) -> None:
-    """Say on standard error which captures may be files of one place, of which frames are lost between the files."""
-    if run.continued:
-        (name, before), *others = run.continued.items()
-        rest = f", and {len(others)} more like it" if others else ""
-        print(
-            f"warning: {printable(name)} begins in the middle of connections, soon after {printable(before)} "
-            f"ends{rest}; if they were recorded at one place, make tables of these files alone with "
-            "--capture-point NAME, so that no frame between them is lost",
-            file=sys.stderr,
-        )
+def _note(run: Run) -> None:
+    """Say on standard error what the run left out: copies of other files, and requests of days that have expired."""
+    if run.copies:
+        (copy, original), *others = run.copies.items()
+        rest = f", and {len(others)} more" if others else ""
+        print(f"{printable(copy)} is a copy of {printable(original)}{rest}: read once", file=sys.stderr)
+    if run.expired:
+        print(f"{counted(run.expired, 'request')} of days that have expired: not added", file=sys.stderr)
 
 
 def _listed(out: Place) -> str:
@@ -321,15 +305,16 @@ def _readable(captures: Sequence[str]) -> list[str]:
     Raises:
         CaptureError: A file that the user named is no capture, or no file can be read: told before Spark starts.
     """
-    from kproto.capture import capture_points
+    from kproto.capture.capture_points import capture_files
     from kproto.capture.source import faults_of
     from kproto.tables.files import expand, open_file
 
     if "-" in captures:
         raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
-    files = [file for point in capture_points(expand(captures), opener=open_file) for file in point.files]
+    files = capture_files(expand(captures))
     faults = faults_of(files, opener=open_file)
-    named = next((file for file in faults if file in captures), None)
+    there = {name if is_uri(name) else str(Path(name).resolve()) for name in captures}
+    named = next((file for file in faults if file in there), None)
     if named is not None:
         raise CaptureError(faults[named])
     if len(faults) == len(files):

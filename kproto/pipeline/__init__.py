@@ -16,14 +16,13 @@ from kproto.pipeline.job import Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
 from kproto.pipeline.stored import read_table
-from kproto.pipeline.streaming import check_followable, follow, stream_frames
+from kproto.pipeline.streaming import follow, stream_frames
 
 __all__ = [
     "BadInput",
     "OutputDirectory",
     "Run",
     "analyze",
-    "check_followable",
     "check_java",
     "check_workers",
     "derived_table",

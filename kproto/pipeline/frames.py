@@ -1,4 +1,4 @@
-"""The frames of captures as a DataFrame: small captures whole, large ones in parts that are joined."""
+"""The frames of captures as a DataFrame, and what is told by them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline.captures import joined_parts, parallelism, shares_of
+from kproto.pipeline.captures import parallelism, shares_of
 from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
-from kproto.pipeline.splitting import SPLIT_BYTES, plan
 from kproto.pipeline.stages import broker_ids_of
 from kproto.pipeline.tasks import task_each, task_numbers
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.pipeline.stitching import Counts
 
 _OF_REQUESTS: Final = (*FRAMES.names, "broker_epoch", "exchange_id", "request_frame_id", "error", "payload")
 """The columns of frames that ``requests_of`` reads."""
@@ -36,58 +34,34 @@ _OF_REQUESTS: Final = (*FRAMES.names, "broker_epoch", "exchange_id", "request_fr
 _NO_RESPONSE: Final = "no response among the frames"
 
 
-def read_frames(
-    spark: SparkSession, captures: Sequence[str], *, split_bytes: int = SPLIT_BYTES, **options: str
-) -> DataFrame:
-    """Read captures as ``spark.read.format("kafka_control")`` does, large captures with many tasks.
-
-    The format alone reads a capture point with one task: only a shuffle joins the connections of several parts, and a
-    Data Source has none. The rows and their ids are the same; a body may be given with more than one of its frames.
+def read_frames(spark: SparkSession, captures: Sequence[str], **options: str) -> DataFrame:
+    """Read captures as ``spark.read.format("kafka_control")`` does, with as many tasks as the executors run at once.
 
     Args:
         spark: The session, also one of Spark Connect, whose server has kproto installed.
         captures: Files, directories, patterns, URIs.
-        split_bytes: About how large a part of a large capture shall be; 0 reads each capture point by one task. A
-            file that cannot be read in parts fails with an error that says so.
         options: Of the format: ``columns``, ``payload``, ``ports``, ``apis``, ``since``, ``until``, ``cluster``,
-            ``capture_point``.
+            ``capture_point``, ``log_zone``, ``log_date``.
 
     Raises:
         ConfigurationError: An option is unknown, or says nothing that it may.
         CaptureError: A directory or pattern holds no capture.
     """
     if given := sorted({"path", "paths", "workers"} & {name.lower() for name in options}):
-        raise ConfigurationError(f"read_frames has no option {given[0]!r}; it takes captures and split_bytes")
+        raise ConfigurationError(f"read_frames has no option {given[0]!r}; it takes captures")
     chosen = checked(options)
     if chosen.get("table", "frames") != "frames":
         raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")
     schema = columns_of(chosen)
     arguments = scan_arguments(chosen)
-    points = capture_points_of(captures, chosen)
-    whole, parts = plan(points, split_bytes)
-    found: list[DataFrame] = []
-    if whole:
-        shares = shares_of(whole, parallelism(spark))
+    shares = shares_of(capture_points_of(captures, chosen), parallelism(spark))
 
-        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for number in task_numbers(numbers):
-                yield from rows_of(scan(shares[number], **arguments), chosen, schema)
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in task_numbers(numbers):
+            for point in shares[number]:  # each has all of its bodies, whatever others share its task
+                yield from rows_of(scan([point], **arguments), chosen, schema)
 
-        found.append(task_each(spark, len(shares)).mapInArrow(read, spark_schema(schema)))
-    if parts:
-        of_parts = {part.capture for part in parts}
-        large = {point.name: point for point in points if point.name in of_parts}
-        if arguments.pop("every_payload"):
-            raise ConfigurationError("payload 'all' needs captures that are read whole: split_bytes=0")
-
-        def give(batches: Iterable[pa.RecordBatch], _counts: Counts, _carried: object) -> Iterator[pa.RecordBatch]:
-            yield from rows_of(batches, chosen, schema)
-
-        found.append(joined_parts(spark, parts, large, arguments, give, schema))
-    first, *others = found
-    for frame in others:
-        first = first.union(frame)
-    return first
+    return task_each(spark, len(shares)).mapInArrow(read, spark_schema(schema))
 
 
 def states_of(frames: DataFrame) -> DataFrame:
@@ -114,8 +88,8 @@ def requests_of(frames: DataFrame) -> DataFrame:
 
     The rows are those of the table ``requests``, with two differences. ``broker_id`` is what the request's own capture
     point tells, and ``unmatched_reason`` does not say why a response is missing. One task reads the frames of a capture
-    point, and holds its requests. A body stands with its first frame, so whoever chooses frames by time does so by the
-    options ``since`` and ``until``, or reads them with ``payload="all"``.
+    point, and holds its requests. A body stands with its first frame in a capture point, so whoever chooses frames by
+    time does so by the options ``since`` and ``until``, or reads them with ``payload="all"``.
 
     Args:
         frames: From ``read_frames`` or ``kafka_control``, with all their columns.

@@ -1,39 +1,45 @@
-"""Captures -> tables on disk: each capture is read once, the states of each distinct body are written once.
+"""Recordings -> tables on disk: each is read once, the states of each distinct body are written once.
 
-A later run into the same directory adds the captures that are new to the tables: it writes their files, and a manifest
-that lists the former files too. A rotated capture goes on from the state behind its former files. Only where a capture
-has changed, or where new ones tell other broker ids for former addresses, all are read again.
+A later run into the same directory reads what is new to the tables: recordings of other content, whatever their names,
+and what known ones have grown by. It writes their files, and a manifest that lists the former files too. Recordings of
+one place are joined by their connections, in whatever order they come.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+import uuid
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import kproto
 from kproto import tables
-from kproto.capture import BadInput, CapturePoint
-from kproto.errors import CaptureError
-from kproto.pipeline.captures import gather_captures, gather_growing
+from kproto.capture import BadInput
+from kproto.capture.borders import Border
+from kproto.capture.capture_points import capture_files, copies_among
+from kproto.capture.frozen import freeze, thaw
+from kproto.errors import CaptureError, ConfigurationError
+from kproto.pipeline.captures import SPLIT_BYTES, gather_parts, scan_options
+from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.output import move_files
-from kproto.pipeline.previous_run import ChangedInputs, PreviousRun, fingerprint, store_facts
-from kproto.pipeline.splitting import SPLIT_BYTES
-from kproto.pipeline.stages import SMALL_TABLES, learn, merged_rows, small_table
-from kproto.pipeline.tasks import GrowingPoint, count_changes, make_tables
-from kproto.tables.arrays import plain_text
+from kproto.pipeline.settling import settle, without_superseded
+from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
+from kproto.pipeline.tasks import count_changes, make_tables
+from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.places import place_of, remove_tree
-from kproto.tables.points import DEFAULT_CLUSTER, continued_captures, points_of
+from kproto.tables.joining import Begin, End, Joiner, matched
+from kproto.tables.places import place_of, remove_tree, write_whole
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
+from kproto.tables.recordings import Known, checked_cluster, recordings_in
+from kproto.tables.scanning import Selection
 from kproto.tables.stored import (
-    BROKER_FACTS,
-    OPEN,
+    MANIFEST,
     SCHEMA,
     SUMMARY,
     StoredTables,
@@ -42,7 +48,7 @@ from kproto.tables.stored import (
     stored_pieces,
     table_dataset,
 )
-from kproto.tables.writing import write_table
+from kproto.tables.writing import kind_of, span_of, token_of, write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
 
 if TYPE_CHECKING:
@@ -51,9 +57,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kproto.pipeline.output import OutputDirectory
-    from kproto.pipeline.stages import TaskOutput
-    from kproto.pipeline.tasks import CarriedPart
+    from kproto.pipeline.stages import StagedPart, TaskOutput
     from kproto.tables.places import Place
+    from kproto.tables.recordings import PartRead, PartToRead
+
+_WHOLE: Final = ("brokers", "captures", "bad_inputs")
+"""Tables with few rows, of which each run writes one file of all rows."""
+
+_LABELLED: Final = ("requests", "responses", "partition_errors", "frames", "brokers", "captures")
 
 
 @dataclass(slots=True)
@@ -62,16 +73,16 @@ class Run:
 
     Attributes:
         inputs: The captures.
-        rows: Table -> rows written.
-        captures_read: The number of capture points that were read.
+        rows: Table -> rows that the tables have.
+        captures_read: The number of recordings that were read.
         bodies_decoded: Distinct bodies, whose states were each written once.
         bad_inputs: Pieces of captures that could not be read, of those that this run read, or of all if it read none;
             without an offset: captures without any request.
         summary: The result of ``kproto.verdicts.summarize`` of all tables, or of what the run added, where it was given
             new captures alone.
         seconds: Wall time.
-        gone: Files that no longer exist, and whose rows the tables keep.
-        continued: The result of ``continued_captures``, of the captures that were read.
+        copies: Files whose content stands in an earlier one, and that one.
+        expired: Requests that were not added, since their days have expired.
     """
 
     inputs: list[str]
@@ -81,8 +92,34 @@ class Run:
     bad_inputs: list[BadInput] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
-    gone: list[str] = field(default_factory=list)
-    continued: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
+    expired: int = 0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a run has to do.
+
+    Attributes:
+        stored: The tables to which it adds; None: it makes tables anew.
+        known: The recordings that the tables hold then.
+        parts: What is read.
+        copies: See ``Run``.
+        labels: For labels of stored rows (cluster, capture) those that they get.
+        knows_some: Whether the tables hold some of the captures already.
+    """
+
+    stored: StoredTables | None
+    known: Known
+    parts: list[PartToRead]
+    copies: dict[str, str]
+    labels: dict[tuple[str, str], tuple[str, str]]
+    knows_some: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.stored is not None and not (self.parts or self.known.is_changed or self.labels)
 
 
 def analyze(
@@ -105,46 +142,28 @@ def analyze(
         out: The directory for the tables.
         filters: The requests to keep; None keeps all control requests.
         split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
-        capture_point: The place where all captures were recorded, one after the other; None finds it by their names.
+        capture_point: The label of all captures; None makes it of their names.
         cluster: The cluster whose brokers the captures show.
         whole_summary: Whether a run that adds captures, and is given some of the former ones too, sums up all tables.
         on_step: Called with a short description of each step.
 
     Raises:
         CaptureError: None of the captures holds a wanted control request; says why.
-        ConfigurationError: ``out`` cannot be written to, or its tables cannot be added to; or rows would be lost whose
-            captures are gone.
+        ConfigurationError: ``out`` cannot be written to, or its tables cannot be added to.
     """
     started = time.monotonic()
     filters = filters or Filters()
-    points = points_of(captures, capture_point, cluster, unfinished=False)  # a file that is renamed would be gone
     with out.writing():
-        if (same := unchanged(captures, out, filters, capture_point, cluster)) is not None:
-            return same
-        inputs = fingerprint(points, filters)
-        former = PreviousRun.of(out, cluster)
-        run = Run(list(captures))
-        clusters = {point.name: cluster for point in points}
-        if former:
-            changes = former.changes(points, inputs, alone=out.overwrite)
-            inputs["points"] = changes.points
-            clusters = former.stored.facts["clusters"] | clusters
-            job = _Job(spark, out, former.stored, filters, split_bytes, on_step, run)
-            if changes.new and job.add(changes.new, cluster, former, changes):
-                run.gone = changes.gone
-                is_all = whole_summary and len(changes.new) < len(points)
-                job.commit(inputs, clusters, started, whole_summary=is_all)
-                return run
-            former.check_not_lost(out, changes)
-            named = {point.name: point for point in points}
-            points = [
-                named.get(name) or CapturePoint(name, tuple(file for file, *_ in files))
-                for name, files in changes.points.items()
-            ]
-        job = _Job(spark, out, None, filters, split_bytes, on_step, run)
-        job.make(points, clusters)
-        job.commit(inputs, clusters, started)
-    return run
+        plan = _plan(captures, out, filters, capture_point, cluster, split_bytes)
+        if plan.is_empty:
+            return _as_stored(captures, plan)
+        job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies))
+        if plan.labels:
+            job.relabel(plan.labels)
+        if plan.parts:
+            job.add(plan.parts, cluster)
+        job.commit(filters, started, whole_summary=whole_summary and plan.knows_some)
+    return job.run
 
 
 def unchanged(
@@ -156,40 +175,91 @@ def unchanged(
 ) -> Run | None:
     """The run whose tables ``out`` holds, if they hold these captures as they are today, read with the same filters.
 
-    Captures that are gone since then, and whose rows are kept, do not count as a change.
-
     Raises:
         ConfigurationError: The tables there cannot be read, and are not to be overwritten.
     """
-    filters = filters or Filters()
-    former = PreviousRun.of(out, cluster)
-    if former is None:
+    plan = _plan(captures, out, filters or Filters(), capture_point, cluster, SPLIT_BYTES)
+    return _as_stored(captures, plan) if plan.is_empty else None
+
+
+def _plan(
+    captures: Sequence[str],
+    out: OutputDirectory,
+    filters: Filters,
+    capture_point: str | None,
+    cluster: str,
+    split_bytes: int,
+) -> _Plan:
+    checked_cluster(cluster)
+    files = capture_files(expand(captures), unfinished=False)
+    stored = _stored(out, filters)
+    known = Known(recordings_in(stored.facts) if stored else [])
+    held = {name for each in known.recordings.values() for name in each.names}
+    copies = copies_among([file for file in files if not known.is_same(file)], open_file)
+    labelled = set(known.recordings)
+    parts = known.parts_to_read(files, cluster, capture_point, split_bytes, copies)
+    labels = known.labels_for(files, cluster, capture_point, labelled)
+    return _Plan(stored, known, parts, copies, labels, any(file in held for file in files))
+
+
+def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
+    """The tables to which a run adds; None if there are none, or if they are to be overwritten."""
+    if out.overwrite or not (out.path / MANIFEST).exists():
         return None
-    points = points_of(captures, capture_point, cluster, unfinished=False)  # a file that is renamed would be gone
-    changes = former.changes(points, fingerprint(points, filters), alone=out.overwrite)
-    if changes.new != []:
-        return None
-    said = former.stored.facts
+    try:
+        stored = current_tables(out.path)
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{e}; or give up these tables and make new ones: --overwrite") from None
+    if stored.facts.get("filters") != _named(filters):
+        raise ConfigurationError(
+            f"the tables in {out.path} were made with other filters: choose another directory with --out, or give up "
+            "these tables and make new ones with --overwrite"
+        )
+    return stored
+
+
+def _named(filters: Filters) -> str:
+    return repr(sorted((name, _plain(value)) for name, value in asdict(filters).items()))
+
+
+def _plain(value: Any) -> Any:
+    """A filter's value in an order that is the same in every process."""
+    if isinstance(value, dict):
+        return sorted(value.items())
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
+    assert plan.stored is not None
+    said = plan.stored.facts
     return Run(
         list(captures),
         said["tables"],
         bodies_decoded=said["bodies_decoded"],
-        bad_inputs=_bad_inputs(table_dataset(former.stored, "bad_inputs").to_table()),
-        summary=former.summary(),
+        bad_inputs=_bad_inputs(table_dataset(plan.stored, "bad_inputs").to_table()),
+        summary=_summary_of(plan.stored),
         seconds=said["seconds"],
-        gone=changes.gone,
+        copies=plan.copies,
     )
 
 
+def _summary_of(stored: StoredTables) -> dict[str, Any]:
+    """The summary of tables: as it was stored, or computed from them where captures were added since."""
+    try:
+        found: dict[str, Any] = json.loads((stored.run / SUMMARY).read_bytes())
+    except (OSError, ValueError):
+        return summarize(stored_pieces(stored, SUMMARY_COLUMNS))
+    return found
+
+
 class _Job:
-    """One run: reads capture points, and writes their files beside those of a former run, or alone.
+    """One run: reads recordings, and writes their files beside those of a former run, or alone.
 
     Args:
         spark: The session.
         out: The output directory, in ``writing``.
-        stored: The tables to which the run adds; None: it makes tables anew.
+        plan: What to do.
         filters: The requests to keep.
-        split_bytes: See ``analyze``.
         on_step: Called with a short description of each step.
         run: Is filled.
     """
@@ -198,9 +268,8 @@ class _Job:
         self,
         spark: SparkSession,
         out: OutputDirectory,
-        stored: StoredTables | None,
+        plan: _Plan,
         filters: Filters,
-        split_bytes: int,
         on_step: Callable[[str], object],
         run: Run,
     ) -> None:
@@ -209,204 +278,246 @@ class _Job:
         self._out = out
         self._id = out.run.name
         self._work = out.run / "tasks"
+        self._known = plan.known
         self._filters = filters
-        self._split_bytes = split_bytes
         self._on_step = on_step
-        self._adds = stored is not None
-        facts = stored.facts if stored else {}
-        self._stored = stored or StoredTables(out.run, {}, {})
-        self._generations: list[dict[str, str]] = list(facts.get("generations", []))
-        self._open: dict[str, dict[str, Any]] = dict(facts.get("open", {}))
+        self._adds = plan.stored is not None
+        facts = plan.stored.facts if plan.stored else {}
+        self._stored = plan.stored or StoredTables(out.run, {}, {})
+        self._base = facts.get("base", self._id)
+        self._spans: dict[str, list[int]] = dict(facts.get("spans", {}))
+        self._facts: dict[str, str] = dict(facts.get("facts", {}))
+        self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
+        self._beside: set[str] = set(facts.get("beside", []))
+        self._borders: str = facts.get("borders", "")
         self._replaced: list[str] = []
         self._moves: dict[str, Place] = {}
         self._figures: dict[str, Any] | None = None
+        self._relabelled: dict[bytes, tuple[str, str]] = {}
         run.rows = dict(facts.get("tables", dict.fromkeys(tables.TABLES, 0)))
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
-    def make(self, points: Sequence[CapturePoint], clusters: Mapping[str, str]) -> None:
-        """Make all tables, of each cluster after the other."""
-        names = dict.fromkeys(clusters[point.name] for point in points)
-        for name in names:
-            self.add([point for point in points if clusters[point.name] == name], name)
-        if not self.run.rows["requests"]:
-            bad = table_dataset(self._stored, "bad_inputs").to_table()
-            raise CaptureError(why_nothing(bad.to_pylist()))
-        if len(names) > 1:
-            self._figures = None
-        for name, schema in tables.TABLES.items():
-            if not self._stored.paths(name):  # readers find its columns
-                self._write(name, schema.empty_table(), "empty")
-
-    def add(
-        self,
-        points: Sequence[CapturePoint],
-        cluster: str,
-        former: PreviousRun | None = None,
-        changes: ChangedInputs | None = None,
-    ) -> bool:
-        """Make the files of some more captures of one cluster; False if the former ones must be read again.
-
-        They must if the new captures tell other ids for their brokers, or if a capture cannot be continued.
-        """
+    def add(self, parts: Sequence[PartToRead], cluster: str) -> None:
+        """Read parts of recordings of one cluster, and make their files."""
         self._on_step("reading captures")
-        self.run.captures_read += len(points)
-        growing = self._growing(points, changes)
-        gathered = (
-            gather_growing(self._spark, growing, self._work, self._filters, self._split_bytes, cluster)
-            if growing
-            else None
-        )
-        if gathered is None and changes and changes.continued:
-            remove_tree(self._work)
-            self.run.captures_read -= len(points)
-            return False
-        shared, parts = gathered or ([], [])  # if none has an earlier state, all are read in the ordinary way
-        carried = {part.name for part in parts}
-        others = [point for point in points if point.name not in carried]
-        pieces = (
-            gather_captures(self._spark, others, self._work, self._filters, self._split_bytes, cluster)
-            if others
-            else []
-        )
-        plain = [piece.path for piece in pieces]
-        pieces += [*shared, *(piece for part in parts for piece in (part.settled, part.open))]
-        facts = [piece.facts for piece in pieces]
-        if former and not former.holds_beside(facts, self._filters):
-            remove_tree(self._work)
-            self.run.captures_read -= len(points)
-            return False
-        if not self._adds and not any(piece.rows["requests"] for piece in pieces) and not self._stored.rows:
+        self.run.captures_read += len({part.recording for part in parts})
+        pieces, reads = gather_parts(self._spark, parts, self._work, self._filters, cluster)
+        for read in reads:
+            self._known.note(read)
+        joiner = self._join(parts, reads, pieces, cluster)
+        if not self._adds and not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
-        knowledge = learn(pieces, self._filters, [former.facts] if former else [])
+        former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
+        knowledge = learn(pieces, self._filters, [former.facts])
+        knowledge.connections = joiner.connections
         self._on_step("writing tables")
-        known = self._stored if self._stored.rows else None
-        made = make_tables(self._spark, pieces, self._work, knowledge, self._filters, known)
+        watermark_us = _midnight_us(self._watermarks.get(cluster))
+        settled = settle(pieces, self._stored, self._spans, watermark_us)
+        self.run.expired += settled.expired
+        made = make_tables(
+            self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
+        )
+        if settled.superseded:
+            self._take_out(settled.superseded)
+        self._set_broker_ids(former, knowledge.directory, cluster)
         self.run.bodies_decoded += made.bodies
-        of_open: dict[str, list[str]] = {}
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
-            of_open.setdefault(place_of(folder).parent.name, []).extend(files)
-        small = self._small(plain, [piece.path for piece in pieces])
-        of_shared = small_table([piece.path for piece in shared], "brokers")
-        of_parts = [self._small_of(part, of_shared) for part in parts]
-        every = {
-            name: pa.concat_tables([table, *(own[name] for own in of_parts if name in own)])
-            for name, table in small.items()
-        }
-        self._note_bad(every["bad_inputs"])
-        self._note_continued(every["captures"].to_pylist(), cluster)
-        generation = f"{self._id}-{len(self._generations)}"
-        for name, table in small.items():
-            self._write(name, table, generation)
-        for number, (part, own) in enumerate(zip(parts, of_parts, strict=True)):
-            written = [self._write(name, table, f"{generation}-{number}") for name, table in own.items()]
-            self._carry(part, [*of_open.get(f"{OPEN}-{number}", ()), *written], f"{OPEN}-{generation}-{number}")
-        self._figures = _summary(self._spark, made, every)
+        self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
+        small = self._small(pieces, joiner, watermark_us)
+        if cluster in self._facts:
+            self._beside.discard(self._facts[cluster])
+            self._replaced.append(self._facts[cluster])
+        self._facts[cluster] = self._store_beside(
+            "brokers", former.with_all([piece.facts for piece in pieces], made.addresses).to_bytes()
+        )
+        self._figures = _summary(self._spark, made, small)
         self._on_step("summing up")
-        file = f"{BROKER_FACTS}-{self._id}-{len(self._generations)}.json"
-        store_facts(self._stored.run / file, facts, made.addresses)
-        self._generations.append({"id": self._id, "cluster": cluster, "facts": file})
         if not self._adds:
+            for name, schema in tables.TABLES.items():
+                if not self._stored.paths(name):  # readers find its columns
+                    self._write(name, schema.empty_table(), "empty")
             move_files(self._moves, self._stored.run)
             self._moves.clear()
-            remove_tree(self._work)
-        return True
+            for folder in ("tasks", "small", "beside"):
+                remove_tree(self._out.run / folder)
 
-    def _growing(self, points: Sequence[CapturePoint], changes: ChangedInputs | None) -> list[GrowingPoint]:
-        """The capture points whose state is kept for their next files: rotated ones."""
-        growing = []
-        for point in points:
-            if changes and point.name in changes.continued:
-                known = self._open[point.name]
-                files = tuple(file for file, *_ in changes.points[point.name])
-                state = str(self._stored.run / known["state"])
-                growing.append(GrowingPoint(CapturePoint(point.name, files), point.files, state))
-            elif len(point.files) > 1:
-                growing.append(GrowingPoint(point, point.files, None))
-        return growing
+    def _join(
+        self, parts: Sequence[PartToRead], reads: Sequence[PartRead], pieces: list[StagedPart], cluster: str
+    ) -> Joiner:
+        """Join the parts that were read with one another and with those of former runs."""
+        labels = {part.recording: part.capture for part in parts}
+        ends, begins = _borders_in(self._stored.run / self._borders if self._borders else None)
+        made: dict[str, Place] = {}
+        for read in reads:
+            if read.edges is None:
+                continue
+            place = place_of(read.edges)
+            name = place.name
+            made[name] = place
+            ends += [End(name, labels[read.recording], border, name) for border in read.ends]
+            begins += [Begin(name, labels[read.recording], read.file, border) for border in read.begins]
 
-    def _small_of(self, part: CarriedPart, shared: pa.Table) -> dict[str, pa.Table]:
-        """The rows about a capture point that its next files change.
+        def load(name: str) -> bytes | None:
+            try:
+                return (made.get(name) or self._stored.run / name).read_bytes()
+            except OSError:
+                return None
 
-        Args:
-            part: The capture point.
-            shared: Brokers in files that were read in parts, of any capture points.
-        """
-        small = {name: small_table([part.open.path], name) for name in ("captures", "bad_inputs")}
-        known = self._open.get(part.name, {"files": []})["files"]
-        stored = [read_parquet(self._stored.run / file) for file in known if file.startswith("brokers/")]
-        brokers = small_table([part.settled.path, part.open.path], "brokers")
-        shared = shared.filter(pc.equal(shared["capture"], plain_text(part.name)))
-        return small | {"brokers": merged_rows("brokers", pa.concat_tables([brokers, shared, *stored]))}
+        def store(edges: bytes) -> str:
+            place = self._work / f"edges-{uuid.uuid4().hex}"
+            write_whole(place, edges)
+            made[place.name] = place
+            return place.name
 
-    def _carry(self, part: CarriedPart, files: list[str], state: str) -> None:
-        """Put what is open of a capture point in the place of what was."""
-        if known := self._open.pop(part.name, None):
-            for file in known["files"]:
-                rows = self._stored.rows.pop(file, 0)
-                self.run.rows[file.partition("/")[0]] -= rows
-                self._replaced.append(file)
-            self._replaced.append(known["state"])
-        if part.state is not None:
-            (self._stored.run / state).write_bytes(part.state)
-            self._open[part.name] = {"state": state, "files": files, "last_ns": part.last_ns}
+        joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
+        if matched(ends, begins):
+            batches = list(joiner.join(ends, begins))
+            if batches:
+                pieces.append(gather(batches, self._work, self._filters, cluster))
+        else:
+            joiner.ends, joiner.begins = ends, begins
+        needed = {end.state for end in joiner.ends} | {begin.part for begin in joiner.begins}
+        for name in needed & made.keys():
+            self._beside.add(name)
+            self._moves[name] = made[name].parent
+        gone = {name for name in self._beside if name.startswith("edges-")} - needed
+        self._replaced += sorted(gone | ({self._borders} - {""}))
+        self._beside -= gone | {self._borders}
+        kept = [
+            [(end.part, end.capture, tuple(end.border), end.state) for end in joiner.ends],
+            [(begin.part, begin.capture, begin.file, tuple(begin.border)) for begin in joiner.begins],
+        ]
+        self._borders = self._store_beside("borders", freeze(kept) or b"")
+        return joiner
 
-    def _small(self, plain: list[str], every: list[str]) -> dict[str, pa.Table]:
-        """The small tables of pieces, without the sets of live brokers that are stored.
+    def _store_beside(self, kind: str, content: bytes) -> str:
+        """Store a file beside the tables; return its name."""
+        name = f"{kind}-{uuid.uuid4().hex}"
+        folder = self._out.run / "beside"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, content)
+        self._beside.add(name)
+        self._moves[name] = folder
+        return name
 
-        Args:
-            plain: The pieces of capture points that are read once.
-            every: All pieces, which may have sets of live brokers.
-        """
-        small = {name: small_table(every if name == "live_brokers" else plain, name) for name in SMALL_TABLES}
+    def _small(self, pieces: Sequence[StagedPart], joiner: Joiner, watermark_us: int) -> dict[str, pa.Table]:
+        """Write the tables with few rows; return those of the pieces."""
+        paths = [piece.path for piece in pieces]
+        small = {name: small_table(paths, name) for name in SMALL_TABLES}
         known = table_dataset(self._stored, "live_brokers").to_table(columns=["live_brokers_id"])["live_brokers_id"]
         sets = small["live_brokers"]
         small["live_brokers"] = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
+        self._write("live_brokers", small["live_brokers"], self._id)
+        self.run.bad_inputs = _bad_inputs(small["bad_inputs"])
+        read_again = pc.unique(small["captures"]["file"])
+        for name in _WHOLE:
+            former = table_dataset(self._stored, name).to_table()
+            if name == "bad_inputs":
+                former = former.filter(pc.invert(pc.is_in(former["file"], value_set=read_again)))
+            table = merged_rows(name, pa.concat_tables([former, small[name]]))
+            if name == "captures":
+                table = _joined_captures(table, joiner)
+                if watermark_us > -(1 << 62):
+                    late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
+                    table = table.filter(pc.invert(pc.fill_null(late, False)))
+            for file in self._stored.paths(name):
+                self._replace(file)
+            self._write(name, table, self._id)
+        small["captures"] = _joined_captures(merged_rows("captures", small["captures"]), joiner)
         return small
 
-    def _note_bad(self, rows: pa.Table) -> None:
-        self.run.bad_inputs = sorted(
-            [*self.run.bad_inputs, *_bad_inputs(rows)], key=lambda row: (row.file, row.offset or -1)
-        )
+    def _take_out(self, superseded: Mapping[str, list[bytes]]) -> None:
+        """Take rows out of stored files, since new ones tell more."""
+        for number, (file, table) in enumerate(without_superseded(self._stored, superseded)):
+            self._rewrite(file, table, f"less-{number}")
 
-    def _note_continued(self, read: list[dict[str, Any]], cluster: str) -> None:
-        """Note which of the captures that were read may go on where another one of their cluster ends."""
-        if any(row["partial_starts"] or row["unmatched_responses"] for row in read):
-            stored = table_dataset(self._stored, "captures").to_table(filter=pc.field("cluster") == cluster)
-            names = {row["capture"] for row in read}
-            found = continued_captures([*stored.to_pylist(), *read])
-            self.run.continued |= {name: before for name, before in found.items() if name in names}
+    def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
+        """Give stored requests the broker ids that all recordings together tell, where these are others now."""
+        changed = former.changed_by(directory, self._filters)
+        if not changed or not self._adds:
+            return
+        for number, file in enumerate(self._stored.paths("requests")):
+            if not self._stored.rows[file]:
+                continue
+            table = read_parquet(self._stored.run / file)
+            ids = broker_ids_of(directory, table)
+            here = pc.equal(table["cluster"], cluster)
+            column = pc.if_else(here, ids, table["broker_id"])
+            if not column.equals(table["broker_id"]):
+                place = table.schema.get_field_index("broker_id")
+                self._rewrite(file, table.set_column(place, table.schema.field(place), column), f"known-{number}")
 
-    def _write(self, name: str, table: pa.Table, part: str) -> str:
-        """Write a table's file: where a run adds files, aside until its commit."""
+    def relabel(self, labels: Mapping[tuple[str, str], tuple[str, str]]) -> None:
+        """Give stored rows other labels."""
+        for name in _LABELLED:
+            for number, file in enumerate(self._stored.paths(name)):
+                if not self._stored.rows[file]:
+                    continue
+                table = read_parquet(self._stored.run / file)
+                if "capture" not in table.column_names:
+                    frames = self._relabelled
+                    keys = [frames.get(each) for each in table["frame_id"].to_pylist()]
+                else:
+                    keys = list(zip(table["cluster"].to_pylist(), table["capture"].to_pylist(), strict=True))
+                    if name == "requests":
+                        ids = table["frame_id"].to_pylist()
+                        self._relabelled |= {frame: key for frame, key in zip(ids, keys, strict=True) if key in labels}
+                found = [labels.get(key, key) if key else None for key in keys]
+                if found == keys:
+                    continue
+                for place, column in enumerate(("cluster", "capture")):
+                    if column in table.column_names:
+                        former = table[column].to_pylist()
+                        values = [each[place] if each else was for each, was in zip(found, former, strict=True)]
+                        at = table.schema.get_field_index(column)
+                        table = table.set_column(at, table.schema.field(at), pa.array(values, pa.string()))
+                self._rewrite(file, table, f"named-{number}")
+
+    def _rewrite(self, file: str, table: pa.Table, part: str) -> None:
+        """Put other rows in the place of a stored file."""
+        name, *day = file.split("/")[:-1]
+        path = "/".join((name, *day, f"{kind_of(file)}-{token_of(file)}-{self._id}-{part}.zstd.parquet"))
+        span = self._spans.get(file)
+        self._replace(file)
+        if table.num_rows:
+            folder = self._out.run / "small"
+            write_table(folder / path, name, table)
+            self._keep(folder, {path: table.num_rows})
+            if span is not None:
+                self._spans[path] = span_of(table)
+
+    def _replace(self, file: str) -> None:
+        """Take a stored file out of the manifest."""
+        self.run.rows[file.partition("/")[0]] -= self._stored.rows.pop(file)
+        self._spans.pop(file, None)
+        self._replaced.append(file)
+
+    def _write(self, name: str, table: pa.Table, part: str) -> None:
+        """Write a table's file, aside until it is moved."""
         path = f"{name}/part-{part}.zstd.parquet"
-        folder = self._out.run / "small" if self._adds else self._stored.run
+        folder = self._out.run / "small"
         write_table(folder / path, name, table)
         self._keep(folder, {path: table.num_rows})
-        return path
 
     def _keep(self, folder: Place, files: Mapping[str, int]) -> None:
         """Note files below a directory for the manifest, and that they are to be moved."""
         for path, rows in files.items():
             self._stored.rows[path] = rows
             self.run.rows[path.partition("/")[0]] += rows
-            if folder != self._stored.run:
-                self._moves[path] = folder
+            self._moves[path] = folder
 
-    def commit(
-        self, inputs: Mapping[str, Any], clusters: Mapping[str, str], started: float, *, whole_summary: bool = True
-    ) -> None:
+    def commit(self, filters: Filters, started: float, *, whole_summary: bool) -> None:
         """Publish the tables.
 
         Args:
-            inputs: The state of all captures that they hold.
-            clusters: The cluster of each capture point.
+            filters: The requests that they have.
             started: The time at which the run began, by the monotonic clock.
-            whole_summary: Whether the run's summary is that of all tables.
+            whole_summary: Whether the summary of a run that adds recordings is that of all tables.
         """
         run, summary = self.run, self._stored.run / SUMMARY
         if not self._adds:
-            run.summary = self._figures or summarize(stored_pieces(self._stored, SUMMARY_COLUMNS))
+            run.summary = self._figures or {}
             _store_summary(summary, run.summary)
         run.seconds = time.monotonic() - started
         manifest = {
@@ -417,10 +528,14 @@ class _Job:
             "tables": run.rows,
             "bodies_decoded": run.bodies_decoded,
             "seconds": round(run.seconds, 3),
-            **inputs,
-            "clusters": dict(clusters),
-            "generations": self._generations,
-            "open": self._open,
+            "filters": _named(filters),
+            "base": self._base,
+            "recordings": [each.to_json() for each in self._known.recordings.values()],
+            "facts": self._facts,
+            "borders": self._borders,
+            "beside": sorted(self._beside),
+            "watermarks": self._watermarks,
+            "spans": self._spans,
             "files": self._stored.rows,
         }
         if not self._adds:
@@ -430,16 +545,56 @@ class _Job:
         self._out.append(self._stored.run, self._moves, manifest)
         for file in self._replaced:
             (self._stored.run / file).unlink(missing_ok=True)
-        if whole_summary:
+        if whole_summary or self._figures is None:
             self._on_step("summing up")
             run.summary = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))
             _store_summary(summary, run.summary)
         else:
-            run.summary = self._figures or {}
+            run.summary = self._figures
+
+
+def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
+    """The ends and beginnings that former runs left."""
+    if file is None:
+        return [], []
+    try:
+        ends, begins = thaw(file.read_bytes())
+        return (
+            [End(part, capture, Border(*border), state) for part, capture, border, state in ends],
+            [Begin(part, capture, name, Border(*border)) for part, capture, name, border in begins],
+        )
+    except (OSError, ValueError, TypeError):
+        return [], []  # they are damaged: the frames across these borders are lost
+
+
+def _midnight_us(day: str | None) -> int:
+    if day is None:
+        return -(1 << 63) + 1
+    return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1_000_000
+
+
+def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
+    """Rows of ``captures`` without the losses of connections that go on from an earlier recording."""
+    if not joiner.files:
+        return captures
+    rows = captures.to_pylist()
+    for row in rows:
+        key = row["capture"], row["file"]
+        row["unmatched_responses"] -= min(row["unmatched_responses"], joiner.answered.get(key, 0))
+        for conn_id in joiner.files.get(key, ()):
+            row["connections"] -= 1
+            if not conn_id:
+                continue
+            row["kafka_connections"] -= 1
+            row["without_handshake"] -= 1
+            lost = [each for each in row["losses"] if each["conn_id"] == conn_id and each["kind"] == "partial start"]
+            row["partial_starts"] -= len(lost)
+            row["losses"] = [each for each in row["losses"] if each not in lost]
+    return pa.Table.from_pylist(rows, captures.schema)
 
 
 def _store_summary(file: Place, summary: dict[str, Any]) -> None:
-    file.write_text(json.dumps(summary, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(file, (json.dumps(summary, ensure_ascii=False) + "\n").encode())
 
 
 def _bad_inputs(table: pa.Table) -> list[BadInput]:

@@ -36,11 +36,10 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
-from kproto.tables.places import RemotePath, at_store, explained_at, place_of, remove_tree
+from kproto.tables.places import RemotePath, at_store, explained_at, make_new, place_of, remove_tree, require_no_link
 from kproto.tables.stored import (
-    BROKER_FACTS,
+    BESIDE,
     MANIFEST,
-    OPEN,
     ROLLUPS,
     RUNS,
     current_run,
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kproto.tables.places import Place
-
-CHECKPOINT: Final = "_checkpoint"
-"""The progress of ``follow``, kept with its tables."""
 
 _CURRENT: Final = "current"
 
@@ -98,11 +94,8 @@ class OutputDirectory:
             ConfigurationError: The path is no directory, or the directory holds files of somebody else; or its runs lie
                 behind a link, and may be somebody else's.
         """
-        if isinstance(self.path, Path) and (self.path / RUNS).is_symlink():
-            raise ConfigurationError(
-                f"{self.path / RUNS} is a link to {(self.path / RUNS).readlink()}; kproto removes old runs there, so "
-                "it must be a directory of its own: remove the link, or choose another directory with --out"
-            )
+        for name in (RUNS, ROLLUPS, MANIFEST):
+            require_no_link(self.path / name, self.path)
         with explained_at(self.path):
             if not self.path.exists():
                 if isinstance(self.path, RemotePath):
@@ -110,9 +103,7 @@ class OutputDirectory:
                 return
             if not self.path.is_dir():
                 raise ConfigurationError(f"{self.path} is a file; --out takes a directory")
-            found = sorted(
-                entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, CHECKPOINT, ROLLUPS)
-            )
+            found = sorted(entry.name for entry in self.path.iterdir() if entry.name not in (RUNS, LOCKS, ROLLUPS))
         if found and MANIFEST not in found and not self.overwrite:
             raise ConfigurationError(
                 f"{self.path} holds something else ({', '.join(found[:3])}{' ...' if len(found) > 3 else ''}); "
@@ -196,13 +187,13 @@ class OutputDirectory:
             return
         assert isinstance(self.run, Path)
         written = self.run / MANIFEST
-        with written.open("w", encoding="utf-8") as file:
+        with written.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         written.rename(self.path / MANIFEST)
         assert isinstance(run, Path)
-        _link_tables(self.path, run)
+        _link_tables(self.path, run, overwrite=self.overwrite)
 
     def _new_run(self) -> Place:
         run = self.path / RUNS / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
@@ -216,7 +207,9 @@ class OutputDirectory:
             return
         current = self._current()
         if isinstance(self.path, Path) and isinstance(current, Path):
-            _link_tables(self.path, current)  # the run may have been killed after the rename of its manifest
+            _link_tables(
+                self.path, current, overwrite=self.overwrite
+            )  # the run may have been killed after the rename of its manifest
         others: list[Place] = [run for run in runs.iterdir() if run != current]
         if others:
             self._remove_unlisted()
@@ -234,10 +227,8 @@ class OutputDirectory:
             return
         if isinstance(stored.run, Path) and stored.run.is_symlink():
             return
-        generations, opened = stored.facts.get("generations", []), stored.facts.get("open", {})
-        named = {*stored.rows, *(each["facts"] for each in generations), *(each["state"] for each in opened.values())}
-        listed = {stored.run / file for file in named}
-        aside = (file for file in stored.run.iterdir() if file.name.startswith((f"{OPEN}-", f"{BROKER_FACTS}-")))
+        listed = {stored.run / file for file in (*stored.rows, *stored.facts.get("beside", []))}
+        aside = (file for file in stored.run.iterdir() if file.name.startswith(BESIDE))
         for file in (*table_files(stored.run), *aside):
             if file not in listed:
                 file.unlink(missing_ok=True)
@@ -258,7 +249,14 @@ def move_files(moves: Mapping[str, Place], run: Place) -> None:
     """
     for parent in {path.rpartition("/")[0] for path in moves}:
         (run / parent).mkdir(parents=True, exist_ok=True)
-    at_store(lambda path: (moves[path] / path).rename(run / path), moves)  # type: ignore[arg-type]  # of one kind
+        require_no_link(run / parent, run)
+    at_store(lambda path: _move(moves[path] / path, run / path), moves)
+
+
+def _move(file: Place, place: Place) -> None:
+    """Move a file to a place where nothing is."""
+    make_new(place)
+    file.rename(place)  # type: ignore[arg-type]  # of one kind
 
 
 def _put(place: RemotePath, text: str, run: RemotePath) -> None:
@@ -275,17 +273,19 @@ def _put(place: RemotePath, text: str, run: RemotePath) -> None:
         written.rename(place)
 
 
-def _link_tables(directory: Path, run: Path) -> None:
+def _link_tables(directory: Path, run: Path, *, overwrite: bool) -> None:
     """Point the links ``current`` and ``requests`` ... at a run."""
-    _link(directory, _CURRENT, run.relative_to(directory))
+    _link(directory, _CURRENT, run.relative_to(directory), overwrite=overwrite)
     for name in TABLES:
-        _link(directory, name, Path(_CURRENT) / name)
+        _link(directory, name, Path(_CURRENT) / name, overwrite=overwrite)
 
 
-def _link(directory: Path, name: str, target: Path) -> None:
+def _link(directory: Path, name: str, target: Path, *, overwrite: bool) -> None:
     """Point a link at its target in one rename. A user's files of that name, given up by --overwrite, go."""
     place = directory / name
-    if place.is_symlink() and place.readlink() == target:
+    if (place.is_symlink() and place.readlink() == target) or (
+        place.exists() and not place.is_symlink() and not overwrite
+    ):
         return
     fresh = directory / RUNS / f".link-{name}"
     fresh.unlink(missing_ok=True)

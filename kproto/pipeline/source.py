@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -129,7 +130,8 @@ class _Reader(DataSourceReader):
             if each.attribute == ("api_key",) and isinstance(each, EqualTo | In):  # type: ignore[attr-defined]
                 wanted = {each.value} if isinstance(each, EqualTo) else set(each.value)
                 arguments["apis"] = set(arguments["apis"]) & wanted
-        for batch in rows_of(scan(partition.points, **arguments), self._options, columns_of(self._options)):
+        batches = chain.from_iterable(scan([point], **arguments) for point in partition.points)
+        for batch in rows_of(batches, self._options, columns_of(self._options)):
             rows = batch
             for each in self._filters:
                 rows = rows.filter(_mask(rows, each))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproto.capture.collector import CAPTURE_ENDED
 from kproto.pipeline.staging import StagedTables, read_bodies, read_staged, with_payloads
 from kproto.tables.arrays import BATCH_BYTES, rows_of, slices
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -58,6 +59,12 @@ CLAIMS: Final = pa.schema(
 which frame it was first sent, and where it is staged: in this piece, or by the task that read it."""
 
 
+UNSETTLED: Final = "open"
+"""The first part of the names of files with requests of which another recording may tell more."""
+
+DROPPED: Final = "dropped"
+"""The requests of a piece, by frame, that are not written: other rows tell as much of them."""
+
 _DAY_NS: Final = 86_400_000_000_000
 
 CHOSEN: Final = ("body_id", "accepted_us", "ts_ns", "piece", "batch", "row")
@@ -85,10 +92,11 @@ class StagedPart:
 
 @dataclass(slots=True)
 class BrokersAndEpochs:
-    """The brokers' addresses and the epochs of all pieces together."""
+    """The brokers' addresses and the epochs of all pieces together; and ``Joiner.connections``."""
 
     directory: BrokerDirectory
     seen: Epochs
+    connections: dict[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,6 +111,7 @@ class TaskOutput:
         histories: The directories of the tasks whose partition history stands on disk, and is not in ``figures``.
         history_parts: In how many parts each of them is.
         addresses: Capture point, IP and port that the requests were sent to.
+        spans: The first and the last time (us) in each file with times, by its path.
     """
 
     figures: Figures
@@ -112,6 +121,7 @@ class TaskOutput:
     histories: list[str] = field(default_factory=list)
     history_parts: int = 0
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
+    spans: dict[str, list[int]] = field(default_factory=dict)
 
     def merge(self, other: TaskOutput) -> None:
         """Add the files and figures of other tasks."""
@@ -122,6 +132,7 @@ class TaskOutput:
         self.histories += other.histories
         self.history_parts = max(self.history_parts, other.history_parts)
         self.addresses |= other.addresses
+        self.spans |= other.spans
 
 
 def gather(
@@ -237,7 +248,11 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
     for piece in pieces:
         found = piece.seen
         if filters.brokers:
-            targets = broker_ids_of(directory, found.append_column("ts", found["first"]))
+            anywhere = pa.repeat(pa.scalar(""), found.num_rows)
+            sent = found.append_column("ts", found["first"])
+            if "capture" not in found.column_names:
+                sent = sent.append_column("capture", anywhere)
+            targets = broker_ids_of(directory, sent)
             found = found.filter(pc.is_in(targets, value_set=_ids(filters.brokers)))
         learn_epochs(seen, found)
     return BrokersAndEpochs(directory, seen)
@@ -256,16 +271,24 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         The task's files and figures; and the piece's ``CLAIMS``.
     """
     path = directory / f"task-{uuid.uuid4().hex}"
-    files = TableFiles(path)
+    files, unsettled_files = TableFiles(path), TableFiles(path, UNSETTLED)
+    dropped = [batch["frame_id"] for batch in read_staged(place_of(piece) / DROPPED, DROPPED)]
+    left_out = pa.concat_arrays(dropped) if dropped else pa.array([], pa.binary())
     figures = Figures(knowledge.seen)
     accepted: list[pa.Table] = []
     kept: set[bytes] = set()
     addresses: set[tuple[str, str, int]] = set()
     for batches in zip(*(read_staged(place_of(piece), name) for name in _RELATED), strict=True):
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
-        tables = _with_brokers(tables, knowledge.directory, filters)
-        for name, table in tables.items():
+        tables = {name: _with_connections(table, knowledge.connections) for name, table in tables.items()}
+        tables = _with_brokers(without_requests(tables, left_out), knowledge.directory, filters)
+        requests = tables["requests"]
+        unsettled = requests.filter(unsettled_rows(requests))["frame_id"].combine_chunks()
+        for name, table in (tables if not len(unsettled) else without_requests(tables, unsettled)).items():
             files.write(name, table)
+        if len(unsettled):
+            for name, table in without_requests(tables, unsettled, keep=True).items():
+                unsettled_files.write(name, table)
         addresses.update(rows_of(tables["requests"], _ADDRESS))
         accepted.append(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
@@ -278,8 +301,42 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     for name, column in columns.items():
         claims = claims.set_column(CLAIMS.get_field_index(name), name, column)
     figures.forget_epochs()
-    made = TaskOutput(figures, {str(path): files.close()}, claims=claims.num_rows, addresses=addresses)
+    written = files.close() | unsettled_files.close()
+    made = TaskOutput(figures, {str(path): written}, claims=claims.num_rows, addresses=addresses)
+    made.spans = files.spans | unsettled_files.spans
     return made, claims
+
+
+def unsettled_rows(requests: pa.Table) -> pa.Array:
+    """Which requests another recording may tell more of: those that are not whole, or whose response may come later."""
+    ended = pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False)
+    return pc.or_(ended, pc.is_null(requests["body_id"]))
+
+
+def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array, *, keep: bool = False) -> dict[str, pa.Table]:
+    """Return the related tables without some requests and all that belongs to them; or with them alone."""
+    if not len(ids):
+        return dict(tables)
+    requests = tables["requests"]
+    theirs = pc.is_in(requests["frame_id"], value_set=ids)
+    answers = requests.filter(theirs)["response_frame_id"].combine_chunks().drop_null()
+    of_frames = pa.concat_arrays([ids, answers])
+    found = {}
+    for name, table in tables.items():
+        mask = pc.is_in(table["frame_id"], value_set=of_frames if name == "frames" else ids)
+        found[name] = table.filter(mask if keep else pc.invert(mask))
+    return found
+
+
+def _with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa.Table:
+    """Return rows with the ids of connections that go on from an earlier recording."""
+    if not connections or "conn_id" not in table.column_names:
+        return table
+    former = table["conn_id"]
+    at = pc.index_in(former, value_set=pa.array(connections, pa.binary()))
+    column = pc.coalesce(pa.array(connections.values(), pa.binary()).take(at.combine_chunks()), former.combine_chunks())
+    place = table.schema.get_field_index("conn_id")
+    return table.set_column(place, table.schema.field(place), column)
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
@@ -375,9 +432,39 @@ def merged_rows(name: str, table: pa.Table) -> pa.Table:
         keys = [column for column in schema.names if column != "first_ts"]
         first = table.group_by(keys, use_threads=False).aggregate([("first_ts", "min")])
         table = first.rename_columns([*keys, "first_ts"]).select(schema.names).cast(schema)
+    elif name == "captures":
+        table = _merged_captures(table)
     elif name == "live_brokers":
         table = table.group_by(schema.names, use_threads=False).aggregate([]).cast(schema)
     return table
+
+
+_SUMMED: Final = (
+    "packets", "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps",
+    "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses", "bad_inputs",
+)  # fmt: skip
+
+
+def _merged_captures(table: pa.Table) -> pa.Table:
+    """The rows of ``captures`` with one for each label and file: files may be read in parts."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in table.to_pylist():
+        key = row["cluster"], row["capture"], row["file"]
+        known = found.setdefault(key, row)
+        if known is row:
+            continue
+        known |= {name: known[name] + row[name] for name in _SUMMED if None not in (known[name], row[name])}
+        known["first_ts"] = min(filter(None, (known["first_ts"], row["first_ts"])), default=None)
+        known["last_ts"] = max(filter(None, (known["last_ts"], row["last_ts"])), default=None)
+        for name in ("losses", "senders"):
+            known[name] = [*(known[name] or ()), *(row[name] or ())]
+        requests: Counter[tuple[int, int]] = Counter()
+        for each in (*known["all_requests"], *row["all_requests"]):
+            requests[each["api_key"], each["api_version"]] += each["requests"]
+        known["all_requests"] = [
+            {"api_key": api, "api_version": version, "requests": n} for (api, version), n in sorted(requests.items())
+        ]
+    return pa.Table.from_pylist([*found.values()], table.schema)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from kproto.tables.arrays import array_of
 from kproto.tables.places import open_input, open_output, place_of
-from kproto.tables.schemas import BODIES, STAGED
+from kproto.tables.schemas import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -65,40 +63,6 @@ def read_batch(directory: Place, name: str, number: int) -> pa.RecordBatch:
     """Return one batch of a table."""
     with open_input(directory / f"{name}.arrow") as file:
         return pa.ipc.open_file(file).get_batch(number)
-
-
-def aside(batches: Iterable[pa.RecordBatch], directory: Place) -> Iterator[pa.RecordBatch]:
-    """Stage the bodies of rows, at the same row of a batch, and give the rows with the places of their bodies instead.
-
-    Args:
-        batches: With the columns of ``SCAN``, and any others.
-        directory: Where pieces go; the bodies are put into a directory of their own in it.
-    """
-    path = directory / f"bodies-{uuid.uuid4().hex}"
-    staged = StagedTables(path, compression=None)
-    number = 0
-    for batch in batches:
-        payload = batch.column("payload")
-        given = pc.is_valid(payload)
-        if payload.null_count < batch.num_rows:
-            staged.write("bodies", batch.select(BODIES.names))
-            values = {
-                "piece": pa.repeat(pa.scalar(str(path)), batch.num_rows),
-                "batch": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
-                "row": array_of(range(batch.num_rows), pa.int32()),
-                "bytes": pc.binary_length(payload).cast(pa.int64()),
-            }
-            arrays = [values[field.name] for field in STAGED]
-            places = pa.StructArray.from_arrays(arrays, fields=list(STAGED), mask=pc.invert(given))
-            batch = _with(_with(batch, "payload", pa.nulls(batch.num_rows, payload.type)), "staged", places)
-            number += 1
-        yield batch
-    staged.close()
-
-
-def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    at = batch.schema.get_field_index(name)
-    return batch.set_column(at, batch.schema.field(at), column)
 
 
 def with_payloads(bodies: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -1,23 +1,16 @@
-"""A directory where recordings arrive -> the tables of one run over all of them, kept up to date.
-
-Structured Streaming notices new files, and remembers over restarts which it has noticed. For each batch of them
-``analyze`` runs over the directory: it reads the files that the tables do not hold yet, or all of them where a capture
-cannot go on behind its former files, and commits once. A batch that was killed is done again; where it had been
-committed before, that changes nothing. So the tables are at each moment those of one run, and after the last file
-those of the whole directory, in whatever order the files came.
-"""
+"""A directory where recordings arrive -> the tables of one run over all of them, kept up to date."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kproto.errors import CaptureError, ConfigurationError
-from kproto.pipeline.job import analyze
+from kproto.errors import CaptureError
+from kproto.pipeline.captures import SPLIT_BYTES
+from kproto.pipeline.job import analyze, unchanged
 from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
-from kproto.pipeline.output import CHECKPOINT
 from kproto.pipeline.parquet import spark_schema
-from kproto.pipeline.splitting import SPLIT_BYTES
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import scan
@@ -27,7 +20,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from kproto.pipeline.job import Run
     from kproto.pipeline.output import OutputDirectory
@@ -50,54 +42,54 @@ def follow(
     seconds: float = 10,
     on_run: Callable[[Run], object] = lambda _run: None,
     on_nothing: Callable[[str], object] = lambda _reason: None,
-) -> StreamingQuery:
-    """Keep the tables of the captures in a directory up to date.
+    stop: threading.Event | None = None,
+) -> None:
+    """Keep the tables of the captures in a directory up to date: look at what is there again and again.
 
-    Files must be renamed into the directory when they are complete, and stay there. They may come late, in any order.
-    Names that begin with a dot or an underscore, or end in ``.part``, are left alone.
+    What is new is added, under whatever name and with whatever time it came, and what files have grown by. Names that
+    begin with a dot or an underscore, or end in ``.part``, are left alone.
 
     Args:
         spark: The session.
         directory: A directory, or its URI.
-        out: The directory of the tables, and of what was noticed.
+        out: The directory of the tables.
         filters: See ``analyze``.
         split_bytes, capture_point, cluster: See ``analyze``.
-        once: Whether to end when all files that are there now are in the tables.
-        seconds: The interval at which to look for new files.
-        on_run: Told each run.
-        on_nothing: Told why there are no tables yet, where the captures so far hold no wanted request.
-
-    Returns:
-        The running query; its ``awaitTermination`` waits for its end, and raises what ended it.
+        once: Whether to end when all that is there now is in the tables.
+        seconds: The interval at which to look.
+        on_run: Told each run that added something, and the first.
+        on_nothing: Told why there are no tables yet, where that is another reason than before.
+        stop: Ends it.
 
     Raises:
-        ConfigurationError: ``out`` holds something else, or is no directory of a mounted file system.
+        ConfigurationError: ``out`` holds something else, or was made otherwise.
     """
-    check_followable(out)
-    place = directory if is_uri(directory) else str(Path(directory).absolute())
-
-    def add(_files: DataFrame, _batch: int) -> None:
+    out.check()
+    stop = stop or threading.Event()
+    said, is_first = "", True
+    while not stop.is_set():
         try:
-            run = analyze(
-                spark,
-                [place],
-                out,
-                filters=filters,
-                split_bytes=split_bytes,
-                capture_point=capture_point,
-                cluster=cluster,
-                whole_summary=False,
-            )
-            on_run(run)
+            run = None if is_first else unchanged([directory], out, filters, capture_point, cluster)
+            if run is None:
+                run = analyze(
+                    spark,
+                    [directory],
+                    out,
+                    filters=filters,
+                    split_bytes=split_bytes,
+                    capture_point=capture_point,
+                    cluster=cluster,
+                    whole_summary=False,
+                )
+                on_run(run)
+                is_first = False
         except CaptureError as e:
-            if out.is_written:
-                raise
-            on_nothing(str(e))
-
-    files = _arriving(spark, place).select("path", "length")
-    writer = files.writeStream.foreachBatch(add).option("checkpointLocation", str(out.path / CHECKPOINT))
-    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
-    return trigger.start()
+            if str(e) != said:
+                said = str(e)
+                on_nothing(said)
+        if once:
+            return
+        stop.wait(seconds)
 
 
 def stream_frames(spark: SparkSession, directory: str, **options: str) -> DataFrame:
@@ -134,18 +126,3 @@ def _arriving(spark: SparkSession, place: str) -> DataFrame:
 def _named(path: str) -> str:
     """Return a path as kproto takes it, from one as Spark lists it."""
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
-
-
-def check_followable(out: OutputDirectory) -> None:
-    """Check early whether a directory can be followed into an output directory.
-
-    Raises:
-        ConfigurationError: As ``follow``.
-    """
-    if not isinstance(out.path, Path):
-        raise ConfigurationError(
-            f"{out.path}: --follow needs tables on a mounted file system, where Spark keeps its checkpoint; "
-            "follow into a local directory, or run kproto analyze without --follow again and again: it adds the new "
-            "captures"
-        )
-    out.check()

@@ -5,34 +5,27 @@ from __future__ import annotations
 import pickle
 import struct
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from kproto.capture import CaptureReader
-from kproto.errors import CaptureError
 from kproto.pipeline.parquet import parquet_rows, spark_schema
-from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, gather, relate, write_bodies
+from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
-from kproto.pipeline.stitching import reader_behind
 from kproto.tables.places import arrow_path, open_input, open_output, place_of
-from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.scanning import ScanToGoOn, Selection
-from kproto.tables.stored import OPEN, read_parquet, table_dataset
+from kproto.tables.stored import read_parquet, table_dataset
 from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kproto.capture import CapturePoint, Frame
     from kproto.pipeline.stages import BrokersAndEpochs
-    from kproto.pipeline.stitching import Counts
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
@@ -74,125 +67,6 @@ _CLAIMS_FILE: Final = "claims.parquet"
 _CHOSEN: Final = "chosen"
 
 
-def gather_pieces(
-    spark: SparkSession,
-    reads: Sequence[Callable[[], Iterable[pa.RecordBatch]]],
-    directory: Place,
-    filters: Filters,
-    cluster: str = DEFAULT_CLUSTER,
-) -> list[StagedPart]:
-    """Stage scans, a task for each of them.
-
-    Args:
-        spark: The session.
-        reads: Functions, one for each task, that yield batches of the schema ``kproto.tables.SCAN``.
-        directory: The directory for the pieces; every worker must see it.
-        filters: The requests to keep.
-        cluster: The declared cluster of the captures.
-    """
-
-    def run(numbers: Iterator[int]) -> Iterator[object]:
-        for number in numbers:
-            yield gather(reads[number](), directory, filters, cluster)
-
-    return results(_for_each(spark, len(reads), run))
-
-
-class JoinedParts(NamedTuple):
-    """The files of a capture point that grows, as they were read in parts.
-
-    Attributes:
-        files: The tasks' files with connections behind the last part.
-        number: The capture point's number in each of them, see ``read_part``.
-        counts: Of the capture point.
-    """
-
-    files: list[str]
-    number: int
-    counts: Counts
-
-
-class GrowingPoint(NamedTuple):
-    """A capture point to be read for a run after which more of its files may come.
-
-    Attributes:
-        point: With all its files so far.
-        files: The files to read.
-        state: The file with the state behind the others; None: all are read.
-        parts: If the files were read in parts already: what is left of them.
-    """
-
-    point: CapturePoint
-    files: tuple[str, ...]
-    state: str | None
-    parts: JoinedParts | None = None
-
-
-class CarriedPart(NamedTuple):
-    """A capture point whose next files may come later, staged.
-
-    Attributes:
-        name: The capture point.
-        settled: Requests whose outcome is known, but for those in files that were read in parts.
-        open: What a run with the next files makes anew.
-        state: From which that run goes on; None where it cannot.
-        last_ns: Time of the last packet.
-    """
-
-    name: str
-    settled: StagedPart
-    open: StagedPart
-    state: bytes | None
-    last_ns: int
-
-
-def gather_carried(
-    spark: SparkSession,
-    growing: Sequence[GrowingPoint],
-    directory: Place,
-    filters: Filters,
-    options: Mapping[str, Any],
-    cluster: str = DEFAULT_CLUSTER,
-) -> list[CarriedPart] | None:
-    """Stage capture points whose next files may come later, a task for each; None if one of them cannot be read.
-
-    Args:
-        spark: The session.
-        growing: The capture points.
-        directory: See ``gather_pieces``; what is open is staged in directories of its own.
-        filters: The requests to keep.
-        options: The arguments of ``Selection``.
-        cluster: See ``gather_pieces``.
-    """
-
-    packed = Packed(growing)
-
-    def run(numbers: Iterator[int]) -> Iterator[object]:
-        for number in numbers:
-            point, files, place, parts = packed[number]
-            selection = Selection(**options)
-            try:
-                state = None if place is None else place_of(place).read_bytes()
-                resumed: tuple[CaptureReader, list[Frame]] | None = None
-                if parts is not None:
-                    kept = (read_part(place_of(file), parts.number) for file in parts.files)
-                    resumed = reader_behind(point, selection, state, filter(None, kept), parts.counts)
-                    files = ()
-                elif state is not None:
-                    resumed = CaptureReader.resumed(state)
-                scan = ScanToGoOn(point, files, selection, resumed)
-                settled = gather(scan.settled(), directory, filters, cluster)
-                opened = gather(scan.open(), directory / f"{OPEN}-{number}", filters, cluster)
-            except (CaptureError, OSError, ValueError):
-                yield None  # the caller reads its files in another way, which tells the reason
-            else:
-                state = scan.state if scan.state is not None and len(scan.state) <= _STATE_BYTES else None
-                yield CarriedPart(point.name, settled, opened, state, scan.last_ns)
-
-    found = results(_for_each(spark, len(growing), run))
-    return None if None in found else found
-
-
 def make_tables(
     spark: SparkSession,
     pieces: Sequence[StagedPart],
@@ -228,7 +102,7 @@ def make_tables(
                 path, files = arrow_path(place_of(paths[number]) / _CLAIMS_FILE)
                 pq.write_table(claims.append_column("task", task), path, filesystem=files)
 
-    related = _merged(_for_each(spark, len(pieces), run_relate), len(pieces))
+    related = _merged(for_each(spark, len(pieces), run_relate), len(pieces))
     if alone:
         return related  # there was little to do: one task did it all
     tasks = max(1, -(-firsts[-1] // task_bytes))
@@ -252,7 +126,7 @@ def make_tables(
         tasks = _choose(claims, directory / _CHOSEN, stored)
         if not tasks:
             return related
-        receipts = _for_each(spark, tasks, run_chosen)
+        receipts = for_each(spark, tasks, run_chosen)
     else:
         chosen = _chosen(spark, claims, stored).repartitionById(tasks, "task")
         receipts = chosen.mapInArrow(run_write_bodies, spark_schema(RECEIPT))
@@ -364,7 +238,7 @@ def count_changes(spark: SparkSession, made: TaskOutput) -> list[Changes]:
                 history.merge(pickle.loads(read_part(place_of(place) / _HISTORY, number)))  # noqa: S301  # our own
             yield history.changes(MOST_CHANGED)
 
-    return results(_for_each(spark, made.history_parts, run))
+    return results(for_each(spark, made.history_parts, run))
 
 
 def write_parts(place: Place, parts: Sequence[bytes]) -> None:
@@ -386,7 +260,7 @@ def read_part(place: Place, number: int) -> bytes:
     return part
 
 
-def _for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:
+def for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:
     """Run a task for each number; return its result as a row."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -415,7 +289,11 @@ class Packed(Generic[T]):
     """
 
     def __init__(self, items: Sequence[T]) -> None:
+        self._count = len(items)
         self._blocks = [pickle.dumps(items[at : at + _BLOCK]) for at in range(0, len(items), _BLOCK)]
+
+    def __len__(self) -> int:
+        return self._count
 
     def __getitem__(self, number: int) -> T:
         block: Sequence[T] = pickle.loads(self._blocks[number // _BLOCK])  # noqa: S301  # our own

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kproto.tables.places import RemotePath, arrow_path, at_store, copy
+from kproto.pipeline.settling import JOINED
+from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
 from kproto.tables.schemas import TABLES
 from kproto.tables.stored import (
     SCHEMA,
@@ -25,7 +26,7 @@ from kproto.tables.stored import (
     current_tables,
     read_parquet,
 )
-from kproto.tables.writing import DATED, write_table
+from kproto.tables.writing import DATED, kind_of, span_of, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -50,17 +51,22 @@ class _NewRun:
         self._from = stored
         self._links: dict[str, str] = {}
         self._rows: dict[str, int] = {}
+        self._spans: dict[str, list[int]] = {}
 
     def keep(self, files: Iterable[str]) -> None:
         """Keep files as they are."""
         for file in files:
             self._links[file] = file
+            if (span := self._from.facts.get("spans", {}).get(file)) is not None:
+                self._spans[file] = span
             self._rows[file] = self._from.rows[file]
 
     def write(self, file: str, table: pa.Table) -> None:
         """Write a file of the table in whose directory it is."""
         write_table(self._out.run / file, file.partition("/")[0], table)
         self._rows[file] = table.num_rows
+        if file.startswith("requests/"):
+            self._spans[file] = span_of(table)
 
     def publish(self, changes: Mapping[str, Any] | None = None) -> StoredTables:
         """Make it the current run.
@@ -69,10 +75,7 @@ class _NewRun:
             changes: What changes in the manifest beside the files.
         """
         facts = self._from.facts
-        generations = (changes or {}).get("generations", facts.get("generations", []))
-        others = {each["facts"]: each["facts"] for each in generations if (self._from.run / each["facts"]).exists()}
-        opened = (changes or {}).get("open", facts.get("open", {}))
-        links = self._links | others | {each["state"]: each["state"] for each in opened.values()}
+        links = self._links | {name: name for name in facts.get("beside", []) if (self._from.run / name).exists()}
         run = self._out.run
         for folder in {(run / file).parent for file in links}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +85,7 @@ class _NewRun:
                 self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
         new = StoredTables(run, self._rows, {})
         manifest = facts | {"tables": {name: new.count(name) for name in TABLES}} | dict(changes or {})
+        manifest["spans"] = self._spans
         del manifest["run"]
         self._out.publish(manifest | {"schema": SCHEMA, "files": self._rows})
         return new
@@ -93,10 +97,12 @@ def _link(file: Place, place: Place) -> None:
         return
     assert isinstance(file, Path)
     assert isinstance(place, Path)
+    require_no_link(file, file.parent)
     try:
         os.link(file, place)
     except OSError:
-        shutil.copy2(file, place)
+        make_new(place)
+        shutil.copyfile(file, place)
 
 
 def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
@@ -155,9 +161,9 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
             of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
             _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
         new.keep(stored.paths("brokers"))
-        first_ns = midnight.value * 1000
-        opened = {name: each for name, each in stored.facts.get("open", {}).items() if each["last_ns"] >= first_ns}
-        after = new.publish({"open": opened})
+        clusters = {str(each.get("cluster")) for each in stored.facts.get("recordings", []) if isinstance(each, dict)}
+        marks = dict(stored.facts.get("watermarks", {}))
+        after = new.publish({"watermarks": marks | {name: max(day, marks.get(name, day)) for name in clusters}})
     return {name: stored.count(name) - after.count(name) for name in TABLES}
 
 
@@ -185,30 +191,26 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
         stored = current_tables(out.path)
         new = _NewRun(out, stored)
         number = 0
-        opened = {file for each in stored.facts.get("open", {}).values() for file in each["files"]}
-        new.keep(opened & stored.rows.keys())  # the next run replaces them
-        for group in _groups(stored, opened):
+        for group in _groups(stored):
             if len(group) == 1:
                 new.keep(group)
                 continue
             joined = pa.concat_tables([read_parquet(stored.run / file) for file in group])
-            new.write(f"{group[0].rpartition('/')[0]}/part-{out.run.name}-{number}.zstd.parquet", joined)
+            new.write(
+                f"{group[0].rpartition('/')[0]}/{kind_of(group[0])}-{JOINED}-{out.run.name}.{number}.zstd.parquet",
+                joined,
+            )
             number += 1
         after = new.publish()
     return len(stored.rows), len(after.rows)
 
 
-def _groups(stored: StoredTables, opened: Collection[str]) -> list[list[str]]:
-    """The files to join: of one table, day and cluster, together of about ``_COMPACT_BYTES``; a file alone stays.
-
-    Args:
-        stored: The tables.
-        opened: Files that are left out.
-    """
+def _groups(stored: StoredTables) -> list[list[str]]:
+    """The files to join: of one table, day, kind and cluster, of about ``_COMPACT_BYTES`` together; one alone stays."""
     groups: list[list[str]] = []
     sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
-    for file in (file for file in stored.rows if file not in opened):
-        key = file.rpartition("/")[0], *_clusters(stored.run / file)
+    for file in stored.rows:
+        key = file.rpartition("/")[0], kind_of(file), *_clusters(stored.run / file)
         size = _size(stored.run / file)
         of_group, group = sizes.get(key, (_COMPACT_BYTES, []))
         if of_group + size > _COMPACT_BYTES:

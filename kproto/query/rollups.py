@@ -11,6 +11,7 @@ A day of a cluster ends with its last request; the time until the next belongs t
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from kproto.errors import CaptureError
 from kproto.tables.files import file_state
-from kproto.tables.places import arrow_path, remove_tree
+from kproto.tables.places import arrow_path, remove_tree, require_no_link, write_whole
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
 from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, table_dataset
 from kproto.verdicts.derived import VIEWS
@@ -270,6 +271,7 @@ def roll_up(directory: Place) -> tuple[int, int]:
         ConfigurationError: There are no tables.
     """
     stored = current_tables(directory)
+    require_no_link(directory / ROLLUPS, directory)
     made: list[str] = []
     every: dict[str, Any] = {}
     for name, day, made_of in _rolled_up(stored, directory):
@@ -290,6 +292,7 @@ def roll_up(directory: Place) -> tuple[int, int]:
     return len(made), len(every)
 
 
+_DAY_NAME: Final = re.compile(r"date=\d{4}-\d\d-\d\d")
 _FILE: Final = "brokers.parquet"
 _HELD_FILE: Final = "held.parquet"
 _INDEX: Final = "days.json"
@@ -301,7 +304,7 @@ def _rolled_up(
 ) -> Iterator[tuple[str, _Day | Place, dict[str, Any]]]:
     """Yield each day, its rollup or the place where that is stored, and what it was made of."""
     rows = _days(source)
-    base = "".join(each["id"] for each in source.facts["generations"][:1]) if isinstance(source, StoredTables) else ""
+    base = str(source.facts.get("base", "")) if isinstance(source, StoredTables) else ""
     kept = {}
     index = _read_index(directory / ROLLUPS / _INDEX) if directory is not None else {}
     for place in _stored_days(directory) if directory is not None and isinstance(source, StoredTables) else ():
@@ -339,7 +342,10 @@ def _rolled_up(
 
 def _stored_days(directory: Place) -> list[Place]:
     place = directory / ROLLUPS
-    days = (day for day in place.iterdir() if day.name.startswith("date=")) if place.is_dir() else ()
+    require_no_link(place, directory)
+    days = [day for day in place.iterdir() if _DAY_NAME.fullmatch(day.name)] if place.is_dir() else []
+    for day in days:
+        require_no_link(day, directory)
     return sorted(days, key=str)
 
 
@@ -354,18 +360,19 @@ def _state_of(file: Place) -> list[int] | None:
 def _read_index(file: Place) -> dict[str, Any]:
     try:
         found: Any = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        day: each
+        for day, each in found.items()
+        if isinstance(each, dict) and "state" in each and _is_made_of(each.get("made_of"))
+    }
 
 
 def _store_index(file: Place, days: Mapping[str, Any]) -> None:
-    if not isinstance(file, Path):
-        file.write_text(json.dumps(days))
-        return
-    fresh = file.with_name(f".{file.name}")
-    fresh.write_text(json.dumps(days), encoding="utf-8")
-    fresh.rename(file)
+    write_whole(file, json.dumps(days).encode())
 
 
 def _made_of(file: Place) -> dict[str, Any] | None:
@@ -373,10 +380,15 @@ def _made_of(file: Place) -> dict[str, Any] | None:
     path, files = arrow_path(file)
     try:
         text = (pq.read_schema(path, filesystem=files).metadata or {})[b"kproto"]
-    except (OSError, KeyError, pa.ArrowException):
+        found: Any = json.loads(text)
+    except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException):
         return None
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return found if _is_made_of(found) else None
+
+
+def _is_made_of(found: object) -> bool:
+    """Whether it is a record of what a roll-up was made of: files say anything."""
+    return isinstance(found, dict) and {"version", "base", "requests"} <= found.keys()
 
 
 def _read(file: Place, schema: pa.Schema) -> pa.Table:
@@ -389,9 +401,10 @@ def _write(file: Place, table: pa.Table, made_of: Mapping[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     table = table.replace_schema_metadata({"kproto": json.dumps(made_of)})
     if isinstance(file, Path):
-        fresh = file.with_name(f".{file.name}")
-        pq.write_table(table, fresh, compression="zstd")
-        fresh.rename(file)
+        require_no_link(file.parent, file.parent.parent)
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer, compression="zstd")
+        write_whole(file, buffer.getvalue().to_pybytes())
         return
     path, files = arrow_path(file)
     pq.write_table(table, path, filesystem=files, compression="zstd")

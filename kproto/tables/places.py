@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
@@ -255,6 +257,58 @@ def open_output(place: Place) -> Any:
         return pa.OSFile(str(place), "wb")
     files, path = place.arrow()
     return files.open_output_stream(path)
+
+
+def make_new(place: Place) -> None:
+    """Make an empty file of this machine where nothing is yet, not even a link; elsewhere do nothing.
+
+    Raises:
+        FileExistsError: Something has that name.
+    """
+    if isinstance(place, Path):
+        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+
+
+def write_whole(place: Place, content: bytes) -> None:
+    """Write a file so that readers find the former one, or the new one whole; a link of its name is replaced."""
+    if not isinstance(place, Path):
+        place.write_bytes(content)
+        return
+    fresh = place.with_name(f".kproto-{uuid.uuid4().hex}.part")
+    try:
+        make_new(fresh)
+        fresh.write_bytes(content)
+        fresh.rename(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def require_no_link(place: Place, below: Place) -> None:
+    """Check that neither a place nor a directory between it and another one is a link.
+
+    Raises:
+        ConfigurationError: One of them is: what it names is not below that directory, and not kproto's.
+    """
+    if not isinstance(place, Path) or not isinstance(below, Path):
+        return
+    for each in (place, *place.parents):
+        if each == below:
+            return
+        if each.is_symlink():
+            raise ConfigurationError(
+                f"{each} is a link to {each.readlink()}; kproto follows no links among its tables: remove it, or make "
+                "the tables again in another directory"
+            )
+
+
+def require_no_links_in(folder: Place, below: Place) -> None:
+    """Check ``require_no_link`` of a directory and of all that is in it."""
+    require_no_link(folder, below)
+    if isinstance(folder, Path) and folder.is_dir():
+        with os.scandir(folder) as entries:
+            links = [entry.name for entry in entries if entry.is_symlink()]
+        for name in links:
+            require_no_link(folder / name, below)
 
 
 def copy(source: RemotePath, target: RemotePath) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kproto.capture import CapturePoint, capture_points
 from kproto.capture.capture_points import in_order
@@ -13,13 +11,10 @@ from kproto.errors import ConfigurationError
 from kproto.tables.files import expand, is_uri, open_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 DEFAULT_CLUSTER: Final = "default"
 """The cluster of captures for which none was declared."""
-
-_PAUSE: Final = timedelta(seconds=60)
-"""The longest time between the packets of two files of one place that ``continued_captures`` finds."""
 
 
 def points_of(
@@ -53,25 +48,3 @@ def points_of(
     files = [file for point in points for file in point.files]
     (ordered,) = in_order(files, one=True, opener=open_file) if len(files) > 1 else [files]
     return [CapturePoint(before + capture_point, tuple(ordered))]
-
-
-def continued_captures(captures: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the captures that may go on where another one ends, with the name of that other one.
-
-    They begin in the middle of connections, soon after the other one's last packet: perhaps files of one place whose
-    names do not tell it, so that the frames between them are lost.
-
-    Args:
-        captures: Rows of the table ``captures`` of one cluster.
-    """
-    rows = sorted((row for row in captures if row["packets"]), key=lambda row: row["last_ts"])
-    ends = [row["last_ts"] for row in rows]
-    found = {}
-    for row in rows:
-        if row["partial_starts"] or row["unmatched_responses"]:
-            at = bisect_right(ends, row["first_ts"]) - 1
-            if at >= 0 and rows[at] is row:  # all of its packets have one time
-                at -= 1
-            if at >= 0 and ends[at] >= row["first_ts"] - _PAUSE:
-                found[row["capture"]] = rows[at]["capture"]
-    return found

@@ -10,7 +10,7 @@ from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary, Frame
 from kproto.capture.capture_points import point_name
 from kproto.capture.payloads import PayloadStore
-from kproto.capture.read import problem_of, read_frames, read_on
+from kproto.capture.read import problem_of, read_frames
 from kproto.capture.reader import CaptureReader
 from kproto.capture.summary import LOSSES
 from kproto.capture.wanted import WantedApis
@@ -195,70 +195,6 @@ class OpenRequests:
                 yield event.request
                 yield event
                 event.request.content = b""  # the connection remembers the request that was answered last
-
-
-class ScanToGoOn:
-    """A scan of a capture point whose next files may come later.
-
-    Args:
-        point: The capture point with all its files so far.
-        files: The files to read: all, or those that are new.
-        selection: The frames to give.
-        resumed: The reader behind the files before these, and the requests that were waiting there; None: these are the
-            first.
-        opener: Opens a file by its path or URI.
-
-    Attributes:
-        state: The state behind the files, once ``settled`` is read to its end; None where it cannot be kept.
-        last_ns: Time of the last packet, ns since the epoch.
-    """
-
-    def __init__(
-        self,
-        point: CapturePoint,
-        files: tuple[str, ...],
-        selection: Selection,
-        resumed: tuple[CaptureReader, Iterable[Frame]] | None,
-        opener: Callable[[str], IO[bytes]] = open_file,
-    ) -> None:
-        self.state: bytes | None = None
-        self.last_ns = 0
-        self._point = point
-        self._files = files
-        self._opener = opener
-        self._reader, waiting = resumed or (new_reader(point.name, selection), ())
-        self._requests = OpenRequests(selection, waiting)
-        self._rows = ScanRows()
-
-    def settled(self) -> Iterator[pa.RecordBatch]:
-        """Yield the frames of requests whose outcome is known, whatever follows.
-
-        Raises:
-            CaptureError: A file cannot be read, or is no capture.
-        """
-        reader = self._reader
-        for events in read_on(CapturePoint(self._point.name, self._files), reader, self._opener):
-            self._add(events)
-            if self._rows.full:
-                yield from self._rows.take()
-        yield from self._rows.take()
-        self.state = reader.freeze([*self._requests.waiting])
-        self.last_ns = reader.summary.last_ns
-
-    def open(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is to be read again with the next files: the other requests, and the counts, as they are now."""
-        self._rows.forget_bodies()
-        reader, summary = self._reader, self._reader.summary
-        self._add(reader.end())
-        for request in self._requests.waiting:
-            self._rows.add_frame(request)
-            self._rows.add_unanswered(request)
-        self._rows.add_summary(summary, self._point, summary.problem())
-        yield from self._rows.take()
-
-    def _add(self, events: Iterable[Event]) -> None:
-        for event in self._requests.settled(events):
-            self._rows.add_event(event)
 
 
 def new_reader(capture: str, selection: Selection) -> CaptureReader:

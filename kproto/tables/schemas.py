@@ -159,7 +159,12 @@ CAPTURES: Final = described(
         "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers): the id that "
         "each names, its IP address, and when the first passed.",
     ),
-    column("all_requests", _COUNTS, "Requests of every API, the three control requests or not, by API and version."),
+    column(
+        "all_requests",
+        _COUNTS,
+        "Requests of every API, the three control requests or not, by API and version; of others than these three "
+        "without those across the border of two files.",
+    ),
 )
 
 _BAD_INPUT: Final = [

@@ -7,9 +7,9 @@ files: a file that it does not list counts for nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
-from kproto.tables.places import Place, RemotePath, arrow_path
+from kproto.tables.places import Place, RemotePath, arrow_path, require_no_link, require_no_links_in
 from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
 
@@ -35,11 +35,9 @@ ROLLUPS: Final = "kproto-rollups"
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
 
-OPEN: Final = "open"
-"""The first part of the names of a capture point's state for its next files, and of the rows that these replace."""
-
-BROKER_FACTS: Final = "brokers"
-"""The first part of the names of the files with facts about brokers, beside the tables."""
+BESIDE: Final = ("brokers-", "borders-", "edges-")
+"""The first parts of the names of the files beside the tables, which the manifest lists too: facts about brokers, and
+how connections stand where recordings begin and end."""
 
 SCHEMA: Final = 6
 """The version of the tables' columns and of the manifest."""
@@ -97,8 +95,8 @@ def current_tables(tables: Place) -> StoredTables:
         ConfigurationError: It has no manifest, the manifest cannot be read, or is of another version.
     """
     facts = read_facts(tables)
-    if not _is_run(facts["run"]) or not isinstance(facts.get("tables"), dict):
-        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no run, or no tables)")
+    if not isinstance(facts.get("tables"), dict):
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no tables)")
     version = facts.get("schema", 1)
     if version != SCHEMA:
         advice = (
@@ -112,13 +110,50 @@ def current_tables(tables: Place) -> StoredTables:
     listed = facts.get("files")
     if not isinstance(listed, dict) or not all(isinstance(rows, int) for rows in listed.values()):
         raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it lists no files)")
-    return StoredTables(tables / facts["run"], {file: listed[file] for file in sorted(listed)}, facts)
+    foreign = next((file for file in listed if not _is_file_of_a_table(file)), None)
+    if foreign is not None:
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it lists {foreign!r:.200})")
+    run: Place = tables / facts["run"]
+    for name in _side_files(tables, facts):
+        require_no_link(run / name, tables)
+    for folder in dict.fromkeys([run, *(run / file.rpartition("/")[0] for file in listed)]):
+        require_no_links_in(folder, tables)
+    return StoredTables(run, {file: listed[file] for file in sorted(listed)}, facts)
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_DAY: Final = re.compile(r"date=\d{4}-\d\d-\d\d")
+
+
+def _side_files(tables: Place, facts: dict[str, Any]) -> list[str]:
+    """The files beside the tables that a manifest names.
+
+    Raises:
+        ConfigurationError: One of them does not stand beside the tables.
+    """
+    names = facts.get("beside", [])
+    if isinstance(names, list) and all(map(is_plain_name, names)) and not {SUMMARY, *TABLES} & set(names):
+        return names
+    raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names files elsewhere)")
+
+
+def is_plain_name(name: object) -> bool:
+    """Whether a name that was read is that of a file in a directory: it leads nowhere else, and is not hidden."""
+    return isinstance(name, str) and len(name) < 256 and _NAME.fullmatch(name) is not None
 
 
 def _is_run(name: str) -> bool:
     """Whether a manifest names a directory among the runs: files there, and nowhere else, are kproto's to remove."""
-    parts = PurePosixPath(name).parts
-    return len(parts) == 2 and parts[0] == RUNS and parts[1] != ".."
+    runs, _slash, run = name.partition("/")
+    return runs == RUNS and is_plain_name(run)
+
+
+def _is_file_of_a_table(file: str) -> bool:
+    """Whether a manifest names a Parquet file in a table's directory, or in that of one of its days."""
+    folder, _slash, name = file.rpartition("/")
+    table, slash, day = folder.partition("/")
+    is_there = table in TABLES and (not slash or _DAY.fullmatch(day) is not None)
+    return is_there and is_plain_name(name) and name.endswith(".parquet")
 
 
 def checked_run(tables: Place) -> StoredTables:
@@ -157,12 +192,14 @@ def read_facts(tables: Place) -> dict[str, Any]:
     Raises:
         ConfigurationError: There is none, or it cannot be read.
     """
+    require_no_link(tables / MANIFEST, tables)
     try:
         facts = json.loads(_manifest(tables).read_bytes())
         assert isinstance(facts["run"], str)
+        assert _is_run(facts["run"])
     except FileNotFoundError:
         raise ConfigurationError(_no_tables(tables)) from None
-    except (ValueError, TypeError, KeyError, AssertionError) as e:
+    except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as e:
         if isinstance(e, ConfigurationError):
             raise
         raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto ({type(e).__name__}: {e})") from None

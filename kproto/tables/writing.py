@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kproto.tables.places import arrow_path
+from kproto.tables.places import arrow_path, make_new
 from kproto.tables.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def _writer(path: Place, name: str) -> pq.ParquetWriter:
     texts = [field.name for field in schema if _is_text(field.type) and field.name not in _UNIQUE]
     flow = ["flow.src_ip", "flow.dst_ip"] if "flow" in schema.names else []
     path.parent.mkdir(parents=True, exist_ok=True)
+    make_new(path)
     where, files = arrow_path(path)
     return pq.ParquetWriter(where, schema, filesystem=files, compression="zstd", use_dictionary=[*texts, *flow])
 
@@ -60,9 +61,15 @@ class TableFiles:
 
     Args:
         directory: The directory of the files, used by this task alone.
+        kind: The first part of the files' names. The files of one task have one more part in common, ``token_of``.
+
+    Attributes:
+        spans: The first and the last time (us) in each file with times.
     """
 
-    def __init__(self, directory: Place) -> None:
+    def __init__(self, directory: Place, kind: str = "part") -> None:
+        self.spans: dict[str, list[int]] = {}
+        self._named = f"{kind}-{uuid.uuid4().hex}"
         self._directory = directory
         self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
         self._rows: dict[str, int] = {}
@@ -81,6 +88,8 @@ class TableFiles:
             path, writer = self._file(name, of_day)
             writer.write_table(rows.select(writer.schema.names))
             self._rows[path] += rows.num_rows
+            if "ts" in rows.column_names:
+                self.spans[path] = span_of(rows, self.spans.get(path))
 
     def close(self) -> dict[str, int]:
         """Close the files; return the number of rows of each by its path below the directory."""
@@ -95,11 +104,28 @@ class TableFiles:
             if len(self._open) >= _MOST_OPEN:
                 oldest = next(iter(self._open))
                 self._open.pop(oldest)[1].close()
-            path = "/".join((name, *([f"date={day}"] if day else []), f"part-{uuid.uuid4().hex}.zstd.parquet"))
+            path = "/".join((name, *([f"date={day}"] if day else []), f"{self._named}-{len(self._rows)}.zstd.parquet"))
             self._rows[path] = 0
             found = path, _writer(self._directory / path, name)
         self._open[key] = found
         return found
+
+
+def kind_of(file: str) -> str:
+    """Return the first part of a file's name."""
+    return file.rpartition("/")[2].partition("-")[0]
+
+
+def token_of(file: str) -> str:
+    """Return what the files of one task have in common in their names, behind the first part."""
+    return file.rpartition("/")[2].partition(".")[0].partition("-")[2].partition("-")[0]
+
+
+def span_of(rows: pa.Table, known: list[int] | None = None) -> list[int]:
+    """Return the first and the last time (us) of rows, and of those before them."""
+    found = pc.min_max(rows["ts"].cast(pa.int64())).as_py()
+    first, last = found["min"] or 0, found["max"] or 0
+    return [first, last] if known is None else [min(first, known[0]), max(last, known[1])]
 
 
 def days_of(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -14,7 +14,6 @@ import click
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from packets import pcap, read_pcap
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from table_truth import CAPTURES, expected_states, truth_rows
@@ -22,7 +21,6 @@ from table_truth import CAPTURES, expected_states, truth_rows
 from kproto.cli import main
 from kproto.cli.analyze import _explained
 from kproto.extras import install_command
-from kproto.tables import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,33 +41,6 @@ def refused(*arguments: object) -> str:
     (line,) = result.stderr.splitlines()
     assert line.startswith("kproto")
     return line
-
-
-@pytest.mark.spark
-def test_files_of_one_place_with_unrelated_names_are_told_by_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    """In one run, and where the second file comes later; not where their place is named, nor of captures far apart."""
-    link, packets = read_pcap(CAPTURE)
-    requests = [frame for frame in read(CAPTURE)["frames"].to_pylist() if frame["ts_last"] > frame["ts"]]
-    half = next(n for n, packet in enumerate(packets) if packet.time_ns > requests[len(requests) // 2]["ts_ns"])
-    files = [tmp_path / "monday.pcap", tmp_path / "evening.pcap"]
-    files[0].write_bytes(pcap(packets[:half], link))
-    files[1].write_bytes(pcap(packets[half:], link))
-    later = tmp_path / "later.pcap"
-    later.write_bytes(pcap([packet._replace(time_ns=packet.time_ns + 10**12) for packet in packets[half:]], link))
-
-    def told(out: str, *arguments: object) -> str:
-        result = run(*arguments, "--out", tmp_path / out)
-        assert result.exit_code == 0, result.output
-        return result.stderr
-
-    warning = told("together", *files)
-    assert warning.startswith("warning: evening.pcap begins in the middle of connections, soon after monday.pcap ends;")
-    assert "--capture-point NAME" in warning
-    assert warning.count("\n") == 1
-    assert told("one by one", files[0]) == ""
-    assert told("one by one", files[1]) == warning
-    assert told("named", *files, "--capture-point", "broker-1") == ""
-    assert told("apart", files[0], later) == ""
 
 
 @pytest.mark.spark

@@ -69,7 +69,7 @@ def test_a_capture_that_changes_while_it_is_read_is_read_again_by_the_next_run(
     spark: SparkSession, tmp_path: Path, change: str, split_bytes: int
 ) -> None:
     whole = gzip.decompress(SMALL.read_bytes())
-    before, after = (whole[:200_000], whole) if change == "grows" else (whole, whole[:200_000])
+    before, after = (whole[:200_000], whole) if change == "grows" else (whole, whole[:200_000])  # it is read so far
     capture = tmp_path / "control.pcap"
     capture.write_bytes(before)
     out = OutputDirectory(tmp_path / "tables")

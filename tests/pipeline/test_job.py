@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+LABELS = {"capture", "file", "conn_id", "payload", "first_ts"}
 DATED = {"requests", "responses", "partition_errors", "frames", "bodies", "partition_states"}
 
 
@@ -41,14 +42,14 @@ def test_each_distinct_body_is_decoded_exactly_once(analyzed: Analyzed) -> None:
     named = {frame["body_id"] for frame in analyzed.rows("frames")} - {None}
     assert named == {body["body_id"] for body in bodies}
     whole = sum(frame["body_id"] is not None for frame in analyzed.rows("frames"))
-    assert whole > 3 * len(bodies)
+    assert whole > 2 * len(bodies)
 
 
 def test_receipts_of_many_tasks_are_merged_before_the_driver_takes_them(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_RECEIPTS_TOGETHER", 2)
-    of_each = tasks._for_each(
+    of_each = tasks.for_each(
         spark, 5, lambda numbers: (TaskOutput(Figures(), {f"task-{n}": {"file": n}}, bodies=n) for n in numbers)
     )
     made = tasks._merged(of_each, 5)
@@ -202,12 +203,15 @@ def test_the_slowest_brokers_come_first(analyzed: Analyzed) -> None:
 def test_tables_read_without_spark_are_those_that_spark_writes(
     analyzed: Analyzed, in_process: dict[str, pa.Table], name: str
 ) -> None:
-    """Equal in names, types and rows; the order of rows is not promised."""
+    """Equal in names, types and rows, labels apart: of a packet in several captures either may be named."""
     written = pq.read_table(analyzed.path / name).select(TABLES[name].names)
     read = in_process[name]
     assert read.schema == TABLES[name]
     assert read.schema == written.schema.remove_metadata() or name in DATED
-    assert sorted(map(repr, read.to_pylist())) == sorted(map(repr, _of_schema(written, TABLES[name]).to_pylist()))
+    columns = [column for column in TABLES[name].names if column not in LABELS]
+    kind = set if name == "brokers" else sorted
+    found, wanted = (table.select(columns).to_pylist() for table in (_of_schema(written, TABLES[name]), read))
+    assert kind(map(repr, found)) == kind(map(repr, wanted))
 
 
 def _of_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

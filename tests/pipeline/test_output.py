@@ -144,7 +144,7 @@ def test_a_run_that_fails_while_it_adds_files_removes_them_and_tells_its_own_err
     with monkeypatch.context() as patched:
 
         def fail(_facts: object, run: Path) -> None:
-            for name in ("open-3", "brokers-3.json"):
+            for name in ("edges-3", "brokers-3"):
                 (run / name).touch()
             if also:
                 patched.setattr("kproto.pipeline.output.table_files", lambda _run: 1 / 0)
@@ -187,7 +187,7 @@ def test_runs_behind_a_link_are_refused_and_untouched(tmp_path: Path) -> None:
     write(OutputDirectory(out), "1")
     (out / "kproto-runs").rename(tmp_path / "moved")
     (out / "kproto-runs").symlink_to(theirs)
-    with pytest.raises(ConfigurationError, match=r"is a link to .*theirs; kproto removes old runs there"):
+    with pytest.raises(ConfigurationError, match=r"is a link to .*theirs; kproto follows no links"):
         write(OutputDirectory(out, overwrite=True), "2")
     assert (theirs / "photos" / "a.jpg").read_text() == "a"
 

@@ -89,19 +89,16 @@ def test_large_and_rotated_captures_give_the_same_frames_from_many_tasks(spark: 
     shutil.copy(CAPTURE, folder / "packed" / "a.pcap.gz")
     captures = [str(folder), str(folder / "packed")]
     whole = spark.read.format("kafka_control").load(captures)
-    parted = read_frames(spark, captures, split_bytes=40_000)
-    assert "repartition" in parted._jdf.queryExecution().toString().lower()
+    parted = read_frames(spark, captures)
     columns = [name for name in whole.columns if name != "payload"]
     expected = rows_of(whole, columns)
     assert len(expected) > 2000
     assert rows_of(parted, columns) == expected
     bodies = [set(frames.where("payload is not null").select("body_id").collect()) for frames in (whole, parted)]
     assert bodies[0] == bodies[1] != set()
-    some = read_frames(spark, captures, split_bytes=40_000, apis="StopReplica", columns="frame_id,api_key")
+    some = read_frames(spark, captures, apis="StopReplica", columns="frame_id,api_key")
     assert some.columns == ["frame_id", "api_key"]
     assert {row.api_key for row in some.collect()} == {ApiKey.STOP_REPLICA}
-    with pytest.raises(ConfigurationError, match="payload 'all' needs captures that are read whole: split_bytes=0"):
-        read_frames(spark, captures, split_bytes=40_000, payload="all")
     with pytest.raises(ConfigurationError, match="no option 'api'"):
         read_frames(spark, captures, api="4")
 

@@ -14,15 +14,11 @@ import pytest
 from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
-from kproto.pipeline.splitting import plan, scan_parts
 from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodies
-from kproto.pipeline.staging import aside, read_bodies
-from kproto.pipeline.stitching import Counts, stitch
 from kproto.pipeline.tasks import body_bytes_a_task
-from kproto.tables import BODIES, scan
+from kproto.tables import read, scan
 from kproto.tables.filters import Filters
 from kproto.tables.ids import body_id
-from kproto.tables.scanning import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,15 +34,6 @@ def point(tmp_path: Path) -> CapturePoint:
     path = tmp_path / "control.pcap"
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     return CapturePoint("control.pcap", (str(path),))
-
-
-def in_parts(point: CapturePoint, directory: Path) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """The rows that tasks move to the one that joins the parts, and the joined rows."""
-    _whole, parts = plan([point], 60_000)
-    moved = [batch for part in parts for batch in aside(scan_parts([part], Selection()), directory)]
-    order = [(name, "ascending") for name in ("bucket", "key", "part", "item")]
-    batches = pa.Table.from_batches(moved).sort_by(order).to_batches(max_chunksize=100)
-    return moved, list(stitch(batches, {point.name: point}, Selection(), Counts()))
 
 
 def tables_of(batches: Iterable[pa.RecordBatch], directory: Path) -> dict[str, list[str]]:
@@ -67,24 +54,10 @@ def tables_of(batches: Iterable[pa.RecordBatch], directory: Path) -> dict[str, l
     return {name: sorted(rows) for name, rows in found.items()}
 
 
-def test_bodies_put_aside_give_the_tables_of_the_capture_read_whole(point: CapturePoint, tmp_path: Path) -> None:
-    moved, joined = in_parts(point, tmp_path / "parts")
-    assert all(batch.column("payload").null_count == batch.num_rows for batch in moved)
-    assert any(batch.column("staged").null_count < batch.num_rows for batch in joined)
-    expected = tables_of(scan([point]), tmp_path / "whole")
-    assert expected["partition_states"]
-    assert tables_of(joined, tmp_path / "parts") == expected
-
-
-def test_a_row_names_the_place_of_its_own_body(point: CapturePoint, tmp_path: Path) -> None:
-    _whole, parts = plan([point], 60_000)
-    plain = pa.Table.from_batches([batch for part in parts for batch in scan_parts([part], Selection())])
-    payloads = plain["payload"].drop_null().to_pylist()
-    moved, _joined = in_parts(point, tmp_path)
-    places = [place for batch in moved for place in batch.column("staged").to_pylist() if place is not None]
-    assert [place["bytes"] for place in places] == [len(payload) for payload in payloads]
-    bodies = [pa.Table.from_batches(read_bodies([place]), BODIES)["payload"].to_pylist() for place in places]
-    assert bodies == [[payload] for payload in payloads]
+def test_a_piece_gives_the_tables_of_the_capture(point: CapturePoint, tmp_path: Path) -> None:
+    expected = read(point.files[0])
+    found = tables_of(scan([point]), tmp_path)
+    assert {name: len(rows) for name, rows in found.items()} == {name: expected[name].num_rows for name in NAMES}
 
 
 def test_ten_terabytes_take_no_more_receipts_than_the_driver_holds_in_two_gigabytes(

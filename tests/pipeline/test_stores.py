@@ -17,7 +17,7 @@ from object_store import ObjectStore, object_store
 from table_truth import CAPTURES
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline import OutputDirectory, analyze, check_followable, derived_table, locks, read_table, unchanged
+from kproto.pipeline import OutputDirectory, analyze, derived_table, locks, read_table, unchanged
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import ask, ask_sql, open_tables
 from kproto.query.rollups import roll_up
@@ -291,11 +291,6 @@ def test_a_store_that_cannot_be_used_is_named_in_one_line(
         OutputDirectory(uri).check()
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_following_into_a_store_is_refused_with_its_reason(store: str) -> None:
-    with pytest.raises(ConfigurationError, match="Spark keeps its checkpoint"):
-        check_followable(OutputDirectory(store))
 
 
 def test_a_place_without_tables_says_how_to_make_them(store: str) -> None:

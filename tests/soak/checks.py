@@ -317,7 +317,7 @@ def tables_differ(soak: Soak, recorded: dict[str, Any]) -> Iterator[str]:
     run = current_tables(soak.tables)
     stored = {name: table_dataset(run, name).to_table() for name in recorded}
     for name, table in recorded.items():
-        if stored[name].num_rows != table.num_rows:
+        if name != "captures" and stored[name].num_rows != table.num_rows:  # on disk each file has a row there
             yield f"{name} has {stored[name].num_rows} rows on disk and {table.num_rows} of the recordings"
     if requests_of(stored["requests"]) != requests_of(recorded["requests"]):
         yield "the requests on disk are others than those of the recordings"

@@ -14,8 +14,6 @@ from table_truth import DAY, store
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
-from kproto.pipeline import OutputDirectory
-from kproto.pipeline.previous_run import PreviousRun
 from kproto.query import ask, open_tables
 from kproto.report import report_facts
 from kproto.tables import read
@@ -88,14 +86,6 @@ def test_damaged_tables_are_refused_in_one_line(
     assert words in result.stderr
     assert f"kproto analyze CAPTURE --out {tables} --overwrite" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_captures_are_not_added_to_damaged_tables(tables: Path) -> None:
-    assert PreviousRun.of(OutputDirectory(tables)) is not None
-    remove(requests_of(tables))
-    with pytest.raises(ConfigurationError, match=r"requests.*is missing; or give up these tables .* --overwrite"):
-        PreviousRun.of(OutputDirectory(tables))
-    assert PreviousRun.of(OutputDirectory(tables, overwrite=True)) is None
 
 
 def test_a_file_that_the_manifest_does_not_list_counts_for_nothing(tables: Path) -> None:

@@ -1,0 +1,144 @@
+"""Settles which row tells of a request that several recordings hold: a packet counts once, in one run or in many.
+
+The best row stays: that of the whole request before that of a cut one, then one with a response, then one that knows
+why there is none. Of rows that tell as much any may stay, since they differ in labels alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.capture.collector import CAPTURE_ENDED
+from kproto.pipeline.stages import DROPPED
+from kproto.pipeline.staging import StagedTables, read_staged
+from kproto.tables.places import place_of
+from kproto.tables.stored import read_parquet
+from kproto.tables.writing import token_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kproto.pipeline.stages import StagedPart
+    from kproto.tables.stored import StoredTables
+
+_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "ts"]
+_RELATED: Final = ("requests", "responses", "partition_errors", "frames")
+
+
+@dataclass(slots=True)
+class Settled:
+    """What settling found.
+
+    Attributes:
+        superseded: The requests in stored files whose rows go, since new ones tell more.
+        expired: The number of new requests that are not written, since their days have expired.
+    """
+
+    superseded: dict[str, list[bytes]] = field(default_factory=dict)
+    expired: int = 0
+
+
+def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[str, Any], watermark_us: int) -> Settled:
+    """Settle which rows of pieces are written, and note the others in them.
+
+    Args:
+        pieces: The pieces of a run.
+        stored: The tables to which they are added.
+        spans: The first and the last time (us) in stored files of requests.
+        watermark_us: Requests before this time have expired.
+    """
+    sources = [_ranked(pa.Table.from_batches(read_staged(place_of(each.path), "requests"))) for each in pieces]
+    found = Settled()
+    dropped: list[list[pa.Array]] = [[] for _ in pieces]
+    for number, rows in enumerate(sources):
+        late = pc.less(rows["ts"], watermark_us)
+        if pc.any(late).as_py():
+            dropped[number].append(rows.filter(late)["frame_id"].combine_chunks())
+            found.expired += pc.sum(late).as_py()
+            sources[number] = rows.filter(pc.invert(late))
+    stored_files: list[str] = []
+    times = [pc.min_max(rows["ts"]).as_py() for rows in sources if rows.num_rows]
+    if times:
+        first, last = min(each["min"] for each in times), max(each["max"] for each in times)
+        for file in stored.paths("requests"):
+            begin, end = spans.get(file, (first, last))
+            if stored.rows[file] and begin <= last and end >= first:
+                sources.append(_ranked(read_parquet(stored.run / file, _READ)))
+                stored_files.append(file)
+    for frame_id, losers in _losers(sources):
+        for number in losers:
+            if number < len(pieces):
+                dropped[number].append(pa.array([frame_id], pa.binary()))
+            else:
+                found.superseded.setdefault(stored_files[number - len(pieces)], []).append(frame_id)
+    for piece, ids in zip(pieces, dropped, strict=True):
+        if ids:
+            staged = StagedTables(place_of(piece.path) / DROPPED)
+            staged.write(DROPPED, pa.RecordBatch.from_arrays([pa.concat_arrays(ids)], ["frame_id"]))
+            staged.close()
+    return found
+
+
+def _ranked(requests: pa.Table) -> pa.Table:
+    """The requests' frames and times (us), and how much their rows tell."""
+    answered = pc.is_valid(requests["response_frame_id"]).cast(pa.int8())
+    whole = pc.is_valid(requests["body_id"]).cast(pa.int8())
+    final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False)).cast(pa.int8())
+    rank = pc.add(
+        pc.add(pc.multiply(whole, pa.scalar(4, pa.int8())), pc.multiply(answered, pa.scalar(2, pa.int8()))), final
+    )
+    return pa.table({"frame_id": requests["frame_id"], "ts": requests["ts"].cast(pa.int64()), "rank": rank})
+
+
+def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield each request that several sources have, and those whose rows do not stay."""
+    every = pa.concat_tables(
+        table.append_column("source", pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
+        for number, table in enumerate(sources)
+    )
+    counts = every.group_by("frame_id", use_threads=False).aggregate([("rank", "count")])
+    several = counts.filter(pc.greater(counts["rank_count"], 1))["frame_id"].combine_chunks()
+    if not len(several):
+        return
+    shared = every.filter(pc.is_in(every["frame_id"], value_set=several))
+    best: dict[bytes, tuple[int, int]] = {}
+    rows = list(zip(*(shared[name].to_pylist() for name in ("frame_id", "rank", "source")), strict=True))
+    for frame_id, rank, source in rows:
+        best[frame_id] = max(best.get(frame_id, (-1, -1)), (rank, source))  # of equal ones the stored row stays
+    of_frame: dict[bytes, list[int]] = {}
+    for frame_id, _rank, source in rows:
+        if source != best[frame_id][1]:
+            of_frame.setdefault(frame_id, []).append(source)
+    yield from of_frame.items()
+
+
+def without_superseded(stored: StoredTables, superseded: Mapping[str, list[bytes]]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield stored files that have superseded requests, and what stays of each.
+
+    Args:
+        stored: The tables.
+        superseded: These requests, by file of ``requests``.
+    """
+    by_token: dict[str, list[str]] = {}
+    for file in superseded:
+        by_token.setdefault(token_of(file), []).append(file)
+    for token, files in by_token.items():
+        ids = pa.array([frame_id for file in files for frame_id in superseded[file]], pa.binary())
+        theirs = pa.concat_tables(read_parquet(stored.run / file, ["frame_id", "response_frame_id"]) for file in files)
+        answers = theirs.filter(pc.is_in(theirs["frame_id"], value_set=ids))["response_frame_id"]
+        of_frames = pa.concat_arrays([ids, answers.combine_chunks().drop_null()])
+        for name in _RELATED:
+            for file in stored.paths(name):
+                if stored.rows[file] and token_of(file) in (token, JOINED):
+                    table = read_parquet(stored.run / file)
+                    mask = pc.is_in(table["frame_id"], value_set=of_frames if name == "frames" else ids)
+                    if pc.any(mask).as_py():
+                        yield file, table.filter(pc.invert(mask))
+
+
+JOINED: Final = "joined"
+"""The token of files that ``compact`` joined."""

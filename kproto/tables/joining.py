@@ -1,0 +1,228 @@
+"""Joins recordings of one place by their connections, whatever their names: each goes on at the byte where it stopped.
+
+Each recording is read by itself. A frame that begins in one and ends in another is in neither, and a request is without
+its response where that is in the next one. So the reader behind the one goes on in the first segments that the other
+has of the connection, up to its first complete exchange: from there on the other one's own reading is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.capture.borders import Border, goes_on, unpacked_segments
+from kproto.capture.collector import Collector
+from kproto.capture.frozen import freeze, thaw
+from kproto.capture.model import Exchange
+from kproto.capture.summary import CaptureSummary
+from kproto.framing import DEFAULT_LIMIT
+from kproto.tables.scanning import OpenRequests, ScanRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from kproto.capture import Frame
+    from kproto.tables.scanning import Selection
+
+_MOST_STATES: Final = 64
+"""The most states of readers that are held in memory."""
+
+_LATE_NS: Final = 1_000_000_000
+"""How much earlier than the end of one recording the next may begin: packets near a border may be out of order."""
+
+
+class End(NamedTuple):
+    """Where a connection stands at the end of a part that was read.
+
+    Attributes:
+        part, capture: The part's name, and its label.
+        border: The connection there.
+        state: The name of the edges that have the reader's state.
+    """
+
+    part: str
+    capture: str
+    border: Border
+    state: str
+
+
+class Begin(NamedTuple):
+    """Where a connection stands as a part begins.
+
+    Attributes:
+        part, capture, file: The part's name, its label, and the name of its file.
+        border: The connection there.
+    """
+
+    part: str
+    capture: str
+    file: str
+    border: Border
+
+
+def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:
+    """Return the edges of a part as bytes: the reader's state behind it, and the first segments of connections."""
+    return freeze((state, segments))
+
+
+def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Begin]]:
+    """Return the pairs of an end and the beginning that goes on there, in the order of the beginnings' times.
+
+    Where several recordings hold the same bytes, that of the same label goes on; of other labels none does unless it is
+    the only one.
+    """
+    at: dict[tuple[bytes, int, int], list[End]] = {}
+    for end in ends:
+        for side, sequence in enumerate(end.border.in_order.sequences):
+            at.setdefault((end.border.key, side, sequence), []).append(end)
+    pairs: list[tuple[End, Begin]] = []
+    left: list[tuple[Begin, list[End]]] = []
+    taken: set[End] = set()
+    for begin in sorted(begins, key=lambda each: (each.border.time_ns, each.part)):
+        sides = enumerate(begin.border.in_order.sequences)
+        near = dict.fromkeys(end for side, sequence in sides for end in at.get((begin.border.key, side, sequence), ()))
+        latest_ns = begin.border.time_ns + _LATE_NS
+        found = [
+            end
+            for end in near
+            if end.part != begin.part and end.border.time_ns <= latest_ns and goes_on(end.border, begin.border)
+        ]
+        same = [end for end in found if end.capture == begin.capture and end not in taken]
+        if same:
+            best = max(same, key=lambda end: (end.border.time_ns, end.part))
+            taken.add(best)
+            pairs.append((best, begin))
+        elif found:
+            left.append((begin, found))
+    rivals: dict[End, int] = {}
+    for _begin, found in left:
+        for end in found:
+            rivals[end] = rivals.get(end, 0) + 1
+    for begin, found in left:
+        free = [end for end in found if end not in taken]
+        if len(free) == 1 and rivals[free[0]] == 1:
+            taken.add(free[0])
+            pairs.append((free[0], begin))
+    return sorted(pairs, key=lambda pair: (pair[1].border.time_ns, pair[1].part))
+
+
+class Joiner:
+    """Joins parts that were read.
+
+    Args:
+        selection: The frames to give.
+        load: Returns the edges of a name; None where they are lost.
+        store: Stores edges that joining made; returns their name.
+
+    Attributes:
+        ends: The ends at which nothing goes on so far.
+        begins: The beginnings that go on behind nothing so far.
+        connections: The id of each connection that goes on, by the id that it has in the later part.
+        files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
+            be Kafka's.
+        answered: Of each label and file how many responses there answer requests of an earlier recording.
+    """
+
+    def __init__(
+        self, selection: Selection, load: Callable[[str], bytes | None], store: Callable[[bytes], str]
+    ) -> None:
+        self.ends: list[End] = []
+        self.begins: list[Begin] = []
+        self.connections: dict[bytes, bytes] = {}
+        self.files: dict[tuple[str, str], list[bytes]] = {}
+        self.answered: dict[tuple[str, str], int] = {}
+        self._selection = selection
+        self._load = load
+        self._store = store
+        self._states: dict[str, tuple[Collector, list[Frame]] | None] = {}
+        self._segments: dict[str, dict[bytes, list[bytes]]] = {}
+        self._rows = ScanRows()
+
+    def join(self, ends: Iterable[End], begins: Iterable[Begin]) -> Iterator[pa.RecordBatch]:
+        """Join what goes on.
+
+        Yields:
+            Batches of the schema ``SCAN``: frames, and requests with their outcomes, that no recording shows alone.
+        """
+        left_ends, left_begins = dict.fromkeys(ends), dict.fromkeys(begins)
+        of_part = {(end.part, end.border.key): end for end in left_ends}
+        goes_further = True
+        while goes_further:
+            goes_further = False
+            for end, begin in matched(left_ends, left_begins):
+                if not end.border.is_sure:
+                    continue
+                del left_ends[end], left_begins[begin]
+                later = self._go_on(end, begin)
+                if later is not None:  # in the place of the part's own, which knows no frame's boundary
+                    left_ends.pop(of_part.get((later.part, later.border.key), later), None)
+                    left_ends[later] = None
+                    goes_further = True
+                if self._rows.full:
+                    yield from self._rows.take()
+        yield from self._rows.take()
+        self.ends, self.begins = [*left_ends], [*left_begins]
+
+    def _go_on(self, end: End, begin: Begin) -> End | None:
+        """Read the beginning behind the end; return where the connection stands then, if no exchange was complete."""
+        flow, named = end.border.flow, end.border.conn_id
+        here = begin.capture, begin.file
+        if begin.border.conn_id and named:
+            self.connections[begin.border.conn_id] = self.connections.get(named, named)
+        self.files.setdefault(here, []).append(begin.border.conn_id)
+        state = self._state(end.state)
+        if begin.part not in self._segments:
+            self._state(begin.part)
+        if state is None:
+            return None
+        connection = state[0].connection(flow)
+        collector = Collector(
+            CaptureSummary(), capture=end.capture, ports=self._selection.ports, apis=self._selection.scanned,
+            limit=DEFAULT_LIMIT,
+        )  # fmt: skip
+        if not collector.adopt(state[0], flow):
+            return None
+        collector.file = begin.file
+        asked = [each for each in state[1] if each.connection is connection]
+        requests = OpenRequests(self._selection, asked)
+        try:
+            for data in self._segments.get(begin.part, {}).get(begin.border.key, ()):
+                for time_ns, segment in unpacked_segments(begin.border.flow, data):
+                    for event in requests.settled(collector.add_segment(time_ns, segment)):
+                        self._rows.add_event(event)
+                        if isinstance(event, Exchange) and event.response is not None and event.request in asked:
+                            self.answered[here] = self.answered.get(here, 0) + 1
+        except (ValueError, TypeError, AttributeError, LookupError):
+            return None  # the edges are damaged
+        after = [each for each in collector.endings() if each.key == begin.border.key]
+        if not after or begin.border.is_sure:
+            return None
+        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), {})
+        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges))
+
+    def _state(self, name: str) -> tuple[Collector, list[Frame]] | None:
+        if name not in self._states:
+            if len(self._states) >= _MOST_STATES:
+                self._states.clear()
+                self._segments.clear()
+            self._states[name] = None
+            try:
+                state, segments = _thawed(self._load(name))
+                self._segments[name] = segments
+                if state is not None:
+                    collector, _summary, waiting = thaw(state)
+                    self._states[name] = (collector, waiting) if isinstance(collector, Collector) else None
+            except (ValueError, TypeError):
+                pass  # they are damaged: the frames across this border are lost
+        return self._states[name]
+
+
+def _thawed(data: bytes | None) -> tuple[bytes | None, dict[bytes, list[bytes]]]:
+    if data is None:
+        return None, {}
+    found: Any = thaw(data)
+    state, segments = found
+    if not (state is None or isinstance(state, bytes)) or not isinstance(segments, dict):
+        raise ValueError("these are no edges")
+    return state, segments

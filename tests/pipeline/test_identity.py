@@ -1,0 +1,227 @@
+"""The tables are a function of the packets that were ever named: no name, order, split, packing or deletion counts."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from packets import Packet, pcap, read_pcap
+from table_truth import CAPTURES, name_of
+
+from kproto.pipeline import OutputDirectory, analyze, follow
+from kproto.pipeline.upkeep import compact, expire
+from kproto.tables import read
+from kproto.tables.stored import current_tables, table_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from kproto.pipeline import Run
+
+LABELS = {"conn_id", "capture", "file", "cluster", "payload"}  # payload: that of any broker, of equal bodies
+RELATED = ("requests", "responses", "partition_errors", "partition_states", "bodies", "live_brokers")
+LINK, PACKETS = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"))
+HOUR = 3600 * 1_000_000_000
+
+
+def rows(tables: Any, names: Sequence[str] = RELATED) -> dict[str, list[str]]:
+    """The rows of tables in an order of their own, without labels."""
+    found = {}
+    for name in names:
+        table = tables[name] if isinstance(tables, dict) else table_dataset(current_tables(tables), name).to_table()
+        columns = [column for column in table.column_names if column not in LABELS and column != "date"]
+        found[name] = sorted(map(repr, table.select(sorted(columns)).to_pylist()))
+    return found
+
+
+def write(path: Path, packets: list[Packet]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = pcap(packets, LINK)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def later(packets: list[Packet], ns: int) -> list[Packet]:
+    return [Packet(packet.time_ns + ns, packet.data, packet.on_wire) for packet in packets]
+
+
+def pieces(count: int, packets: list[Packet] = PACKETS) -> list[list[Packet]]:
+    return [packets[len(packets) * n // count : len(packets) * (n + 1) // count] for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return rows(read(write(tmp_path_factory.mktemp("whole") / "control.pcap", PACKETS)))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "tables"
+
+
+@pytest.fixture
+def run(spark: SparkSession, out: Path) -> Callable[..., Run]:
+    def made(*captures: Path, **options: Any) -> Run:
+        return analyze(spark, [str(path) for path in captures], OutputDirectory(out), **options)
+
+    return made
+
+
+NAMINGS = {
+    "tcpdump -C": [f"control.pcap{n or ''}" for n in range(3)],
+    "tcpdump -G": [f"control-2026112{n}-060000.pcap" for n in range(3)],
+    "dumpcap": [f"control_{n:05}_2026112{n}063557.pcapng" for n in range(3)],
+    "logrotate": ["control.pcap.3.gz", "control.pcap.2.gz", "control.pcap.1"],
+    "a directory for each hour": [f"0{n}/control.pcap" for n in range(3)],
+    "names of nothing": ["x.pcap", "b.pcap", "m.pcap.gz"],
+}
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_job_that_names_only_the_newest_file_keeps_all(
+    naming: str, run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    for name, packets in zip(NAMINGS[naming], pieces(3), strict=True):
+        file = write(tmp_path / "captures" / name, packets)
+        run(file)
+        if naming != "dumpcap":
+            file.unlink()
+    assert rows(out) == whole
+
+
+def test_names_that_come_back_lose_nothing(
+    run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    """As tcpdump -W gives them."""
+    for number, packets in enumerate(pieces(5)):
+        write(tmp_path / f"control.pcap{number % 2}", packets)
+        run(*sorted(tmp_path.glob("control.pcap*")))
+    assert rows(out) == whole
+
+
+def test_copies_of_all_kinds_add_nothing(
+    run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    first = write(tmp_path / "captures" / "control.pcap", PACKETS)
+    run(first)
+    manifest = (out / "_kproto.json").read_bytes()
+    folder = first.parent
+    shutil.copy(first, folder / "copy.pcap")
+    os.link(first, folder / "hard.pcap")
+    (folder / "link.pcap").symlink_to(first)
+    (folder / "packed.pcap.gz").write_bytes(gzip.compress(first.read_bytes()))
+    done = run(folder)
+    assert not done.captures_read
+    assert rows(out) == whole
+    assert (out / "_kproto.json").read_bytes() != manifest  # it has the further names
+    write(folder / "joined.pcap", [*PACKETS[:500], *PACKETS[300:]])
+    write(folder / "cut.pcap", PACKETS[100:700])
+    assert run(folder).captures_read == 2
+    assert rows(out) == whole
+    run(first, cluster="east")
+    assert set(table_dataset(current_tables(out), "requests").to_table()["cluster"].to_pylist()) == {"east"}
+    run(first, capture_point="here")
+    for name in ("requests", "responses", "partition_errors", "frames"):
+        table = table_dataset(current_tables(out), name).to_table()
+        assert set(table["cluster"].to_pylist()) <= {"east"}
+    assert rows(out) == whole
+
+
+def test_hosts_stand_beside_each_other(run: Callable[..., Run], out: Path, tmp_path: Path) -> None:
+    """With captures of one name, one after another, with a clock an hour off; and their directory is accepted."""
+    one, other = PACKETS, later(PACKETS, HOUR)
+    first = write(tmp_path / "hosts" / "a" / "control.pcap", one)
+    second = write(tmp_path / "hosts" / "b" / "control.pcap", other)
+    run(first)
+    run(first, second)
+    found = rows(out)
+    once = tmp_path / "once"
+    assert found["requests"] == sorted([*rows(read(first))["requests"], *rows(read(second))["requests"]])
+    captures = table_dataset(current_tables(out), "captures").to_table()
+    assert len(set(captures["capture"].to_pylist())) == 2
+    done = run(tmp_path / "hosts")
+    assert not done.captures_read
+    assert rows(out) == found
+    assert not once.exists()
+
+
+def test_subsets_in_any_order_make_the_tables_of_one_run(
+    spark: SparkSession, run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    """Two hosts, rotated, packed, renamed, grown, overwritten and deleted; compacted on the way."""
+    chosen = random.Random(7)
+    files = [write(tmp_path / "a" / f"control.pcap{n or ''}", part) for n, part in enumerate(pieces(4))]
+    files += [
+        write(tmp_path / "b" / f"control.pcap{n or ''}.gz", part)
+        for n, part in enumerate(pieces(3, later(PACKETS, 37_500_000_000)))
+    ]
+    once = tmp_path / "once"
+    analyze(spark, [str(file) for file in files], OutputDirectory(once))
+    growing = files[2].read_bytes()
+    files[2].write_bytes(growing[: len(growing) * 2 // 3])
+    chosen.shuffle(files)
+    run(*files[:2])
+    compact(OutputDirectory(out))
+    run(*files[1:4])
+    files[0].unlink()
+    moved = files[1].rename(tmp_path / "moved.pcap")
+    (tmp_path / "a" / "control.pcap2").write_bytes(growing)
+    run(*files[3:], moved, tmp_path / "a" / "control.pcap2")
+    assert rows(out) == rows(once)
+
+
+def test_days_that_expired_stay_away(run: Callable[..., Run], out: Path, tmp_path: Path) -> None:
+    first = write(tmp_path / "a.pcap", PACKETS)
+    second = write(tmp_path / "b.pcap", later(PACKETS, 48 * HOUR))
+    run(first, second)
+    day = datetime.fromtimestamp(PACKETS[0].time_ns / 1e9, UTC) + timedelta(days=1)
+    expire(OutputDirectory(out), day)
+    left = rows(out)
+    assert left["requests"] == rows(read(second))["requests"]
+    os.utime(first)
+    run(first, second)
+    write(tmp_path / "c.pcap", PACKETS[1:])
+    done = run(tmp_path / "c.pcap")
+    assert done.expired == len(rows(read(first))["requests"])
+    assert rows(out)["requests"] == left["requests"]
+
+
+def test_a_directory_is_followed_whatever_comes_into_it(
+    spark: SparkSession, out: Path, tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    """Files with old times, files that grow, and files that were bad."""
+    folder, said = tmp_path / "arriving", []
+
+    def look() -> None:
+        follow(spark, str(folder), OutputDirectory(out), once=True, on_run=said.append, on_nothing=said.append)
+
+    first, second, third = pieces(3)
+    grown = write(folder / "a.pcap", first[: len(first) // 2])
+    (folder / "bad.pcap").write_bytes(b"no capture at all, for now")
+    look()
+    write(grown, first)
+    os.utime(write(folder / "old.pcap", third), (0, 0))
+    look()
+    write(folder / "bad.pcap", second)
+    look()
+    assert rows(out) == whole
+    assert not table_dataset(current_tables(out), "bad_inputs").to_table().num_rows
+    assert len(said) == 3
+
+
+def test_one_capture_that_changed_blocks_nobody(run: Callable[..., Run], out: Path, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{name}.pcap", later(PACKETS[:800], n * HOUR)) for n, name in enumerate("abc")]
+    run(*files[:2])
+    files[0].unlink()
+    write(files[1], later(PACKETS[:900], HOUR))
+    run(*files[1:])
+    alone = read(*files[1:])["requests"].num_rows
+    assert table_dataset(current_tables(out), "requests").to_table().num_rows > alone

@@ -1,0 +1,176 @@
+"""Recordings that are read by themselves, in any order, and joined by their connections give the rows of the whole."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packets import pcap, read_pcap
+from table_truth import CAPTURES, name_of
+
+from kproto.tables import SCAN, read
+from kproto.tables.brokers import BrokerDirectory
+from kproto.tables.filters import Filters
+from kproto.tables.joining import Begin, End, Joiner
+from kproto.tables.reading import TableReader
+from kproto.tables.recordings import Known, PartRead, read_parts
+from kproto.tables.scanning import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from packets import Packet
+
+SMALL = [path for path in CAPTURES if "big" not in path.name]
+
+
+class Shelf:
+    """Reads recordings as a run does, and keeps what joins them."""
+
+    def __init__(self) -> None:
+        self.known = Known([])
+        self.batches: list[pa.RecordBatch] = []
+        self.ends: list[End] = []
+        self.begins: list[Begin] = []
+        self.edges: dict[str, bytes] = {}
+
+    def store(self, edges: bytes) -> str:
+        name = f"edges-{len(self.edges)}"
+        self.edges[name] = edges
+        return name
+
+    def add(self, files: Iterable[Path], split_bytes: int = 0) -> int:
+        parts = self.known.parts_to_read(map(str, files), "default", None, split_bytes)
+        found: list[PartRead] = []
+        self.batches += read_parts(parts, Selection(), found.append, self.store)
+        labels = {part.recording: part.capture for part in parts}
+        for part in found:
+            self.known.note(part)
+            if part.edges is not None:
+                label = labels[part.recording]
+                self.ends += [End(part.edges, label, border, part.edges) for border in part.ends]
+                self.begins += [Begin(part.edges, label, part.file, border) for border in part.begins]
+        joiner = Joiner(Selection(), self.edges.get, self.store)
+        self.batches += joiner.join(self.ends, self.begins)
+        self.ends, self.begins = joiner.ends, joiner.begins
+        return len(parts)
+
+    def requests(self) -> dict[bytes, tuple[Any, ...]]:
+        return best(self.batches)
+
+
+def best(batches: list[pa.RecordBatch]) -> dict[bytes, tuple[Any, ...]]:
+    """The row of each request that tells most."""
+    found: dict[bytes, tuple[Any, ...]] = {}
+    frames = pa.Table.from_batches(batches, SCAN).to_pylist()
+    notes = {row["request_frame_id"] for row in frames if row["frame_id"] is None}
+    answers = {row["request_frame_id"]: row["frame_id"] for row in frames if row["direction"] == "response"}
+    for row in frames:
+        if row["direction"] == "request":
+            told = (row["body_id"], answers.get(row["frame_id"]), row["correlation_id"], row["exchange_id"])
+            known = found.get(row["frame_id"])
+            if known is None or (known[0] is None and told[0] is not None):
+                found[row["frame_id"]] = told
+    assert notes is not None
+    return found
+
+
+def whole(path: Path) -> dict[bytes, tuple[Any, ...]]:
+    requests = read(path)["requests"].to_pylist()
+    return {
+        row["frame_id"]: (row["body_id"], row["response_frame_id"], row["correlation_id"], row["exchange_id"])
+        for row in requests
+    }
+
+
+def cut(packets: list[Packet], link: int, ends: list[int], folder: Path, names: list[str]) -> list[Path]:
+    files = []
+    for name, begin, end in zip(names, [0, *ends], [*ends, len(packets)], strict=True):
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        data = pcap(packets[begin:end], link)
+        file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        files.append(file)
+    return files
+
+
+@settings(max_examples=25)
+@given(
+    name=st.sampled_from([name_of(path) for path in SMALL]),
+    ends=st.lists(st.integers(1, 999), min_size=1, max_size=4, unique=True).map(sorted),
+    seed=st.integers(0, 2**32),
+)
+def test_any_order_of_rotated_files_gives_the_whole(
+    name: str, ends: list[int], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Wherever the files end, whatever they are called, one by one or together, and if the first ones are deleted."""
+    folder = tmp_path_factory.mktemp("rotated")
+    chosen = random.Random(seed)
+    link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == name))
+    packets = packets[:2500]
+    (folder / "whole.pcap").write_bytes(pcap(packets, link))
+    count = len(ends) + 1
+    names = chosen.choice(
+        [
+            [f"control.pcap{n or ''}" for n in range(count)],
+            [f"{n:02}/control.pcap" for n in range(count)],
+            [f"{chosen.randrange(1 << 30)}.pcap{chosen.choice(['', '.gz'])}" for _ in range(count)],
+        ]
+    )
+    files = cut(packets, link, [len(packets) * end // 1000 for end in ends], folder, names)
+    chosen.shuffle(files)
+    shelf = Shelf()
+    while files:
+        number = chosen.randint(1, len(files))
+        shelf.add(files[:number])
+        for file in files[:number]:
+            file.unlink()
+        del files[:number]
+    assert shelf.requests() == whole(folder / "whole.pcap")
+
+
+def test_a_recording_is_known_under_any_name_and_read_on_where_it_has_grown(tmp_path: Path) -> None:
+    link, packets = read_pcap(SMALL[0])
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    first.write_bytes(pcap(packets[:201], link)[:-7])  # it is being written
+    shelf = Shelf()
+    assert shelf.add([first]) == 1
+    assert shelf.add([first]) == 0
+    first.rename(second)
+    assert shelf.add([second]) == 0
+    packed = tmp_path / "c.pcap.gz"
+    packed.write_bytes(gzip.compress(second.read_bytes()))
+    assert shelf.add([packed]) == 0
+    second.write_bytes(pcap(packets[:500], link))
+    assert shelf.add([second]) == 1
+    assert shelf.requests() == whole(second)
+    second.write_bytes(pcap(packets[500:700], link))  # another one under its name
+    assert shelf.add([second]) == 1
+    (tmp_path / "all.pcap").write_bytes(pcap(packets[:700], link))
+    assert shelf.requests() == whole(tmp_path / "all.pcap")
+
+
+def test_a_large_file_is_read_in_parts(tmp_path: Path) -> None:
+    link, packets = read_pcap(SMALL[0])
+    file = tmp_path / "a.pcap"
+    file.write_bytes(pcap(packets, link))
+    shelf = Shelf()
+    assert shelf.add([file], split_bytes=file.stat().st_size // 7) == 7
+    assert shelf.requests() == whole(file)
+
+
+def test_rows_are_tables(tmp_path: Path) -> None:
+    link, packets = read_pcap(SMALL[0])
+    files = cut(packets, link, [len(packets) // 2], tmp_path, ["a.pcap", "b.pcap"])
+    shelf = Shelf()
+    shelf.add(files)
+    reader = TableReader(Filters(), BrokerDirectory(), several=True)
+    tables = reader.tables(shelf.batches, last=True)
+    (tmp_path / "all.pcap").write_bytes(pcap(packets, link))
+    assert tables["requests"].num_rows == read(tmp_path / "all.pcap")["requests"].num_rows
