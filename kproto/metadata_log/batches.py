@@ -29,6 +29,7 @@ _BEGIN: Final = Packed(">qii").unpack_from
 _OVERHEAD: Final = 12
 """Bytes of the base offset and the length, which the length does not count."""
 _CRC_FROM: Final = 21
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
 _COMPRESSION: Final = 0x07
@@ -99,7 +100,7 @@ class RecordBatch:
             DecodeError: They cannot be read, or unpack to too much.
             ConfigurationError: They are compressed in a way that needs a package which is not installed.
         """
-        (base, _length, _epoch, _magic, _crc, attributes, _last, base_time, max_time, *_producer, count) = (
+        (base, _length, _epoch, _magic, _crc, attributes, last, base_time, max_time, *_producer, count) = (
             _HEADER.unpack_from(self.data)
         )
         codec = attributes & _COMPRESSION
@@ -116,6 +117,8 @@ class RecordBatch:
                     raise Malformed(f"a record of {length} bytes, {len(records) - at} are left", HEADER_BYTES + at)
                 time_delta, at = _signed(records, at + 1)
                 offset_delta, at = _signed(records, at)
+                if not 0 <= offset_delta <= last:
+                    raise Malformed(f"a record {offset_delta} beyond a batch of {last + 1} offsets", HEADER_BYTES + at)
                 key, at = _bytes(records, at, end)
                 value, at = _bytes(records, at, end)
                 at = end  # headers: metadata records have none
@@ -220,7 +223,7 @@ def _batch_at(data: bytes, at: int) -> RecordBatch | Fault:
     )
     if magic != _MAGIC[0]:
         return Fault(at, left, f"no batch of format 2 (the format byte is {magic})")
-    if length < HEADER_BYTES - _OVERHEAD or base < 0 or last < 0:
+    if length < HEADER_BYTES - _OVERHEAD or base < 0 or last < 0 or base + last > _LARGEST_OFFSET:
         return Fault(at, left, f"a batch of {length} bytes at offset {base}")
     if length > left - _OVERHEAD:
         return Fault(at, left, f"a batch of {length + _OVERHEAD:,} bytes of which {left:,} are there", is_end=True)

@@ -335,14 +335,21 @@ def snapshot_of(end_offset: int, epoch: int, path: str, batches: list[RecordBatc
     return LogSnapshot(end_offset, epoch, path, time_ms, batches) if is_ended else None
 
 
+def _int32(value: object) -> int:
+    if not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
+        raise ValueError("no int32")
+    return value
+
+
 def _read_state(path: str, log: MetadataLog) -> QuorumState | None:
     try:
         with Path(path).open("rb") as file:
             text = file.read(_LARGEST_STATE)
         json_state = json.loads(text)
         return QuorumState(
-            path, int(json_state["leaderId"]), int(json_state["leaderEpoch"]), int(json_state.get("votedId", -1)),
-            tuple(int(voter["voterId"]) for voter in json_state.get("currentVoters") or ()),
+            path, _int32(json_state["leaderId"]), _int32(json_state["leaderEpoch"]),
+            _int32(json_state.get("votedId", -1)),
+            tuple(_int32(voter["voterId"]) for voter in json_state.get("currentVoters") or ()),
         )  # fmt: skip
     except OSError as e:
         raise CaptureError(f"{path}: {e.strerror or e}") from None

@@ -225,11 +225,11 @@ class Image:
         leader, leader_epoch = former.leader, former.leader_epoch
         if record.leader != SAME_LEADER:
             leader = record.leader
-            leader_epoch = None if leader_epoch is None else leader_epoch + 1
+            leader_epoch = None if leader_epoch is None else _next(leader_epoch)
         state = FoldedPartition(
             leader,
             leader_epoch,
-            None if former.partition_epoch is None else former.partition_epoch + 1,
+            None if former.partition_epoch is None else _next(former.partition_epoch),
             former.isr if record.isr is None else record.isr,
             former.replicas if record.replicas is None else record.replicas,
             former.removing if record.removing_replicas is None else record.removing_replicas,
@@ -341,6 +341,12 @@ class Image:
         self.migration_state = record.zk_migration_state
 
 
+def _next(epoch: int) -> int:
+    """The next epoch, an int32 as in Kafka, where the largest is followed by the lowest."""
+    return epoch + 1 if epoch < _LARGEST_EPOCH else -_LARGEST_EPOCH - 1
+
+
+_LARGEST_EPOCH = (1 << 31) - 1
 _TOPIC = 2
 
 _OTHERS: dict[type, Callable[[Image, Any], None]] = {

@@ -48,7 +48,7 @@ NO_LEADER: Final = -1
 SAME_LEADER: Final = -2
 """The leader in a PartitionChangeRecord that leaves the leader as it is."""
 
-_NO_ID: Final = bytes(16)
+_LARGEST_VERSION: Final = 0x7FFF
 _set = object.__setattr__
 
 
@@ -586,6 +586,8 @@ def decode_record(value: bytes) -> MetadataRecord | UnknownRecord:
             raise Malformed(f"a metadata record of frame version {frame_version}; Kafka 4.1 has 1", 0)
         record_type, at = _varint(value, at)
         version, at = _varint(value, at)
+    if version > _LARGEST_VERSION:
+        raise Malformed(f"a metadata record of version {version}", 0)
     cls = RECORDS.get(record_type)
     if cls is None or version > cls.newest:
         return UnknownRecord(record_type, version, value[at:])

@@ -39,7 +39,8 @@ FORMAT: Final = "metadata log"
 """The ``format`` of a metadata log in the table ``captures``."""
 
 _BEING_DELETED: Final = -2
-_US: Final = 1000
+_LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: damaged records can name any time."""
 _NS: Final = 1000
 
 
@@ -83,6 +84,11 @@ def _name(files: LogFiles) -> str:
 def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
     columns = [array_of([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _us(time_ms: int) -> int:
+    """A time of the log in us since 1970, within the calendar."""
+    return max(0, min(time_ms, _LATEST_MS)) * 1000
 
 
 def _id(*parts: object) -> bytes:
@@ -141,7 +147,7 @@ class _Rows:
             | {
                 "frame_id": _id("frame", batch.batch_id.hex()),
                 "conn_id": _id("metadata log"),
-                "ts": batch.time_ms * _US,
+                "ts": _us(batch.time_ms),
                 "api_key": ApiKey.FETCH,
                 "api_version": 0,
                 "correlation_id": 0,
@@ -190,7 +196,7 @@ class _Rows:
                 | {
                     "log_offset": each.offset,
                     "snapshot": name,
-                    "ts": each.time_ms * _US,
+                    "ts": _us(each.time_ms),
                     "controller_epoch": each.epoch,
                     "type": None if shown is None else shown.title(),
                     "version": None if shown is None else shown.version,
@@ -239,14 +245,14 @@ class _Rows:
                         "broker_epoch": span.broker_epoch,
                         "incarnation_id": span.incarnation_id,
                         "is_start": span.is_restart,
-                        "valid_from": span.from_ms * _US,
-                        "valid_to": None if span.until_ms is None else span.until_ms * _US,
+                        "valid_from": _us(span.from_ms),
+                        "valid_to": None if span.until_ms is None else _us(span.until_ms),
                         "why": span.why,
                         "log_offset": None if span.offset < 0 else span.offset,
                     }
                 )
         self.made["brokers"] += (
-            self._of | {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": first * _US}
+            self._of | {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": _us(first)}
             for (broker, host, port), first in listed.items()
         )
 
@@ -257,8 +263,8 @@ class _Rows:
                 | {
                     "controller_epoch": epoch.epoch,
                     "controller_id": epoch.leader_id,
-                    "valid_from": None if epoch.from_ms is None else epoch.from_ms * _US,
-                    "valid_to": None if epoch.until_ms is None else epoch.until_ms * _US,
+                    "valid_from": None if epoch.from_ms is None else _us(epoch.from_ms),
+                    "valid_to": None if epoch.until_ms is None else _us(epoch.until_ms),
                     "voters": None if epoch.offset is None else epoch.voters,
                     "granting_voters": None if epoch.offset is None else epoch.granting_voters,
                     "log_offset": epoch.offset,
@@ -278,8 +284,8 @@ class _Rows:
                     "file": path,
                     "format": FORMAT,
                     "packets": count,
-                    "first_ts": min(times) * _US if times else None,
-                    "last_ts": max(times) * _US if times else None,
+                    "first_ts": _us(min(times)) if times else None,
+                    "last_ts": _us(max(times)) if times else None,
                     "bad_inputs": sum(fault.path == path for fault in self._log.faults),
                     "losses": (),
                     "all_requests": (),

@@ -21,6 +21,8 @@ from typing import Any
 
 from answers import answer, difference
 from conftest import DATA, read_jsonl
+from kraft_runs import metadata as kraft_metadata
+from metadata_batches import write_batch
 from plain_sources import from_sources
 from strategies import VERSIONS
 
@@ -28,6 +30,12 @@ from kproto.api import ApiKey
 from kproto.codec import get_codec
 from kproto.errors import CaptureError, DecodeError
 from kproto.framing import FrameSplitter, frame
+from kproto.metadata_log.batches import RecordBatch, batches_in
+from kproto.metadata_log.deliveries import MetadataTraffic
+from kproto.metadata_log.files import read
+from kproto.metadata_log.finding import LogFiles, find
+from kproto.tables.filters import Filters
+from kproto.tables.metadata_rows import tables_of_files
 
 __all__ = ["TARGETS", "Finding", "corpus", "known_divergences", "seeds"]
 
@@ -280,6 +288,32 @@ def effort(data: bytes) -> None:
         raise Finding(f"{data.hex()}: {lines} lines of work for {len(data)} bytes")
 
 
+def metadata(data: bytes) -> None:
+    """A metadata log: a file's bytes, or records in batches whose CRC holds, up to the tables' rows."""
+    if data[:1] == b"\0":
+        content = data[1:]
+    else:
+        values, at = [], 1
+        while at < len(data):
+            size = data[at]
+            values.append((None, data[at + 1 : at + 1 + size]))
+            at += 1 + size
+        content = b"".join(write_batch([value], base_offset=place) for place, value in enumerate(values))
+    traffic = MetadataTraffic()
+    covered = 0
+    for found in batches_in(content):
+        if isinstance(found, RecordBatch):
+            covered += len(found.data)
+            traffic.batches[found.epoch, found.base_offset] = found, "fuzz"
+        else:
+            covered += found.size
+    if covered > len(content):
+        raise Finding(f"{covered} of {len(content)} bytes are told of")
+    tables = tables_of_files(LogFiles(), Filters(), traffic, capture="fuzz")
+    if tables["requests"].num_rows > len(traffic.batches):
+        raise Finding("more rows than batches")
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "decode": decode,
     "cold": cold,
@@ -290,6 +324,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "states": states,
     "packet": packet,
     "effort": effort,
+    "metadata": metadata,
 }
 
 
@@ -333,11 +368,27 @@ def seeds(target: str) -> list[bytes]:
             found = [
                 bytes([n % 9]) + (1_700_000_000_000_000_000 + n).to_bytes(8) + data for n, data in enumerate(wire())
             ]
+        case "metadata":
+            found = metadata_records()
         case "effort":
             found = [b"".join(data[54:] for data in wire()[n : n + 8]) for n in range(0, 40, 8)]
         case _:
             found = captures()
     return found + corpus(target)
+
+
+def metadata_records() -> list[bytes]:
+    """A real log's beginning as bytes, and its records of each type."""
+    log = read(find([kraft_metadata("kraft-4.1-a", 1000)])[0])
+    values: dict[int, list[bytes]] = {}
+    for batch in log.batches:
+        if not batch.is_control:
+            for entry in batch.entries():
+                value = entry.value or b""
+                values.setdefault(value[1], []).append(bytes([len(value)]) + value if len(value) < 256 else b"\0")
+    whole = b"".join(batch.data for batch in log.batches[:12])
+    mixed = [b"\x01" + b"".join(some[:3]) for some in values.values()]
+    return [b"\0" + whole, *mixed, b"\x01" + b"".join(each for some in values.values() for each in some[:2])]
 
 
 def log_lines() -> list[bytes]:

@@ -20,6 +20,7 @@ RUNS = {
     "states": 400,
     "packet": 1500,
     "effort": 120,
+    "metadata": 300,
 }
 
 
