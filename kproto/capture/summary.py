@@ -373,6 +373,8 @@ class CaptureSummary:
             )
         if not self.kafka_connections:
             http = f" ({self.http_connections} speak HTTP)" if self.http_connections else ""
+            if self.all_not_read:
+                http += f", and {not_read_text(self.all_not_read)}"
             return (
                 f"{name}: no Kafka requests on {self.connections} TCP connections{http}; "
                 f"name the listener ports, and capture whole packets: {_USABLE}"

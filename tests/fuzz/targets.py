@@ -223,7 +223,7 @@ def packet(data: bytes) -> None:
     """Packets of any link type at any time; the first bytes say which, the rest are four packets in a row."""
     from kproto.capture import CaptureReader
 
-    link = (1, 0, 108, 113, 276, 101, 12, 228, 105)[data[0] % 9] if data else 1
+    link = PACKET_LINKS[data[0] % len(PACKET_LINKS)] if data else 1
     time_ns = int.from_bytes(data[1:9], signed=True)
     reader, found = CaptureReader(apis=None, limit=1 << 20), []
     body = data[9:]
@@ -232,6 +232,25 @@ def packet(data: bytes) -> None:
         found += reader.packet(time_ns + at, piece, link, len(piece) + data[0] % 3 if data else None)
     found += reader.packet(time_ns + 5, body, link)
     check_types(data, [*found, *reader.end()])
+
+
+PACKET_LINKS = (1, 0, 108, 113, 276, 101, 12, 228, 105, 9, 50, 51, 104, 109, 117, 138, 204, 226, 239, 240, 258)
+
+
+def pasted(data: bytes) -> None:
+    """Text that somebody pasted for ``kproto decode``: bytes whose form has a name, or one clear error."""
+    from kproto.cli.byte_text import named, parse_bytes, recognised
+    from kproto.errors import ConfigurationError
+
+    text = bytes(byte & 0x7F for byte in data)
+    try:
+        form = recognised(text)
+        named(text, form)
+        found = parse_bytes(text)
+    except ConfigurationError:
+        return
+    if form not in ("hexdump", "raw") and len(found) > len(text):
+        raise Finding(f"{text!r}: {len(found)} bytes of {len(text)} characters")
 
 
 def check_types(data: bytes, found: list[Any]) -> None:
@@ -323,6 +342,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "log": log,
     "states": states,
     "packet": packet,
+    "pasted": pasted,
     "effort": effort,
     "metadata": metadata,
 }
@@ -366,8 +386,15 @@ def seeds(target: str) -> list[bytes]:
             found = state_lines()
         case "packet":
             found = [
-                bytes([n % 9]) + (1_700_000_000_000_000_000 + n).to_bytes(8) + data for n, data in enumerate(wire())
+                bytes([n % len(PACKET_LINKS)]) + (1_700_000_000_000_000_000 + n).to_bytes(8) + data
+                for n, data in enumerate([*wire(), *tunnelled()])
             ]
+            found += [b"\0" + found[-1][1:9] + data for data in tunnelled()]
+        case "pasted":
+            found = [
+                b"b'\\x00\\x12abc'", b"<Buffer 00 12>", b'{"type":"Buffer","data":[0,18]}', b"[]byte{0x0, 0x12}",
+                b"[0, -18]", b"<<0,18,\"app\">>", b"> 0000  00 12 00 03", b"|00000000| 00 12     |..|", b"AAsBAA==",
+            ]  # fmt: skip
         case "metadata":
             found = metadata_records()
         case "effort":
@@ -410,6 +437,20 @@ def state_lines() -> list[bytes]:
         json.dumps({"log": line.decode(), "time": "2026-11-21T06:35:57Z"}).encode() + b"\n" for line in found[:20]
     ]
     return [*found, *docker, b"".join(lines[:40]), b"".join(lines[-40:])]
+
+
+def tunnelled() -> list[bytes]:
+    """Packets inside others: VXLAN, GRE, IP in IP, MPLS, PPPoE."""
+    found = []
+    for frame_of in wire()[:8]:
+        ip = frame_of[14:]
+        vxlan = b"\x12\xb5\x12\xb5\0\0\0\0\x08" + bytes(7) + frame_of
+        for protocol, inside in ((17, vxlan), (47, b"\0\0\x65\x58" + frame_of), (4, ip)):
+            head = bytes([0x45, 0]) + (20 + len(inside)).to_bytes(2) + bytes(5) + bytes([protocol]) + bytes(10)
+            found.append(bytes(12) + b"\x08\0" + head + inside)
+        found.append(bytes(12) + b"\x88\x47\0\0\x11\x40" + ip)
+        found.append(bytes(12) + b"\x88\x64\x11\0\0\1\0\0\0\x21" + ip)
+    return found
 
 
 def wire() -> list[bytes]:

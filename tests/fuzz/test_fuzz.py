@@ -19,6 +19,7 @@ RUNS = {
     "log": 800,
     "states": 400,
     "packet": 1500,
+    "pasted": 3000,
     "effort": 120,
     "metadata": 300,
 }
