@@ -187,10 +187,12 @@ class Conversation:
         events: list[Event] = []
         if not self._has_data:
             self._count_data()
-        if side != self.client and self.protocol != "kafka":
-            self._hear_server(side, buffer[begin : begin + 8], end - begin, events, request_hole=request_hole)
-        elif self.client is not None and side != self.client and self._cutters[1 - side].searching:
-            self._find_answered(side, buffer[begin : begin + 8], end - begin, events)
+        if side != self.client:
+            first, second = self._cutters
+            if self.protocol is None:
+                self._hear_server(side, buffer[begin : begin + 8], end - begin, events, request_hole=request_hole)
+            elif (first if side else second).searching:
+                self._find_answered(side, buffer[begin : begin + 8], end - begin, events)
         cutter = self._cutters[side]
         if offset + end - begin > cutter.skip_to:
             if side != self.client and isinstance(cutter, ResponseCutter):
