@@ -92,7 +92,9 @@ def written(capture: Path, folder: Path, seconds: Sequence[float], drift_ppm: fl
         yield part.write(folder / name, ahead_ns=round(ahead * 10**9), drift_ppm=drift_ppm)
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize(
+    "shift", ["both ways", *(pytest.param(name, marks=pytest.mark.slow) for name in SHIFTS if name != "both ways")]
+)
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.removesuffix(".pcap.gz"))
 def test_captures_of_each_host_say_what_one_capture_of_all_says(capture: Path, shift: str, tmp_path: Path) -> None:
     paths = list(written(capture, tmp_path, SHIFTS[shift]))
