@@ -214,7 +214,7 @@ def _losses(summary: Mapping[str, Any]) -> Section:
         if capture["untimed_packets"]:
             rows.append([counted(capture["untimed_packets"], "packet"), "without a time", printable(capture["file"])])
     for gap in summary["gaps"]:
-        rows += [[lost, "missing", printable(gap["file"])] for lost in losses_of(gap)]
+        rows += [[lost, printable(gap["file"]), "missing in the capture"] for lost in losses_of(gap)]
     rows += [
         [
             "nothing read" if bad["offset"] is None else f"{counted(bad['bytes_skipped'] or 0, 'byte')} skipped",
@@ -228,6 +228,12 @@ def _losses(summary: Mapping[str, Any]) -> Section:
     if not rows:
         return Section("Gaps and losses", text="none: every request is whole and answered")
     return Section("Gaps and losses", ["how much", "~what", "_why"], rows)
+
+
+def _zombie_names(rows: Sequence[Row]) -> str:
+    """Their number and ids; empty: there are none."""
+    ids = sorted({row["controller_id"] for row in rows})
+    return f"{len(ids)} (controller{'s' * (len(ids) > 1)} {', '.join(map(str, ids))})" if ids else ""
 
 
 def one_line(summary: Mapping[str, Any]) -> str:
@@ -245,7 +251,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
         counted(len({r["broker_id"] for r in summary["brokers"]}), "broker"),
         counted(summary["changes"]["leader_changes"], "leader change"),
         f"{sum(r['whole_topic'] for r in summary['deletions'])} topics deleted",
-        f"zombies: {', '.join(str(r['controller_id']) for r in summary['zombies']) or 'none'}",
+        f"zombies: {_zombie_names(summary['zombies']) or 'none'}",
     ]
     if slowest is not None:
         parts.append(f"slowest broker: {_known(slowest['broker_id'])} (p99 {_ms(slowest['p99_ms'])} ms)")

@@ -91,7 +91,7 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
         ((str(CAPTURE), "leader", "--at", "soon"), "'soon' is not a time"),
         ((str(CAPTURE), "--sql", " ;"), "this SQL asks nothing; try: SELECT"),
         (
-            (str(CAPTURE.parent.parent.parent), "leader"),
+            (str(CAPTURE.parents[1] / "vectors"), "leader"),
             "has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie",
         ),
         (("/dev/null",), "/dev/null: nothing came; did the command before the pipe fail?"),

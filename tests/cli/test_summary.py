@@ -251,8 +251,8 @@ def test_what_was_lost_is_told_in_rows() -> None:
         ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
         ["12000 packets", "WireGuard, not read", "b.pcap"],
         ["1 packet", "without a time", "b.pcap"],
-        ["9 bytes in 1 gap", "missing", "a.pcap"],
-        ["3 packets, left out: not the recorded checksum", "missing", "a.pcap"],
+        ["9 bytes in 1 gap", "a.pcap", "missing in the capture"],
+        ["3 packets, left out: not the recorded checksum", "a.pcap", "missing in the capture"],
         ["5 bytes skipped", "0.pcap", "torn"],
     ]
     assert rows[25:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
