@@ -125,6 +125,7 @@ def test_a_cut_that_leaves_nothing_of_a_packet_tells_the_bytes_lost(recording: P
 
 
 def test_of_many_damages_the_text_lists_twenty_and_json_all(recording: Path) -> None:
+    recording.unlink()  # a recorder leaves what is there alone
     with PcapngRecorder(recording) as recorder:
         recorder.opened(CLIENT, SERVER, NOW)
         for number in range(23):
