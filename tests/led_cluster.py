@@ -91,7 +91,7 @@ class LedCluster:
 
     @property
     def recording(self) -> Path:
-        """The recording of the controller's latest process."""
+        """The recording of the controller's first process; the next ones write ``.1``, ``.2`` and so on beside it."""
         return self.folder / "recordings" / f"controller-{CONTROLLER}.pcapng"
 
     def stand(self) -> subprocess.Popen[str]:

@@ -413,12 +413,15 @@ def test_topics_by_request(fleet: Fleet, node: ControllerNode) -> None:
     assert "jute.maxbuffer" in too_large.error_message
     assert create("v", factor=4).error_code == ErrorCode.INVALID_REPLICATION_FACTOR  # 3 keep records, 77 does not
 
-    grow = CreatePartitionsTopic(name="t", count=4, assignments=None)
-    assert ask(node, CreatePartitionsRequest(topics=[grow]), 3).results[0].error_code == 0
+    more = CreatePartitionsTopic(name="t", count=4, assignments=None)
+    grow = CreatePartitionsRequest(topics=[more], timeout_ms=60_000)
+    assert ask(node, grow, 3).results[0].error_code == 0
     until(lambda: fleet.state("t", 3) is not None)
-    assert ask(node, CreatePartitionsRequest(topics=[grow]), 3).results[0].error_code == ErrorCode.INVALID_PARTITIONS
+    assert ask(node, grow, 3).results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
-    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t"), DeleteTopicState(topic_id=b"?" * 16)])
+    delete = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="t"), DeleteTopicState(topic_id=b"?" * 16)], timeout_ms=60_000
+    )
     codes = [each.error_code for each in ask(node, delete, 6).responses]
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
     until(lambda: fleet.admin.exists(znodes.topic_path("t")) is None)
@@ -453,7 +456,9 @@ def test_many_topics_in_one_request_have_each_its_own_outcome(fleet: Fleet, node
     assert znodes.decode_config("left", fleet.admin.get(f"{znodes.TOPIC_CONFIGS}/left")[0]) == {}
     until(lambda: all(fleet.leader_and_isr(name) is not None for name in made))
 
-    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in (*made, "no-topic")])
+    delete = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in (*made, "no-topic")], timeout_ms=60_000
+    )
     codes = {found.name: found.error_code for found in ask(node, delete, 6).responses}
     assert codes == dict.fromkeys(made, ErrorCode.NONE) | {"no-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     until(lambda: fleet.admin.children(znodes.TOPICS) == ["known"])
