@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 _Row = dict[str, Any]
 _Partition = tuple[str, str, bytes | None, int]
 
-_PARTITION: Final = ("capture", "topic", "topic_id", "partition", "incarnation")
+_CLUSTER: Final = "default"
+"""The name of the only cluster: its captures belong together, whichever host recorded them."""
+
+_PARTITION: Final = ("cluster", "topic", "topic_id", "partition", "incarnation")
 _STATE: Final = ("controller_epoch", "leader_epoch", "partition_epoch", "leader")
 _BEING_DELETED: Final = -2
 
@@ -57,17 +60,17 @@ def _changes(requests: Iterable[_Row], states: Mapping[bytes, list[_Row]]) -> li
 
     Topics without ids are numbered: after a deletion, epochs of 0 begin another topic of that name.
     """
-    first: dict[tuple[str, bytes], _Row] = {}
+    first: dict[bytes, _Row] = {}
     for request in _accepted(requests):
-        key = request["capture"], request["body_id"]
-        if key not in first or _order(request) < _order(first[key]):
-            first[key] = request
+        body_id = request["body_id"]
+        if body_id not in first or _order(request) < _order(first[body_id]):
+            first[body_id] = request
     told: dict[_Partition, list[tuple[_Row, _Row]]] = defaultdict(list)
-    for (capture, body_id), request in first.items():
+    for body_id, request in first.items():
         for state in states[body_id]:
             if state["leader"] is not None:
                 topic_id = None if state["topic_id"] == ZERO_UUID else state["topic_id"]
-                told[capture, state["topic"], topic_id, state["partition"]].append((request, state))
+                told[_CLUSTER, state["topic"], topic_id, state["partition"]].append((request, state))
     found: dict[tuple[Any, ...], _Row] = {}
     for partition, sent in told.items():
         number, deleted, rows = 0, dict[int, int](), list[_Row]()
@@ -153,15 +156,15 @@ def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
 
 def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
     rows = []
-    controllers: dict[str, int] = {}  # the newest epoch that a broker has accepted, by capture
+    newest: int | None = None  # the newest epoch that a broker has accepted
     for request in sorted(requests, key=_order):
-        newest = controllers.get(request["capture"])
         epoch, code = request["controller_epoch"], request["error_code"]
         regressed = newest is not None and epoch < newest
         if regressed or code == ErrorCode.STALE_CONTROLLER_EPOCH:
             rows.append(
                 {
-                    **{name: request[name] for name in ("frame_id", "capture", "ts", "broker_id", "controller_id")},
+                    **{name: request[name] for name in ("frame_id", "ts", "broker_id", "controller_id")},
+                    "cluster": _CLUSTER,
                     "reason": "controller_epoch_regressed" if regressed else "refused_as_stale",
                     "zombie": True,
                     "seen_epoch": epoch,
@@ -170,28 +173,28 @@ def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
                 }
             )
         if code == 0:
-            controllers[request["capture"]] = max(epoch, newest or 0)
+            newest = max(epoch, newest or 0)
     return rows
 
 
 def _propagation(requests: Iterable[_Row], responses: Iterable[_Row]) -> list[_Row]:
     acked = {response["frame_id"]: response["ts"] for response in responses if not response["error_code"]}
-    delivered: dict[tuple[str, bytes], dict[int, tuple[int, int | None]]] = defaultdict(dict)
+    delivered: dict[bytes, dict[int, tuple[int, int | None]]] = defaultdict(dict)
     for request in requests:
         if request["api_key"] != ApiKey.UPDATE_METADATA:
             continue
-        capture, broker, ts = request["capture"], request["broker_id"], request["ts"]
-        brokers = delivered[capture, request["body_id"]]
+        broker, ts = request["broker_id"], request["ts"]
+        brokers = delivered[request["body_id"]]
         answer = acked.get(request["frame_id"])
         sent, answered = brokers.get(broker, (ts, answer))
         answers = [time for time in (answered, answer) if time is not None]
         brokers[broker] = min(sent, ts), min(answers, default=None)
     rows = []
-    for (capture, body_id), brokers in delivered.items():
+    for body_id, brokers in delivered.items():
         first_ts = min(sent for sent, _ in brokers.values())
         rows += [
             {
-                "capture": capture,
+                "cluster": _CLUSTER,
                 "change_id": body_id,
                 "first_ts": first_ts,
                 "broker_id": broker,

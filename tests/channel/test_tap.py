@@ -542,10 +542,10 @@ def test_numbers_go_on_after_an_earlier_run(tmp_path: Path) -> None:
 
 
 def test_two_rotating_recorders_of_one_name_share_no_file(tmp_path: Path) -> None:
-    with RotatingRecorder(tmp_path / "t") as first, RotatingRecorder(tmp_path / "t") as second:
+    with RotatingRecorder(tmp_path / "t", max_bytes=1) as first, RotatingRecorder(tmp_path / "t") as second:
         names = [first.path.name, second.path.name]
         (tmp_path / "t-00003.pcapng").symlink_to(tmp_path / "elsewhere")
-        first._rotate()
+        first.rotate_if_due()
         names.append(first.path.name)
     assert names == ["t-00001.pcapng.part", "t-00002.pcapng.part", "t-00004.pcapng.part"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"t-0000{number}.pcapng" for number in (1, 2, 3, 4)]

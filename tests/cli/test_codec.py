@@ -189,7 +189,7 @@ def test_bad_questions_are_answered_and_the_next_one_too(implementation: str) ->
     [
         ({"api": 6, "version": 9, "kind": "request"}, "UnsupportedVersion"),
         ({"api": 6, "version": -1, "kind": "response"}, "UnsupportedVersion"),
-        ({"api": 3, "version": 13, "kind": "response"}, "UnsupportedVersion"),
+        ({"api": 3, "version": 14, "kind": "response"}, "UnsupportedVersion"),
         ({"api": 4711, "version": 0, "kind": "request"}, "UnsupportedApi"),
         ({"api": 4711, "version": 0, "kind": "request_header"}, "UnsupportedApi"),
         ({"api": 6, "version": 8, "kind": "request"}, "Truncated"),

@@ -29,9 +29,10 @@ TOPIC_ID = bytes(range(16))
 NOT_SAID = {
     "requests": {  # what the wire and the clock decide, and how the tables name their rows
         "frame_id", "conn_id", "ts", "correlation_id", "body_id", "frame_len", "response_frame_id", "latency_us",
-        "unmatched_reason", "decode_error", "capture", "cluster", "server_ip", "server_port", "live_brokers_id",
+        "unmatched_reason", "decode_error", "exchange_id", "capture", "cluster", "server_ip", "server_port",
+        "live_brokers_id",
     },
-    "partition_states": {"body_id", "api_key"},
+    "partition_states": {"body_id", "api_key", "eligible_leader_replicas"},  # the last: KRaft's metadata log alone
     "partition_errors": {"frame_id", "response_frame_id", "cluster", "ts"},
 }  # fmt: skip
 SCHEMAS = {"requests": REQUESTS, "partition_states": PARTITION_STATES, "partition_errors": PARTITION_ERRORS}
