@@ -73,7 +73,7 @@ def _rows(planner: FramePlanner, exchange: PlannedExchange, given: set[bytes]) -
         if frame is None:
             yield _EMPTY | {"request_frame_id": request.frame_id, "unmatched_reason": unmatched_reason(exchange)}
             continue
-        row = _EMPTY | frame_row(frame) | {"file": frame.capture, "exchange_id": frame.exchange_id}
+        row = _EMPTY | frame_row(frame) | {"file": frame.capture}
         if frame is request:
             row["broker_epoch"] = exchange.broker_epoch
         else:
