@@ -118,7 +118,8 @@ def _directories(root: Path) -> Iterator[Path]:
         yield directory
         if depth < _DEPTH:
             try:
-                inside = [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False)]
+                with os.scandir(directory) as entries:
+                    inside = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
             except OSError:
                 continue
             waiting += [(each, depth + 1) for each in sorted(inside, reverse=True)]
@@ -126,7 +127,8 @@ def _directories(root: Path) -> Iterator[Path]:
 
 def _add_directory(directory: Path, found: LogFiles) -> None:
     try:
-        names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file(follow_symlinks=True))
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=True))
     except OSError:
         return
     segments = [str(directory / name) for name in names if _SEGMENT.fullmatch(name)]

@@ -20,6 +20,8 @@ from kproto.cli import COMMANDS, main, reason_of
 from kproto.errors import CaptureError, ConfigurationError, Malformed, UnsupportedVersion
 from kproto.extras import install_command
 
+IMAGES = DATA.parents[1] / "docs" / "images"
+
 KPROTO = [sys.executable, "-m", "kproto"]
 CAPTURE = str(DATA / "captures/ibp-3.9-a.pcap.gz")
 
@@ -68,7 +70,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["inspect", "--ports", "http", "x"], "kproto: 'http' is not a TCP port"),
         (["inspect", "--brokers", "7", "x"], "kproto: '7' is not ID=HOST:PORT; try"),
         (["inspect", "/no/such/file"], "kproto: /no/such/file: no such file; check the path"),
-        (["inspect", "/"], "kproto: /: a directory without a capture or request log"),
+        (["inspect", str(IMAGES)], f"kproto: {IMAGES}: a directory without a capture or request log"),
         (["inspect", "--since", "2026", "x"], "kproto: '2026' is not a time; try"),
         (["inspect", "--ports", "9092-9095", "x"], "kproto: '9092-9095' is not a TCP port"),
         (["decode", os.devnull], "kproto: /dev/null is empty; try another file"),

@@ -231,7 +231,7 @@ def test_several_captures_far_apart_are_shown_one_at_a_time(browser: Page, tmp_p
     write_report(read(*(str(CAPTURES / f"{name}.pcap.gz") for name in names)), tmp_path / "report.html")
     browser.open(tmp_path / "report.html")
     one = browser.text("#shown")
-    browser.fill("#capture", "-1")
+    browser.fill("#cluster", "-1")
     assert int(browser.text("#shown").split()[0]) > int(one.split()[0])
     assert "ibp-2.8-a.pcap" in browser.text("#span")
 
