@@ -1,4 +1,4 @@
-"""Clients over SASL_SSL with an authorizer ask the controller's node: brokers decide by the client's user."""
+"""Clients over SASL_SSL with an authorizer ask the controller's node: it serves super users, and passes nothing on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -22,17 +18,28 @@ from confluent_kafka.admin import (
 from led_cluster import CONTROLLER, LedCluster
 from real_brokers import eventually
 
+from channel.errors import Disconnected
+from channel.network.node_client import NodeClient
+from channel.security import read_security
 from channel.zookeeper import znodes
+from kproto.error_codes import ErrorCode
+from kproto.messages import (
+    AlterableConfig,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    MetadataRequest,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 
 BINDING = (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE_CONFIGS,
            AclPermissionType.ALLOW)  # fmt: skip
-RETENTION = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +59,29 @@ def led(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield made
 
 
+def node_port(led: LedCluster) -> int:
+    data = led.session.get(znodes.broker_path(CONTROLLER))[0]
+    return znodes.decode_broker(CONTROLLER, data).endpoints[0].port
+
+
 def as_user(led: LedCluster, user: str) -> dict[str, Any]:
     """The settings of a client that meets the node first."""
-    data = led.session.get(znodes.broker_path(CONTROLLER))[0]
-    port = znodes.decode_broker(CONTROLLER, data).endpoints[0].port
     return {
-        **led.client(), "bootstrap.servers": f"127.0.0.1:{port}", "sasl.username": user,
+        **led.client(), "bootstrap.servers": f"127.0.0.1:{node_port(led)}", "sasl.username": user,
         "sasl.password": f"{user}-secret",
     }  # fmt: skip
 
 
-def succeeds(ask: Callable[[], Any]) -> bool:
-    """Whether a request succeeds: brokers hear of a new topic or ACL one after the other."""
-    try:
-        return bool(ask())
-    except KafkaException:
-        return False
+def ask(led: LedCluster, port: int, user: str, message: Any, version: int) -> Any:
+    """Send one request to a port as a user; gives the answer."""
+    file = led.folder / f"{user}.properties"
+    file.write_text(
+        f"security.protocol={led.protocol}\nssl.truststore.location={led.folder}/conf/ca.pem\n"
+        f"sasl.mechanism=PLAIN\nsasl.username={user}\nsasl.password={user}-secret\n"
+    )
+    protocol, security = read_security(file)
+    with NodeClient(("127.0.0.1", port), "test", protocol=protocol, security=security, timeout_ms=60_000) as client:
+        return client.ask(message, version)
 
 
 def refusal(future: Any) -> int:
@@ -76,29 +90,46 @@ def refusal(future: Any) -> int:
     return int(refused.value.args[0].code())
 
 
-def test_a_client_has_its_own_rights_at_brokers_that_the_node_asks_for_it(led: LedCluster) -> None:
+def test_what_brokers_decide_by_rights_is_asked_of_brokers(led: LedCluster) -> None:
     admin, alice = AdminClient(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
     admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(60)
-    topic, binding = ConfigResource(ResourceType.TOPIC, "orders"), AclBinding(*BINDING)
-    # These go to the controller by librdkafka's choice, which is the node; it passes them on to a broker.
-    assert refusal(alice.create_acls([binding])[binding]) == KafkaError.CLUSTER_AUTHORIZATION_FAILED
-    denied = ConfigResource(ResourceType.TOPIC, "orders", incremental_configs=[RETENTION])
-    assert refusal(alice.incremental_alter_configs([denied])[denied]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    eventually(lambda: succeeds(lambda: admin.incremental_alter_configs([denied])[denied].result(60) is None))
-    admin.create_acls([binding])[binding].result(60)
-    everything = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
-                                  AclPermissionType.ANY)  # fmt: skip
-    eventually(lambda: admin.describe_acls(everything).result(60) == [binding])
-    eventually(
-        lambda: succeeds(lambda: alice.describe_configs([topic])[topic].result(60)["retention.ms"].value == "5000")
-    )
+    setting = AlterableConfig(name="retention.ms", config_operation=0, value="5000")
+    orders = IncrementalAlterConfigsResource(resource_type=2, resource_name="orders", configs=[setting])
+    alter = IncrementalAlterConfigsRequest(resources=[orders])
+    asked = DescribeConfigsResource(resource_type=2, resource_name="orders", configuration_keys=["retention.ms"])
+    describe = DescribeConfigsRequest(resources=[asked])
+    # The node closes the connection: a broker would decide by the node's address.
+    for user in ("alice", "admin"):
+        for message, version in ((alter, 1), (describe, 4)):
+            with pytest.raises(Disconnected, match="closed the connection"):
+                ask(led, node_port(led), user, message, version)
+    # librdkafka sends these to the controller alone.
+    binding = AclBinding(*BINDING)
+    assert refusal(alice.create_acls([binding])[binding]) == KafkaError._TRANSPORT
+
+    def code(user: str, message: Any, version: int) -> int:
+        answer = ask(led, led.base, user, message, version)
+        (found,) = answer.responses if message is alter else answer.results
+        return int(found.error_code)
+
+    assert code("alice", alter, 1) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert code("alice", describe, 4) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    eventually(lambda: code("admin", alter, 1) == ErrorCode.NONE)  # once the broker has heard of the topic
+    eventually(lambda: ask(led, led.base, "admin", describe, 4).results[0].configs[0].value == "5000")
 
 
 def test_a_client_without_rights_is_refused_by_the_node_as_by_a_broker(led: LedCluster) -> None:
     admin, alice = AdminClient(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
     admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(60)
-    eventually(lambda: "hidden" in admin.list_topics(timeout=60).topics)
-    assert "hidden" not in alice.list_topics(timeout=60).topics
+    everything = MetadataRequest(topics=None)
+
+    def shown(port: int, user: str) -> set[str | None]:
+        return {topic.name for topic in ask(led, port, user, everything, 12).topics}
+
+    eventually(lambda: all("hidden" in shown(port, "admin") for port in (led.base, node_port(led))))
+    assert "hidden" not in shown(led.base, "alice")
+    with pytest.raises(Disconnected, match="closed the connection"):
+        shown(node_port(led), "alice")
     unwanted = NewTopic("unwanted", 1, 1)
     assert refusal(alice.create_topics([unwanted])["unwanted"]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert refusal(alice.delete_topics(["hidden"])["hidden"]) == KafkaError.TOPIC_AUTHORIZATION_FAILED
