@@ -16,6 +16,11 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 
 
+def recorded(name: str) -> str:
+    """The capture whose packets a file holds: a packet that several files hold has one row, of any of them."""
+    return name.removesuffix(".pcap").removesuffix("-cut").removesuffix("-lossy")
+
+
 class Tables:
     """Rows of the tables by what joins them."""
 
@@ -26,7 +31,7 @@ class Tables:
             frame = self.frames[row["frame_id"]]
             flow = frame["flow"]
             key = (flow["dst_ip"], flow["dst_port"], flow["src_port"], row["api_key"], row["api_version"])
-            self.requests[frame["capture"]][*key, row["correlation_id"]].append(row)
+            self.requests[recorded(frame["capture"])][*key, row["correlation_id"]].append(row)
         self.states = self._grouped(analyzed.rows("partition_states"), "body_id")
         self.errors = self._grouped(analyzed.rows("partition_errors"), "frame_id", "response_frame_id", "cluster", "ts")
         self.responses = {row["frame_id"]: row for row in analyzed.rows("responses")}
@@ -50,7 +55,7 @@ def by_partition(rows: list[Row]) -> list[Row]:
 
 @pytest.mark.parametrize("name", [name_of(path) for path in WITH_TRUTH])
 def test_what_brokers_logged_is_in_the_tables(tables: Tables, name: str) -> None:
-    found = tables.requests[f"{name}.pcap"]
+    found = tables.requests[recorded(name)]
     seen = 0
     for key, logged in truth_by_key(name).items():
         # Brokers log a request when it is answered; a port used again is told apart by time.
