@@ -324,7 +324,7 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
 
 
 def _inside(folder: Path, unfinished: bool) -> list[str]:
-    """The captures and request logs in a directory; an empty file may be one of the kernel's, which a read waits for."""
+    """The captures and logs in a directory; an empty file may be one of the kernel's, which a read waits for."""
     inside = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith((".", "_")))
     inside = [p for p in inside if p.stat().st_size or _NAMED_AS_CAPTURE.fullmatch(p.name)]
     return [str(p) for p in inside if (unfinished or p.suffix != ".part") and _is_capture(p)]
