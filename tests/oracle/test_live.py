@@ -223,7 +223,7 @@ def test_bent_json(api: ApiKey, oracle: Any, oracle_program: Path, tmp_path: Pat
 
 def test_enough_was_asked() -> None:
     """The number that was ordered, and enough mutants among them that Java takes."""
-    if {api for api, _, _ in live.REPORT.asked} != {-1 if api == "headers" else int(api) for api in SHARES}:
+    if not {-1 if api == "headers" else int(api) for api in SHARES} <= {api for api, _, _ in live.REPORT.asked}:
         pytest.skip("only some of the APIs were chosen for this run")
     assert live.REPORT.asked.total() >= live.questions()
     assert live.REPORT.accepted.total() >= 0.3 * live.REPORT.mutants.total()
