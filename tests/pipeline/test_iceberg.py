@@ -20,7 +20,7 @@ import pytest
 from kproto.generate import PlannedFleet, write_captures
 from kproto.query import ask_sql, open_tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.java]
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.timeout(1800)]  # its waits, each with its end, together
 
 PAGE = Path(__file__).parents[2] / "docs" / "iceberg.md"
 DAYS = ("2025-10-09", "2025-10-10")
