@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from kproto.api import CONTROL_APIS
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary, Frame
 from kproto.capture.capture_points import point_name
+from kproto.capture.collector import CAPTURE_ENDED
 from kproto.capture.payloads import PayloadStore
 from kproto.capture.read import problem_of, read_frames
 from kproto.capture.reader import CaptureReader
@@ -362,9 +363,15 @@ class _Waiting:
         self._requests: dict[bytes, Frame] = {}  # by their ids: a copy of an answered request waits for nothing
 
     def add(self, frame: Frame) -> None:
-        """Add a request, or the response to a waiting request."""
+        """Add a request, or the response to a waiting request.
+
+        Of copies of a request the one stays that tells most: a file that shows how its connection ended knows that no
+        response came; one that was cut before does not, whichever is read first.
+        """
         if frame.direction == "request":
-            self._requests[frame.frame_id] = frame
+            known = self._requests.get(frame.frame_id)
+            if known is None or known.unmatched_reason in {None, CAPTURE_ENDED}:
+                self._requests[frame.frame_id] = frame
             if len(self._requests) > MOST_WAITING:
                 self._give_up(next(iter(self._requests)))
         elif frame.request is not None:

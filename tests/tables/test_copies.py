@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import DATA
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kproto.capture import capture_points, exchanges
@@ -78,6 +78,7 @@ def test_a_copy_of_a_file_adds_nothing_and_is_not_read(how: str, capture: Path, 
 
 
 @settings(max_examples=8)
+@example(seed=288226)  # the last file read ends before the end of a connection that the whole shows
 @given(seed=st.integers(0, 1 << 32))
 def test_files_that_overlap_in_any_way_give_the_rows_of_the_whole(
     seed: int, capture: Path, tmp_path_factory: pytest.TempPathFactory
