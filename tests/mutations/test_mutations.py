@@ -317,6 +317,7 @@ def project(tmp_path: Path) -> Path:
         )
     )
     shutil.copytree(HERE, root / "tests" / "mutations", ignore=shutil.ignore_patterns("test_*", "__pycache__"))
+    shutil.copy(HERE.parent / "uncompiled.py", root / "tests")
     (root / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
         'markers = ["conformance(*rows): x", "java: x", "kafka: x", "spark: x"]\n'

@@ -312,12 +312,20 @@ def _take(counter: Counter[tuple[Any, ...]], key: tuple[Any, ...]) -> bool:
     return True
 
 
+def _listeners(brokers: Any) -> set[tuple[Any, ...]]:
+    return set(zip(*(brokers.column(name).to_pylist() for name in ("broker_id", "host", "port")), strict=True))
+
+
 def tables_differ(soak: Soak, recorded: dict[str, Any]) -> Iterator[str]:
     """Where the tables of ``analyze --follow`` are not those of the recordings."""
     run = current_tables(soak.tables)
     stored = {name: table_dataset(run, name).to_table() for name in recorded}
     for name, table in recorded.items():
-        if name != "captures" and stored[name].num_rows != table.num_rows:  # on disk each file has a row there
+        if name == "brokers":  # on disk each recording tells its own
+            listeners = [_listeners(each) for each in (stored[name], table)]
+            if listeners[0] != listeners[1]:
+                yield f"brokers has {len(listeners[0])} listeners on disk and {len(listeners[1])} of the recordings"
+        elif name != "captures" and stored[name].num_rows != table.num_rows:  # on disk each file has a row there
             yield f"{name} has {stored[name].num_rows} rows on disk and {table.num_rows} of the recordings"
     if requests_of(stored["requests"]) != requests_of(recorded["requests"]):
         yield "the requests on disk are others than those of the recordings"
