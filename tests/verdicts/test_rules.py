@@ -11,6 +11,7 @@ from table_truth import CAPTURES, name_of
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.tables import chunks, read
+from kproto.tables.resolved import resolved_reader
 from kproto.tables.stored import reader_of
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
@@ -68,7 +69,7 @@ def test_real_captures_show_what_was_provoked_and_nothing_else_that_wakes_people
 def test_tables_and_captures_give_the_same_findings() -> None:
     for path in CAPTURES[:3]:
         tables = read(path)
-        assert findings(Facts.of(reader_of(tables))) == found_in(path)
+        assert findings(Facts.of(resolved_reader(reader_of(tables)))) == found_in(path)
         assert findings(Facts(chunks([str(path)], chunk_bytes=20_000))) == found_in(path)
 
 
