@@ -189,7 +189,7 @@ class Conversation:
             self._count_data()
         if side != self.client:
             first, second = self._cutters
-            if self.protocol is None:
+            if self.protocol is None and (offset == 0 or self.client is None or not self._handshake):
                 self._hear_server(side, buffer[begin : begin + 8], end - begin, events, request_hole=request_hole)
             elif (first if side else second).searching:
                 self._find_answered(side, buffer[begin : begin + 8], end - begin, events)
@@ -349,7 +349,8 @@ class Conversation:
         """Judge a guess by what the other side says: the first bytes of its segment, and the segment's length.
 
         A server of Kafka's speaks when it was asked, and repeats the correlation id. If it does not, the connection is
-        of another protocol; if it does, a request that was only a guess is one.
+        of another protocol; if it does, a request that was only a guess is one. Where the handshake was seen only the
+        stream's first bytes are judged: a later segment may begin anywhere in an answer.
         """
         if self.client is None or not self._handshake:
             self._find_answered(side, start, length, events)

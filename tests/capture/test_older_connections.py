@@ -90,6 +90,13 @@ def test_what_a_server_says_decides_on_a_doubtful_request() -> None:
     assert [e.correlation_id for e in read(silent.packets)[0]] == [7]
 
 
+def test_a_server_whose_first_bytes_are_lost_is_not_judged_by_what_follows() -> None:
+    odd = make.request(6, 99, 7, b"\xff" * 30)
+    answered = make.Talk().open().ask(odd).answer(make.response(6, 99, 7, bytes(9)), 7)
+    first = next(at for at, packet in enumerate(answered.packets) if packet.data[-7:-4] == bytes(3))
+    assert [e.correlation_id for e in read([*answered.packets[:first], *answered.packets[first + 1 :]])[0]] == [7]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=80)), max_size=8), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_random_bytes_are_no_kafka(said: list[tuple[bool, bytes]], handshake: bool) -> None:
