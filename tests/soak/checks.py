@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.zookeeper import znodes
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture import frames
 from kproto.messages import MetadataRequest
 from kproto.tables.stored import current_tables, table_dataset
 from kproto.types import TopicPartition
@@ -344,6 +345,23 @@ def lost_pieces(tap: Program) -> int:
     """How many pieces a tap tells at its end that its recording does not hold."""
     found = re.findall(r"the recording is incomplete, ([\d,]+) pieces? could not be written", tap.log.read_text())
     return int(found[-1].replace(",", "")) if found else 0
+
+
+def has_gap(soak: Soak, tap: Program) -> bool:
+    """Whether a connection goes on behind a hole in a tap's recording: others leave no gap."""
+    holes = re.findall(
+        r"^recording to \S+/(\S+)\.part has ended.*\n(?:.*\n)*?the recording goes on in \S+/(\S+)\.part;",
+        tap.log.read_text(encoding="utf-8"), re.MULTILINE,
+    )  # fmt: skip
+    return any(
+        _connections(soak.recordings / before) & _connections(soak.recordings / after) for before, after in holes
+    )
+
+
+def _connections(file: Path) -> set[tuple[Any, Any]]:
+    if not file.exists():
+        return set()
+    return {(each.connection.client, each.connection.server) for each in frames(file, apis=None)}
 
 
 def miscounted(soak: Soak, codes: dict[str, int | None]) -> Iterator[str]:

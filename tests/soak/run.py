@@ -73,7 +73,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
 """What logs may say, as the faults lead to it."""
 
 MANY: Final = 100
-"""So many pieces that not all were on connections that ended before the disk had room again, which leave no gap."""
+"""So many pieces that a connection that goes on behind them lacks some."""
 
 NOT_RECORDED: Final = {"KP030", "KP031"}
 """Findings that there may be of brokers whose tap had a full disk: what they were told then is nowhere."""
@@ -224,9 +224,10 @@ class Run:
                 ids = set(self.soak.ids_of(next(g for g in self.soak.groups if g.name == victim)))
                 if missing := ids - registered:
                     wrong.append(f"{victim} was killed, and KP035 is missing for brokers {sorted(missing)}")
-        lost = sum(map(checks.lost_pieces, self.soak.taps))
-        if lost > MANY and not rules["KP061"]:
-            wrong.append(f"taps could not hold {lost} pieces, and KP061 is missing")
+        for tap in self.soak.taps:
+            lost = checks.lost_pieces(tap)
+            if lost > MANY and checks.has_gap(self.soak, tap) and not rules["KP061"]:
+                wrong.append(f"{tap.name} could not hold {lost} pieces, and KP061 is missing")
         self.check("findings", wrong)
 
 
