@@ -14,7 +14,7 @@ import click
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
-from kproto.errors import ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,11 +140,26 @@ def command(
 
 
 def _requests(captures: tuple[str, ...], filters: Filters) -> Iterator[Entry]:
-    from kproto.capture import exchanges
+    """Yield the requests that fit.
+
+    Raises:
+        CaptureError: The captures hold no control request, and why.
+    """
+    from kproto.capture import CaptureSummary, exchanges
+    from kproto.capture.read import problem_of
     from kproto.verdicts.timeline import Timeline
 
+    summary = CaptureSummary()
     timeline = Timeline(filters, apis=filters.apis or frozenset(CONTROL_APIS))
-    yield from (entry for entry in timeline.entries(exchanges(captures)) if entry.exchange.request is not None)
+    read = exchanges(captures, ports=filters.ports, logs=filters.logs, summary=summary)
+    nothing = True
+    for entry in timeline.entries(read):
+        if entry.exchange.request is not None:
+            nothing = False
+            yield entry
+    problem = problem_of(captures, summary) if nothing else None
+    if problem is not None:
+        raise CaptureError(problem)
 
 
 def _what(replayed: Replayed) -> tuple[str, int]:

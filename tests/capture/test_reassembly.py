@@ -438,3 +438,24 @@ def test_what_waits_behind_holes_is_held_to_the_limit_in_all_connections_togethe
             assert held <= limit
             largest = max(largest, held)
     assert (largest > limit - 10_000, bench.summary.given_up["holes"] > 0, MOST_HELD) == (True, True, 64 << 20)
+
+
+def test_a_segment_is_stray_beyond_64_mib_from_the_next_byte() -> None:
+    for ahead, held in ((64 << 20, True), ((64 << 20) + 1, False)):
+        bench = Bench()
+        bench.open()
+        bench.client(1 + ahead, b"data")
+        assert any(stream.held_bytes for stream in bench.reassembler._streams.values()) is held
+
+
+def test_beginnings_of_connections_are_kept_up_to_64_mib_in_all_together() -> None:
+    bench = Bench()
+    bench.reassembler.keeps_beginnings = True
+    size, kept = 32_000, 0
+    for number in range(70):  # connections older than the capture, each with 32 segments: a MiB and a little
+        client = "10.0.0.1", 40_000 + number
+        for at in range(32):
+            bench.put(make.tcp(client, SERVER, 1 + at * size, 501, make.ACK, bytes(size)))
+        beginning = bench.reassembler.stream(next(reversed(bench.reassembler._streams))).connection.beginning
+        kept += 0 if beginning is None else sum(len(each.buffer) for _, each in beginning)
+    assert (63 << 20) < kept <= (64 << 20)

@@ -237,9 +237,16 @@ def test_an_id_for_two_brokers_is_an_error() -> None:
     assert "--brokers gives id 1 to two brokers, 10.0.0.1 and 10.0.0.2" in hosts.stderr
 
 
-@pytest.mark.parametrize("command", ["inspect", "summary", "audit"])
-def test_ports_without_kafka_are_told_with_those_that_carry_it(command: str) -> None:
-    result = CliRunner().invoke(main, [command, path("ibp-3.9-a"), "--ports", "9092"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect"], ["summary"], ["doctor"], ["audit"], ["replay", "--to", "127.0.0.1:1"],
+        ["query", "--sql", "from requests"],
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_ports_without_kafka_are_told_with_those_that_carry_it(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [command[0], path("ibp-3.9-a"), *command[1:], "--ports", "9092"])
     assert result.exit_code == 2
     assert "no Kafka request on --ports 9092; ports that carry Kafka: 19092,19093,19094" in result.stderr
     assert result.stderr.count("\n") == 1

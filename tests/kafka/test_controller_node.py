@@ -6,6 +6,10 @@ import contextlib
 import json
 import logging
 import re
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -701,3 +705,24 @@ def test_the_status_tells_who_leads_and_what_is_under_way(fleet: Fleet, node: Co
     assert zk.controller_status(fleet.admin)["reassignments"] == ["t-0"]
     node.close()
     assert zk.controller_status(fleet.admin)["controller"] is None
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_command_serves_on_its_listener_and_logs_state_changes_when_asked(zookeeper: str, verbose: bool) -> None:
+    """``kproto controller`` in a process of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with EmbeddedCluster(2) as cluster, contextlib.closing(Fleet(zookeeper, cluster)):
+        command = [sys.executable, "-m", "kproto", "controller", "--zookeeper", zookeeper, "--id", "9"]
+        command += ["--listener", f"127.0.0.1:{port}", *(["--verbose"] if verbose else [])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            try:
+                assert json.loads(running.stdout.readline()) == {"id": 9, "host": "127.0.0.1", "port": port}
+                assert json.loads(running.stdout.readline())["leading"] is True
+                socket.create_connection(("127.0.0.1", port), 10).close()
+                until(lambda: set(cluster[1].broker.metadata.snapshot.alive_brokers) == {0, 1, 9})
+            finally:
+                running.send_signal(signal.SIGTERM)
+            _, logged = running.communicate(timeout=60)
+    assert ("UpdateMetadata" in logged) is verbose, logged

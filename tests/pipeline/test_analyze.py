@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,50 @@ TOPIC = max((state["topic"] for row in truth_rows("ibp-2.8-a") for state in expe
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["analyze", *map(str, arguments)], prog_name="kproto")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("options", [["--controller", "0"], ["--errors"], ["--partition", "Z-3"], ["--ports", "19093"]])
+def test_filters_select_the_requests_that_inspect_shows(
+    spark: SparkSession, options: list[str], tmp_path: Path
+) -> None:
+    result = run(CAPTURE, "--out", tmp_path / "out", *options)
+    assert result.exit_code == 0, result.output
+    inspected = CliRunner().invoke(main, ["inspect", str(CAPTURE), "--format", "json", *options])
+    shown = sorted(json.loads(line)["correlation_id"] for line in inspected.stdout.splitlines())
+    found = pq.read_table(tmp_path / "out" / "requests", columns=["correlation_id"])["correlation_id"].to_pylist()
+    assert sorted(found) == shown != []
+
+
+@pytest.mark.spark
+def test_follow_adds_what_arrives_until_ctrl_c(tmp_path: Path) -> None:
+    folder, out = tmp_path / "recordings", tmp_path / "tables"
+    folder.mkdir()
+    (folder / "first.pcap.gz").write_bytes(CAPTURE.read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "kproto",
+        "analyze",
+        "--follow",
+        str(folder),
+        "--out",
+        str(out),
+        "--master",
+        "local[1]",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as following:
+        assert following.stdout is not None
+        try:
+            assert following.stdout.readline().startswith("1 capture, ")
+            other = next(path for path in CAPTURES if path.name.startswith("ibp-0.9.0-a"))
+            (folder / "second.pcap.gz.part").write_bytes(other.read_bytes())
+            (folder / "second.pcap.gz.part").rename(folder / "second.pcap.gz")
+            assert following.stdout.readline().startswith("2 captures, ")
+        finally:
+            following.send_signal(signal.SIGINT)
+        assert following.wait(120) == 0
+    assert len(pq.read_table(out / "captures")) == 2
 
 
 def refused(*arguments: object) -> str:
