@@ -13,12 +13,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kproto import codec
-from kproto.api import CONTROL_APIS, request_header_version, response_header_version
+from kproto.api import CONTROL_APIS, ApiKey, request_header_version, response_header_version
+from kproto.error_codes import ErrorCode
 from kproto.errors import EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
-from kproto.logs.request_lines import MARK, parse_request, present_form
+from kproto.logs.request_lines import MARK, NOT_LOGGED, parse_request, present_form
 from kproto.logs.state_lines import (
-    FORMER_LOGGER,
     WRITER_MARKS,
     LoggedRequest,
     StateLog,
@@ -42,9 +42,12 @@ _VERSION: Final = re.compile(rb'"requestApiVersion":\s*(-?\d{1,9})(?!\d)')
 _API: Final = re.compile(rb'"requestApiKey":\s*(-?\d{1,9})(?!\d)')
 _BROKER: Final = re.compile(rb'"brokerId":\s*(\d{1,9})(?!\d)')
 _NAME: Final = re.compile(rb'"connection":\s*"([^"]{1,300})"')
-_CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})-\d+(?:-\d+)?")
+_CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})(?:-\d+){0,2}")
 _LONGEST_CONNECTION: Final = 300
 """Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
+
+_FORMER_WRITERS: Final = (b"Broker ", b"Controller ", b"[Controller ")
+_THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
 _MOST_DECISIONS: Final = 1 << 30
 
@@ -101,6 +104,7 @@ class LogReader:
         self._logged: list[LoggedRequest] = []
         self._states = StateLog(self._logged.append)
         self._decisions = 0
+        self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
 
     def begin_file(self, name: str) -> None:
@@ -157,7 +161,8 @@ class LogReader:
                 if at < 0:
                     if not self._has_requests and b"ontroller" in line[26:60]:
                         self._summary.format = "state-change log"
-                    if FORMER_LOGGER in line:
+                    at = line.find(b" ", 26, 34) + 1
+                    if line.startswith(_FORMER_WRITERS, at) or b" on Controller " in line[at : at + 80]:
                         self._message(LogLine(line, [], None, offset, length), events)
                     continue
                 if not (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
@@ -217,13 +222,15 @@ class LogReader:
         """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""
         text = message.text
         at = find_writer(text)
-        if at < 0 and FORMER_LOGGER in text:
-            text = writer_named_now(text)
-            at = find_writer(text)
+        if at < 0:
+            text, at = writer_named_now(text)
         if at < 0:
             return
+        stamps = message.stamps + stamps_in(text[:at])
+        if not stamps and _THROWN.search(text[:at]):
+            return  # the text of an exception that follows a line
         try:
-            self._states.line(text, at, self._clock.time_ns(message.stamps + stamps_in(text[:at])))
+            self._states.line(text, at, self._clock.time_ns(stamps))
         except UnusableLine as e:
             self._summary.bad(str(e), message.offset, message.length)
         except (ValueError, OverflowError):
@@ -300,7 +307,10 @@ class LogReader:
         head, answer_head = _heads(api_key, version, correlation_id, client_id)
         body, status = _body(api_key, version, "request", entry.get("request"))
         has_response = entry.get("response") is not None
-        answer, answer_status = _body(api_key, version, "response", entry["response"]) if has_response else (b"", WHOLE)
+        answer, answer_status = b"", GAP
+        form = self._unlogged_answer(api_key, entry) if entry.get("response") is NOT_LOGGED else entry.get("response")
+        if form is not None:
+            answer, answer_status = _body(api_key, version, "response", form)
         summary = self._summary
         summary.requests[api_key, version] += 1
         streams = self._connection(name, ends, sent_ns)
@@ -318,6 +328,18 @@ class LogReader:
         self.time_ns = answered_ns
         summary.first_ns = summary.first_ns or answered_ns
         summary.last_ns = answered_ns
+
+    def _unlogged_answer(self, api_key: int, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """What a broker of a release before 1.0, which logs no answers, answered a control request; None of others.
+
+        It accepts all but those of a controller with a lower epoch than one before.
+        """
+        if api_key not in CONTROL_APIS:
+            return None
+        epoch = int(entry["request"]["controllerEpoch"])
+        self._controller_epoch = max(epoch, self._controller_epoch)
+        code = int(ErrorCode.STALE_CONTROLLER_EPOCH) if epoch < self._controller_epoch else 0
+        return {"errorCode": code} if api_key == ApiKey.UPDATE_METADATA else {"errorCode": code, "partitionErrors": []}
 
     def _connection(self, name: str, ends: tuple[Endpoint, Endpoint], time_ns: int) -> _Streams:
         streams = self._streams.get(name)

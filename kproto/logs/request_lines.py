@@ -19,6 +19,9 @@ from .times import UnusableLine
 MARK: Final = b"Completed request:"
 """What each such line holds, but for those whose fields stand beside others in one JSON object."""
 
+NOT_LOGGED: Final[dict[str, Any]] = {}
+"""Stands for a response that was sent, and that the line does not show: before 1.0 none is logged at DEBUG."""
+
 _raw_decode: Final = json.JSONDecoder().raw_decode
 _ESCAPED: Final = re.compile(r'(?:[^"\\]|\\.)*')
 _NESTED: Final = "the JSON of a logged request is nested too deeply"
@@ -46,7 +49,9 @@ def parse_request(text: str) -> dict[str, Any]:
         return entry
     if text.startswith(("RequestHeader(", "{api_key=")):
         return _from_text(text)
-    if text.startswith(("Name:", "Name: ")):
+    if text.startswith("Name:"):
+        if shutdown := _CONTROLLED_SHUTDOWN.match(text):
+            return _controlled_shutdown(shutdown, text)
         name = re.match(r"Name:\s?(\w{1,60})", text)
         raise UnusableLine(
             f"a request in the form of Kafka before 0.10 ({name[1] if name else 'Name:'}), which lacks the partition "
@@ -78,6 +83,31 @@ _FIRST_HEADER: Final = re.compile(
 )
 _TAIL: Final = re.compile(r" from connection (?P<connection>\S{1,300}?);totalTime:(?P<total>\d{1,15}(?:\.\d{1,9})?)")
 
+_CONTROLLED_SHUTDOWN: Final = re.compile(
+    r"Name: ?ControlledShutdownRequest; Version: (?P<version>\d{1,5}); CorrelationId: (?P<id>-?\d{1,10}); ?"
+    r"(?:ClientId: ?(?:Some\((?P<client>.{0,2000}?)\)|None); ?)?BrokerId: ?(?P<broker>\d{1,10}) from connection "
+)
+
+
+def _controlled_shutdown(found: re.Match[str], text: str) -> dict[str, Any]:
+    """The one request that 0.10 and 0.11 do not log as a struct."""
+    tail = _TAIL.search(text, found.end() - len(" from connection "))
+    if tail is None:
+        raise UnusableLine("a request logged as text whose connection is missing; was the line cut?")
+    return {
+        "requestHeader": {
+            "requestApiKey": int(ApiKey.CONTROLLED_SHUTDOWN),
+            "requestApiVersion": int(found["version"]),
+            "correlationId": int(found["id"]),
+            "clientId": found["client"],
+        },
+        "request": {"brokerId": int(found["broker"])},
+        "response": NOT_LOGGED,
+        "connection": tail["connection"],
+        "totalTimeMs": float(tail["total"]),
+    }
+
+
 _OLD_APIS: Final = {
     "ALTER_ISR": ApiKey.ALTER_PARTITION,
     "ELECT_PREFERRED_LEADERS": ApiKey.ELECT_LEADERS,
@@ -106,10 +136,12 @@ def _from_text(text: str) -> dict[str, Any]:
         request, at = parse_struct(text, at)
         if text.startswith(",response:", at):
             response, _ = parse_struct(text, at + len(",response:"))
+        elif text.startswith(" from connection ", at):
+            response = NOT_LOGGED
     except ValueError:
         if api_key in _RENAMED and (request is None or text.startswith(",response:{", at)):
             raise UnusableLine("a request logged as text whose fields cannot be read; was the line cut?") from None
-        response = {} if ",response:{" in text else None  # it was answered, in a form that is not read
+        response = NOT_LOGGED
     client_id = header["client"]
     return {
         "requestHeader": {
@@ -119,7 +151,7 @@ def _from_text(text: str) -> dict[str, Any]:
             "clientId": None if client_id == "null" else client_id,
         },
         "request": None if request is None else _as_json(request, api_key, version, "request"),
-        "response": None if response is None else _as_json(response, api_key, version, "response"),
+        "response": response if not response else _as_json(response, api_key, version, "response"),
         "connection": tail["connection"],
         "totalTimeMs": float(tail["total"]),
     }

@@ -31,8 +31,11 @@ DELETION_MARK: Final = b"[Topic Deletion Manager "
 WRITER_MARKS: Final = (BROKER_MARK, CONTROLLER_MARK, DELETION_MARK)
 """What begins the lines that are read: who writes them."""
 
-_FORMER_MARK: Final = re.compile(rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))? (?=[a-z])")
-"""How releases before 1.1 name who writes."""
+_FORMER_MARK: Final = re.compile(
+    rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))? (?=[a-z])"
+    rb"|\[(?:[\w -]{1,60} on )?(Controller) (\d{1,10})\]: "
+)
+"""How releases before 1.0 name who writes."""
 
 _MOST_STATES: Final = 300_000
 """The most partitions of one request; further ones become another request."""
@@ -56,10 +59,16 @@ _STATE: Final = (
     + rb"(?:, addingReplicas=" + _IDS + rb", removingReplicas=" + _IDS + rb")?(?:, offlineReplicas=" + _IDS + rb")?"
     rb"(?:, isNew=(\w+))?(?:, leaderRecoveryState=(\d+))?\)"
 )  # fmt: skip
+_UNTOLD: Final = b",".join(b"%d" % mark for mark in UNKNOWN_IDS)
 _NAMED: Final = rb"\w*\((?:topicName='[^']*', partitionIndex=-?\d+, )?"
 _CACHED: Final = re.compile(
     rb".ached leader info " + _NAMED + _STATE + rb" for partition (\S+) in response to UpdateMetadata request sent by "
     rb"controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
+)
+_FORMERLY_CACHED: Final = re.compile(
+    rb".ached leader info \(LeaderAndIsrInfo:\(Leader:(-?\d+),ISR:([\d,]*),LeaderEpoch:(\d+),ControllerEpoch:(\d+)\),"
+    rb"ReplicationFactor:\d+\),AllReplicas:([\d,]*)\) for partition (\S+) in response to UpdateMetadata request "
+    rb"sent by controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
 )
 _DELETED: Final = re.compile(
     rb".eleted partition (\S+) from metadata cache in response to UpdateMetadata request sent by controller (-?\d+) "
@@ -112,7 +121,12 @@ _ASSIGNED: Final = re.compile(
 )
 _BROKER_ID: Final = re.compile(rb"brokerId=(\d+)")
 _NUMBER: Final = re.compile(rb"-?\d+")
-_BECAME: Final = re.compile(rb"(\d+) successfully elected as the controller. Epoch incremented to (\d+)")
+_BECAME: Final = re.compile(
+    rb"(?:\d{1,10} successfully elected as the controller. |Controller \d{1,10} )?"
+    rb"(?:Epoch incremented|[Ii]ncremented epoch) to (\d{1,10})"
+)
+_SERVES: Final = re.compile(rb"(?:Broker \d{1,10} is )?[Rr]eady to serve as the new controller with epoch (\d{1,10})")
+_STOPPING: Final = re.compile(rb".andling stop replica \(delete=(\w+)\) for partition (\S+)")
 _LIVE: Final = re.compile(
     rb"(?:Newly added brokers: .{0,9000}?, all live brokers: ([\d,]+)"
     rb"|Currently active brokers in the cluster: \w*\(([\d, ]+)\))"
@@ -121,7 +135,7 @@ _BROKER_EPOCHS: Final = re.compile(rb"(?:Initialized|Updated) broker epochs cach
 _PAIR: Final = re.compile(rb"(\d{1,10}) -> (-?\d{1,18})")
 _DELETION: Final = re.compile(rb"Deletion of topic (\S+) (\(re\)started|successfully completed)")
 _NEW_PARTITION: Final = re.compile(
-    rb"([\w.-]{1,255})-(\d{1,10}) -> (?:\w{1,30}\()?(?:replicas=)?((?:\d{1,10}, ?)*\d{1,10})"
+    rb"\[?([\w.-]{1,255})[-,](\d{1,10})\]? -> (?:\w{1,30}\()?(?:replicas=)?((?:\d{1,10}, ?)*\d{1,10})"
 )
 
 
@@ -144,7 +158,7 @@ class LoggedRequest:
 
     __slots__ = (
         "answered", "api_key", "broker_epoch", "broker_id", "controller_epoch", "controller_id", "correlation_id",
-        "count", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topics",
+        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topics",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +183,7 @@ class LoggedRequest:
         self.live_brokers: list[int] = []
         self.broker_epoch = -1
         self.detailed = False  # whether lines at TRACE tell its states
+        self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
         self.count = 0
 
     def add(self, topic: bytes, state: dict[str, Any]) -> None:
@@ -202,7 +217,14 @@ class LoggedRequest:
             ]
             return 6, head
         if self.api_key == ApiKey.STOP_REPLICA:
-            return 3, head
+            if self.deletes is None:
+                return 3, head
+            parts = [
+                {"topicName": topic.decode("utf-8", "replace"), "partitionIndex": partition}
+                for topic, states in self.topics.items()
+                for partition in _partitions(states)
+            ]
+            return 0, {**head, "deletePartitions": self.deletes, "ungroupedPartitions": parts}
         head["liveLeaders"] = []
         recovering = any(state.get("leaderRecoveryState") for states in self.topics.values() for state in states)
         if not recovering:
@@ -247,18 +269,18 @@ def find_writer(text: bytes) -> int:
     return at if at >= 0 else text.find(DELETION_MARK)
 
 
-def writer_named_now(text: bytes) -> bytes:
-    """Name a line's writer as releases from 1.1 on do."""
-    start = _FORMER_MARK.sub(_present_mark, text[:_LONGEST_START], count=1)
-    return start + text[_LONGEST_START:]
+def writer_named_now(text: bytes) -> tuple[bytes, int]:
+    """Name the writer of a line of releases before 1.0 as later ones do; return the line, and where it names it.
 
+    The place is -1 in a line that names no writer.
+    """
+    found = _FORMER_MARK.search(text, 0, _LONGEST_START)
+    if found is None:
+        return text, -1
+    kind, number, epoch = found[1] or found[4], found[2] or found[5], found[3]
+    named = b"[" + kind + b" id=" + number + (b"" if epoch is None else b" epoch=" + epoch) + b"] "
+    return text[: found.start()] + named + text[found.end() :], found.start()
 
-def _present_mark(found: re.Match[bytes]) -> bytes:
-    epoch = b"" if found[3] is None else b" epoch=" + found[3]
-    return b"[" + found[1] + b" id=" + found[2] + epoch + b"] "
-
-
-FORMER_LOGGER: Final = b"state.change.logger"
 
 _LONGEST_START: Final = 400
 """The bytes of a line among which its writer is named."""
@@ -275,10 +297,12 @@ class StateLog:
         self._emit = emit
         self._open: dict[int, LoggedRequest] = {}
         self._epochs: dict[int, int] = {}  # of controllers, as the lines so far tell
+        self._senders: dict[int, tuple[int, int]] = {}  # the controller whose request a broker took last, its epoch
         self._replicas: OrderedDict[bytes, list[int]] = OrderedDict()  # as a controller assigned them
         self._told: OrderedDict[bytes, tuple[list[int], list[int]]] = (
             OrderedDict()
         )  # ISR and replicas, as brokers learnt
+        self._led: OrderedDict[bytes, tuple[bytes, bytes, bytes]] = OrderedDict()
         self._partitions: OrderedDict[bytes, dict[int, list[int]]] = OrderedDict()  # topic -> partition -> replicas
         self._tells_broker_epochs = False
         self._broker_epochs: dict[int, int] = {}
@@ -288,7 +312,7 @@ class StateLog:
         self._of_brokers: dict[bytes, Callable[[int, bytes, int], bool]] = {
             b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
-            b"han": self._touched, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
+            b"han": self._handling, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
             b"Sto": self._fetchers, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
             b"ign": self._ignoring,
         }  # fmt: skip
@@ -324,7 +348,8 @@ class StateLog:
         found = _NUMBER.findall(text[begin:end][:40])
         if not found or len(found[0]) > 10:
             return False
-        return self._decided(int(found[0]), int(found[1]) if len(found) > 1 else None, text[end + 2 :], time_ns)
+        rest = text[end + 1 :].lstrip(b", :")
+        return self._decided(int(found[0]), int(found[1]) if len(found) > 1 else None, rest, time_ns)
 
     def end(self) -> None:
         """End the file: give what is open."""
@@ -356,7 +381,10 @@ class StateLog:
         number = self._epochs.get(controller_id, -1) if epoch is None else int(epoch)
         if len(self._epochs) > 1000:
             self._epochs.clear()
+        if len(self._senders) > 1000:
+            self._senders.clear()
         self._epochs[controller_id] = number
+        self._senders[broker] = controller_id, number
         request = self._open[broker] = LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns)
         if len(self._open) > 1000:
             self._close(next(iter(self._open)))
@@ -372,12 +400,22 @@ class StateLog:
 
     def _cached(self, broker: int, rest: bytes, time_ns: int) -> bool:
         found = _CACHED.match(rest)
-        if found is None:
-            return False
-        (
-            controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, offline, _, _,
-            partition, controller, epoch, correlation,
-        ) = found.groups()  # fmt: skip
+        if found is not None:
+            (
+                controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, offline, _, _,
+                partition, controller, epoch, correlation,
+            ) = found.groups()  # fmt: skip
+        else:
+            found = _FORMERLY_CACHED.match(rest)
+            if found is None:
+                return False
+            (
+                leader, isr, leader_epoch, controller_epoch, replicas, partition, controller, epoch, correlation,
+            ) = found.groups()  # fmt: skip
+            offline = None
+            led_epoch, led_isr, partition_epoch = self._led.get(partition, (None, None, None))
+            if (led_epoch, led_isr) != (leader_epoch, isr):  # without its partition epoch, an ISR has no order
+                isr, replicas, partition_epoch = _UNTOLD, _UNTOLD, b"%d" % UNKNOWN
         request = self._request(6, broker, controller, epoch, correlation, time_ns)
         topic, number = _topic_partition(partition)
         told = _ids(isr), _ids(replicas)
@@ -437,6 +475,10 @@ class StateLog:
             topic, number = _topic_partition(partition)
         else:
             number = int(index)
+        if adding is None:  # releases before 1.0 print no partition epoch in an update
+            self._led[b"%b-%d" % (topic, number)] = leader_epoch, isr.replace(b" ", b""), partition_epoch
+            if len(self._led) > _MOST_REMEMBERED:
+                self._led.popitem(last=False)
         request = self._request(4, broker, controller, epoch, correlation, time_ns)
         request.detailed = self._detailed = True
         state = {
@@ -465,6 +507,8 @@ class StateLog:
         topic, number = _topic_partition(partition)
         delete = (deletes or former_deletes) == b"true"
         request.detailed = True
+        if former_deletes is not None:
+            request.deletes = delete
         request.add(
             topic,
             {"partitionIndex": number, "leaderEpoch": int(leader_epoch or -1), "deletePartition": delete},
@@ -476,7 +520,24 @@ class StateLog:
         if found is not None:
             self._request(4, broker, found[2], None, found[1], time_ns)
             return True
+        found = _STOPPING.match(rest)
+        if found is not None:
+            self._stopping(broker, found[2], time_ns, delete=found[1] == b"true")
+            return True
         return self._touched(broker, rest, time_ns)
+
+    def _stopping(self, broker: int, partition: bytes, time_ns: int, *, delete: bool) -> None:
+        """A line before 2.6: it does not name the request, so partitions that follow one another are taken as one."""
+        controller, epoch = self._senders.get(broker, (-1, -1))
+        request = self._open.get(broker)
+        if request is None or request.correlation_id is not None or request.deletes is not delete:
+            if request is not None:
+                self._close(broker)
+            request = self._open[broker] = LoggedRequest(5, broker, controller, epoch, None, time_ns)
+            request.detailed, request.deletes = True, delete
+        topic, number = _topic_partition(partition)
+        request.last_ns = time_ns
+        request.add(topic, {"partitionIndex": number, "leaderEpoch": -1, "deletePartition": delete})
 
     def _touched(self, broker: int, _rest: bytes, time_ns: int) -> bool:
         request = self._open.get(broker)
@@ -575,8 +636,11 @@ class StateLog:
             leader, isr, _, leader_epoch, partition_epoch, controller_epoch, replicas, partition = found.groups()
             self._replicas[partition] = _ids(replicas)
         elif found := _BECAME.match(rest):
-            self._epochs[int(found[1])] = int(found[2])
-            self._decision(int(found[1]), int(found[2]), time_ns)
+            self._epochs[controller] = int(found[1])
+            self._decision(controller, int(found[1]), time_ns)
+            return True
+        elif found := _SERVES.match(rest):
+            self._epochs[controller] = int(found[1])
             return True
         elif begin in (b"Newly ad", b"Currentl") and (found := _LIVE.match(rest)):
             known = self._epochs.get(controller)
@@ -590,7 +654,7 @@ class StateLog:
         elif begin == b"Deletion" and (found := _DELETION.match(rest)):
             self._deletes(controller, found[1], time_ns, is_done=found[2][:1] == b"s")
             return True
-        elif begin == b"New topi":
+        elif begin in (b"New topi", b"New part"):
             for topic, number, replicas in _NEW_PARTITION.findall(rest):
                 self._partitions.setdefault(topic, {})[int(number)] = _ids(replicas)
             while len(self._partitions) > _MOST_TOPICS:
