@@ -162,7 +162,11 @@ class LogReader:
                     if not self._has_requests and b"ontroller" in line[26:60]:
                         self._summary.format = "state-change log"
                     at = line.find(b" ", 26, 34) + 1
-                    if line.startswith(_FORMER_WRITERS, at) or b" on Controller " in line[at : at + 80]:
+                    if (
+                        line.startswith(_FORMER_WRITERS, at)
+                        or line.startswith(_FORMER_WRITERS, 26)
+                        or b" on Controller " in line[at : at + 80]
+                    ):
                         self._message(LogLine(line, [], None, offset, length), events)
                     continue
                 if not (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
@@ -220,7 +224,7 @@ class LogReader:
 
     def _state_message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""
-        text = message.text
+        text = message.text.rstrip(b'"')  # of a quoted value
         at = find_writer(text)
         if at < 0:
             text, at = writer_named_now(text)

@@ -11,9 +11,8 @@ from .wrappers import Lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOG: Final = re.compile(
-    rb"Completed request:|kafka\.request\.logger|state\.change\.logger|\[(?:Broker|Controller) id=\d|requestHeader\""
-    rb"|^__CURSOR="
+_DATED: Final = re.compile(
+    rb"^__CURSOR="
     rb"|^(?:\x1b\[[\d;]*m)*\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d"
     rb"|^\[?\d\d:\d\d:\d\d[.,]\d{3}\]? +(?:\[|TRACE|DEBUG|INFO|WARN|ERROR)"
     rb"|^(?:[\w./-]{1,200} {0,40}\| ?|\[pod/[^\]]{1,300}\] ?|[\w./-]{1,200}\.log[\w.-]{0,50}:(?:\d{1,9}:)?)"
@@ -23,6 +22,16 @@ _LOG: Final = re.compile(
     rb"(?:log|message|MESSAGE|msg|_raw|@message|textPayload)\"\s*:",
     re.M,
 )
+"""How lines of logs begin."""
+
+_MARK: Final = re.compile(
+    rb"Completed request:|requestHeader\\*\"|(?:\[|\bon )(?:Broker|Controller) (?:id=)?\d{1,10}[\] ]"
+    rb"|\b(?:Broker \d{1,10}|Controller \d{1,10} epoch \d{1,10}) "
+    rb"(?:cached|received|handling|completed|ignoring|deleted|stopped|sending|changed|started|skipped) "
+)
+"""What the lines that are read hold, each behind a time."""
+
+_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)")
 
 _EXPORT: Final = b"__CURSOR="
 _MOST_LINES: Final = 50
@@ -33,7 +42,11 @@ def looks_like_log(head: bytes) -> bool:
     text = _text(head)
     if b"\0" in text and not text.startswith(_EXPORT):
         return False
-    return _LOG.search(text) is not None
+    if _DATED.search(text):
+        return True
+    is_json = text.lstrip()[:1] in (b"{", b"[")
+    begins = ((found.start(), text.rfind(b"\n", 0, found.start()) + 1) for found in _MARK.finditer(text))
+    return any(is_json or _TIME.search(text, begin, at) for at, begin in begins)
 
 
 def first_time_ns(head: bytes) -> int:

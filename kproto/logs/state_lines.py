@@ -343,7 +343,8 @@ class StateLog:
         elif text[at - 6 : at] == b"TRACE ":
             self._detailed = True
             return False  # what is decided stands at INFO and DEBUG
-        if b"DEBUG" in text[max(at - 12, 0) : at] or b"TRACE" in text[max(at - 12, 0) : at]:
+        before = text[max(at - 24, 0) : at].upper()
+        if b"DEBUG" in before or b"TRACE" in before:
             self._detailed = True
         found = _NUMBER.findall(text[begin:end][:40])
         if not found or len(found[0]) > 10:

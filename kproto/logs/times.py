@@ -216,6 +216,9 @@ _QUARTER_S: Final = 900
 _DELAY_NS: Final = 120 * _NS
 """The longest time from a line's own stamp until a wrapper stamps it again, for telling the line's zone by both."""
 
+_BETWEEN_HOURS: Final = frozenset((-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55))
+"""The zones of the world whose distance to UTC is no whole number of hours, in quarters of an hour."""
+
 _NAMED_DAY: Final = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
 
 
@@ -285,7 +288,7 @@ class LogClock:
             outer_ns = zoned.ns - zoned.offset_s * _NS
             ahead_ns = own.ns - outer_ns + _DELAY_NS  # the line is older than its wrapper's stamp
             quarters, rest_ns = divmod(ahead_ns, _QUARTER_S * _NS)
-            if rest_ns <= 2 * _DELAY_NS and abs(quarters) <= 14 * 4:
+            if rest_ns <= 2 * _DELAY_NS and (quarters % 4 == 0 or quarters in _BETWEEN_HOURS) and abs(quarters) <= 56:
                 own = own._replace(offset_s=quarters * _QUARTER_S)
         return self._utc_ns(own)
 

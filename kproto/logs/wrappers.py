@@ -145,6 +145,9 @@ _TIMES: Final = (
 )  # fmt: skip
 """Fields that hold a time; of several the last one is nearest to the line."""
 
+_LEVELS: Final = ("level", "log.level", "severity", "levelname", "loglevel", "@l")
+"""Fields that hold a line's level."""
+
 _PIECE: Final = 16 << 10
 """Docker cuts lines after so many bytes."""
 
@@ -327,7 +330,7 @@ class Unwrapper:
             if isinstance(held, list) and held and all(isinstance(byte, int) and 0 <= byte < 256 for byte in held):
                 held = bytes(held).decode("utf-8", "replace")  # journald's form of text that is not UTF-8
             if isinstance(held, str):
-                yield from self._held_text(held, value, message, depth)
+                yield from self._held_text(_with_level(held, value), value, message, depth)
                 return
         for each in value.values():
             if isinstance(each, (dict, list)):
@@ -390,6 +393,15 @@ class Unwrapper:
                 entry.clear()
         else:
             self._binary, self._binary_name = bytearray(), name
+
+
+def _with_level(text: str, beside: dict[str, Any]) -> str:
+    """Put the level that stands beside a controller's line where it stands in the layout of Kafka."""
+    if text.startswith(("[Controller ", "Controller ")):
+        level = next((beside[name] for name in _LEVELS if isinstance(beside.get(name), str)), "")
+        if level.upper() in ("TRACE", "DEBUG"):
+            return f"{level.upper()} {text}"
+    return text
 
 
 def _depth(text: bytes) -> int:

@@ -11,17 +11,13 @@ shows are written by hand.
 
 from __future__ import annotations
 
-import io
 import json
-import lzma
-import tarfile
 from collections import defaultdict
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import DATA
+from state_runs import files_of, logs_of
 
 from kproto import tables
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
@@ -37,25 +33,6 @@ OLD_RUNS = ["kafka-2.8.2", "kafka-2.0.1", "kafka-1.0.2", "kafka-0.11.0.3", "kafk
 LEVELS = ["TRACE", "INFO"]
 ALL = [*((run, level) for run in [*RUNS, "kafka-2.8.2"] for level in LEVELS), *((run, "TRACE") for run in OLD_RUNS[1:])]
 """Each run, and at INFO those whose lines at INFO tell leaders."""
-
-
-@cache
-def files_of(run: str) -> dict[str, bytes]:
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / "state_logs" / f"{run}.tar.xz").read_bytes()))) as tar:
-        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-
-
-def logs_of(run: str, level: str) -> dict[str, bytes]:
-    """The state-change and controller logs of all brokers, at a level."""
-    found = {name: data for name, data in files_of(run).items() if name.endswith(("change.log", "controller.log"))}
-    if level == "TRACE":
-        return found
-    return {
-        name: b"".join(
-            line for line in data.splitlines(keepends=True) if b"] TRACE" not in line and b"] DEBUG" not in line
-        )
-        for name, data in found.items()
-    }
 
 
 def told(found: Iterable[Exchange]) -> tuple[dict[Any, set[Any]], dict[Any, set[Any]]]:
