@@ -27,6 +27,7 @@ PROGRAMS = {
     "tshark_ratios": 1200.0,
     "ratios": 1800.0,
     "channel_ratios": 1800.0,
+    "metadata_log": 1200.0,
     "doctor_ratios": 1800.0,
     "month": 1800.0,
     "controller_ratios": 3600.0,

@@ -38,6 +38,7 @@ RESULTS_OF = {
     ),
     "month": ("month",),
     "doctor": ("doctor",),
+    "metadata": ("metadata",),
     "live": ("live",),
     "thousand": ("thousand",),
 }

@@ -9,10 +9,10 @@ Kafka's controllers do not compress the metadata log.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct as Packed
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -26,16 +26,21 @@ UNPACKED_MOST: Final = 64 << 20
 
 _HEADER: Final = Packed(">qiibIhiqqqhii")
 _BEGIN: Final = Packed(">qii").unpack_from
+_BEFORE_CRC: Final = Packed(">qiibI").pack
+_AFTER_CRC: Final = Packed(">hiqqqhii").pack
 _OVERHEAD: Final = 12
 """Bytes of the base offset and the length, which the length does not count."""
 _CRC_FROM: Final = 21
 _LARGEST_OFFSET: Final = (1 << 63) - 1
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
+_NULL: Final = 1
+"""The length of null, -1, as a varint."""
 _COMPRESSION: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
-_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_SNAPPY_MAGIC: Final = b"\x82SNAPPY\0"
+_SNAPPY_HEADER: Final = 16
 
 
 class RawRecord(NamedTuple):
@@ -110,16 +115,27 @@ class RecordBatch:
         fixed_time = max_time if attributes & _LOG_APPEND_TIME else None
         at = 0
         try:
-            for _ in range(count):
-                length, at = _signed(records, at)
+            for _ in range(count):  # varints of one byte are read here, without a call: nearly all are
+                length = records[at]
+                if length < 0x80:
+                    length, at = (length >> 1) ^ -(length & 1), at + 1
+                else:
+                    length, at = _signed(records, at)
                 end = at + length
                 if length < 0 or end > len(records):
                     raise Malformed(f"a record of {length} bytes, {len(records) - at} are left", HEADER_BYTES + at)
-                time_delta, at = _signed(records, at + 1)
+                time_delta = records[at + 1]
+                if time_delta < 0x80:
+                    time_delta, at = (time_delta >> 1) ^ -(time_delta & 1), at + 2
+                else:
+                    time_delta, at = _signed(records, at + 1)
                 offset_delta, at = _signed(records, at)
                 if not 0 <= offset_delta <= last:
                     raise Malformed(f"a record {offset_delta} beyond a batch of {last + 1} offsets", HEADER_BYTES + at)
-                key, at = _bytes(records, at, end)
+                if records[at] == _NULL:
+                    key, at = None, at + 1
+                else:
+                    key, at = _bytes(records, at, end)
                 value, at = _bytes(records, at, end)
                 at = end  # headers: metadata records have none
                 yield RawRecord(
@@ -233,6 +249,49 @@ def _batch_at(data: bytes, at: int) -> RecordBatch | Fault:
     return RecordBatch(base, base + last, epoch, max_time, bool(attributes & _CONTROL), count, whole)
 
 
+def encode_batch(
+    values: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    base_offset: int = 0,
+    epoch: int = 1,
+    time_ms: int = 1_800_000_000_000,
+    control: bool = False,
+) -> bytes:
+    """Write a batch of records of one time, uncompressed, as a controller does.
+
+    Args:
+        values: Key and value of each record.
+        base_offset: The offset of the first.
+        epoch: The epoch of the quorum.
+        time_ms: When it was written, ms since 1970.
+        control: Whether they are control records.
+    """
+    records = bytearray()
+    for number, (key, value) in enumerate(values):
+        body = bytearray(b"\x00\x00")  # attributes; the time is the batch's
+        body += _signed_bytes(number)
+        for part in (key, value):
+            body += _signed_bytes(-1) if part is None else _signed_bytes(len(part)) + part
+        body += b"\x00"  # headers
+        records += _signed_bytes(len(body)) + body
+    after_crc = (
+        _AFTER_CRC(_CONTROL if control else 0, len(values) - 1, time_ms, time_ms, -1, -1, -1, len(values)) + records
+    )
+    length = HEADER_BYTES - _OVERHEAD + len(records)
+    return _BEFORE_CRC(base_offset, length, epoch, _MAGIC[0], crc32c(after_crc)) + after_crc
+
+
+def _signed_bytes(value: int) -> bytes:
+    """Write a zigzag varint."""
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 def _signed(data: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint; also return the place after it.
 
@@ -268,11 +327,12 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 def _unpack(codec: int, packed: bytes) -> bytes:
     unpack = _UNPACKERS.get(codec)
     if unpack is None:
-        raise ConfigurationError(
-            f"a batch is compressed with {_CODECS.get(codec, f'method {codec}')}, which kproto does not unpack; "
-            "Kafka's controllers do not compress the metadata log"
-        )
+        raise ConfigurationError(f"a batch is compressed with method {codec}, which Kafka 4.1 does not have")
     return unpack(packed)
+
+
+def _too_much() -> Malformed:
+    return Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
 
 
 def _gunzip(packed: bytes) -> bytes:
@@ -282,9 +342,71 @@ def _gunzip(packed: bytes) -> bytes:
     except zlib.error as e:
         raise Malformed(f"a gzip batch that cannot be unpacked ({e})", HEADER_BYTES) from None
     if engine.unconsumed_tail:
-        raise Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
+        raise _too_much()
     if not engine.eof:
         raise Malformed("a gzip batch that is cut", HEADER_BYTES)
+    return data
+
+
+def _arrow(codec: str) -> Any:
+    """Return pyarrow, whose codecs read snappy and LZ4."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ConfigurationError(
+            f"a batch is compressed with {codec}, for which the pyarrow package is missing; {install_command('tables')}"
+        ) from None
+    return pyarrow
+
+
+def _unsnap(packed: bytes) -> bytes:
+    """Unpack snappy: the blocks that Java's library frames, or one bare block, as librdkafka writes."""
+    pa = _arrow("snappy")
+    unpack = pa.Codec("snappy").decompress
+    blocks: list[bytes] = []
+    total = at = 0
+    while at < len(packed):
+        if packed.startswith(_SNAPPY_MAGIC, at):
+            at += _SNAPPY_HEADER
+            continue
+        size = len(packed)
+        if blocks or at:
+            size = int.from_bytes(packed[at : at + 4], "big")
+            at += 4
+        block = packed[at : at + size]
+        at += size
+        if at > len(packed):
+            raise Malformed("a snappy batch that is cut", HEADER_BYTES)
+        length = _block_length(block)
+        total += length
+        if total > UNPACKED_MOST:
+            raise _too_much()
+        try:
+            blocks.append(unpack(block, length, asbytes=True) if length else b"")
+        except (OSError, pa.ArrowInvalid) as e:
+            raise Malformed(f"a snappy batch that cannot be unpacked ({e})", HEADER_BYTES) from None
+    return b"".join(blocks)
+
+
+def _block_length(block: bytes) -> int:
+    """The bytes that a snappy block says it unpacks to."""
+    length = 0
+    for place, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return length
+    raise Malformed("a snappy batch that cannot be unpacked (a block without its length)", HEADER_BYTES)
+
+
+def _unlz4(packed: bytes) -> bytes:
+    pa = _arrow("lz4")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(packed), "lz4") as reader:
+            data: bytes = reader.read(UNPACKED_MOST + 1)
+    except (OSError, pa.ArrowInvalid) as e:
+        raise Malformed(f"an lz4 batch that cannot be unpacked ({e})", HEADER_BYTES) from None
+    if len(data) > UNPACKED_MOST:
+        raise _too_much()
     return data
 
 
@@ -301,8 +423,8 @@ def _unzstd(packed: bytes) -> bytes:
     except zstandard.ZstdError as e:
         raise Malformed(f"a zstd batch that cannot be unpacked ({e})", HEADER_BYTES) from None
     if len(data) > UNPACKED_MOST:
-        raise Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
+        raise _too_much()
     return data
 
 
-_UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gunzip, 4: _unzstd}
+_UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

@@ -135,8 +135,7 @@ class MetadataLog:
                 image.forget()
             for each in step.records():
                 if each.record is not None and not each.is_control:
-                    for _change in image.apply(each.record):
-                        pass
+                    image.apply(each.record)
         return image
 
     def steps(self) -> Iterator[LogStep]:

@@ -22,7 +22,9 @@ _MOST_DIRECTORIES: Final = 10_000
 _HEADER_BYTES: Final = 61
 _FORMAT_AT: Final = 16
 _FORMAT: Final = 2
-_HEAD: Final = 1 << 16
+_LENGTH: Final = slice(8, 12)
+_LARGEST_BATCH: Final = 16 << 20
+"""Bytes of a first batch that are read; Kafka's own limit for a batch of metadata is 8 MiB."""
 
 
 @dataclass(slots=True)
@@ -86,15 +88,16 @@ def is_log_file(path: str | os.PathLike[str]) -> bool:
             head = file.read(_HEADER_BYTES)
             if len(head) < _HEADER_BYTES or head[_FORMAT_AT] != _FORMAT:
                 return False
-            head += file.read(_HEAD)
+            length = int.from_bytes(head[_LENGTH], "big", signed=True)
+            head += file.read(min(max(length + _LENGTH.stop - _HEADER_BYTES, 0), _LARGEST_BATCH))
     except OSError:
         return False
     from kproto.metadata_log.batches import RecordBatch, batches_in, records_of
 
-    for batch in batches_in(head, partial_end=True):
+    for batch in batches_in(head):
         if isinstance(batch, RecordBatch):
             return batch.is_control or any(each.record is not None for each in records_of(batch))
-        return batch.is_end and int.from_bytes(head[8:12], "big", signed=True) > len(head) - 12
+        return batch.is_end
     return False
 
 

@@ -20,6 +20,7 @@ from kproto.metadata_log.records import (
     LeaderChangeRecord,
     NoOpRecord,
     PartitionChangeRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -27,7 +28,7 @@ from kproto.metadata_log.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kproto.metadata_log.batches import LogRecord, RecordBatch
     from kproto.metadata_log.files import LogSnapshot, MetadataLog
@@ -145,6 +146,7 @@ class FoldedLog:
         epochs: The epochs of the quorum, ascending.
         image: The image at the end.
         unreadable: The number of records that cannot be read.
+        unreadable_reason: Why the first of these cannot.
         unnamed: The number of states whose topic's name, or whose former state, no file tells.
     """
 
@@ -153,20 +155,32 @@ class FoldedLog:
     epochs: list[QuorumEpoch] = field(default_factory=list)
     image: Image = field(default_factory=Image)
     unreadable: int = 0
+    unreadable_reason: str = ""
     unnamed: int = 0
+
+    def unread(self, record: LogRecord) -> None:
+        """Count a record that cannot be read."""
+        self.unreadable += 1
+        self.unreadable_reason = self.unreadable_reason or record.error
 
 
 _NO_CHANGE: Final = 0
 
 
-def fold(log: MetadataLog) -> FoldedLog:
-    """Fold a log."""
-    return _Fold(log).run()
+def fold(log: MetadataLog, visit: Callable[[FoldedBatch, LogRecord], None] | None = None) -> FoldedLog:
+    """Fold a log.
+
+    Args:
+        log: The log.
+        visit: Called with each record, as it is read, and the batch that holds it.
+    """
+    return _Fold(log, visit).run()
 
 
 class _Fold:
-    def __init__(self, log: MetadataLog) -> None:
+    def __init__(self, log: MetadataLog, visit: Callable[[FoldedBatch, LogRecord], None] | None) -> None:
         self._log = log
+        self._visit = visit
         self._made = FoldedLog()
         self._names: dict[bytes, str] = {}
         self._spans: dict[int, BrokerSpan] = {}
@@ -203,10 +217,13 @@ class _Fold:
         )  # fmt: skip
         is_idle = not batch.is_control
         has_brokers = False
+        visit = self._visit
         for each in records:
             record = each.record
+            if visit is not None:
+                visit(found, each)
             if record is None:
-                made.unreadable += 1
+                made.unread(each)
                 is_idle = False
                 continue
             if each.is_control:
@@ -245,21 +262,25 @@ class _Fold:
             time_ms = made.batches[-1].time_ms if made.batches else 0
         name = b"snapshot %d %d" % (snapshot.end_offset, snapshot.epoch)
         found = FoldedBatch(blake2b(name, digest_size=16).digest(), None, snapshot, time_ms, None)
+        visit = self._visit
         for each in snapshot.records():
             record = each.record
+            if visit is not None:
+                visit(found, each)
             if record is None:
-                made.unreadable += 1
+                made.unread(each)
             elif not each.is_control:
                 if isinstance(record, TopicRecord):
                     self._names[record.topic_id] = record.name
-                for _change in image.apply(record):
-                    pass
-                self._broker(record, each._replace(offset=-1, time_ms=time_ms))
+                image.apply(record)
+                if type(record) is not PartitionRecord:
+                    self._broker(record, each._replace(offset=-1, time_ms=time_ms))
         for topic_id, topic in image.topics.items():
             known = former.topics.get(topic_id)
             for partition, state in topic.partitions.items():
                 before = None if known is None else known.partitions.get(partition)
-                self._backwards((topic_id, partition), state)
+                if self._pending:
+                    self._backwards((topic_id, partition), state)
                 if before is None or _agrees(before, state) is not True:
                     found.states.append(FoldedState(topic.name, topic_id, partition, state, before, -1))
         for topic_id, topic in former.topics.items():

@@ -41,7 +41,7 @@ from kproto.metadata_log.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kproto.metadata_log.records import MetadataRecord
 
@@ -156,26 +156,34 @@ class Image:
         """Whether records wait for the end of their transaction."""
         return self._held is not None
 
-    def apply(self, record: MetadataRecord | UnknownRecord) -> Iterator[PartitionFold]:
-        """Apply the next record; the generator must be run to its end.
-
-        Yields:
-            Each change of a partition; at the end of a transaction, those of all its records.
-        """
+    def apply(self, record: MetadataRecord | UnknownRecord) -> Sequence[PartitionFold]:
+        """Apply the next record; return each change of a partition, at the end of a transaction those of all of it."""
         kind = type(record)
-        if kind is BeginTransactionRecord:
-            self._held = []
-        elif kind is EndTransactionRecord:
-            held, self._held = self._held or (), None
-            for each in held:
-                yield from self._apply(each)
-        elif kind is AbortTransactionRecord:
-            self.transactions_aborted += 1
-            self._held = None
-        elif self._held is not None:
-            self._held.append(record)
+        if self._held is None or kind in _TRANSACTION:
+            if kind is PartitionChangeRecord:
+                return (self._change(record),)  # type: ignore[arg-type]
+            if kind is PartitionRecord:
+                return (self._partition(record),)  # type: ignore[arg-type]
+            if kind is BeginTransactionRecord:
+                self._held = []
+            elif kind is EndTransactionRecord:
+                held, self._held = self._held or (), None
+                return [change for each in held for change in self.apply(each)]
+            elif kind is AbortTransactionRecord:
+                self.transactions_aborted += 1
+                self._held = None
+            elif kind is RemoveTopicRecord:
+                return list(self._remove(record))  # type: ignore[arg-type]
+            elif isinstance(record, UnknownRecord):
+                key = record.record_type, record.version
+                self.unknown[key] = self.unknown.get(key, 0) + 1
+            else:
+                apply = _OTHERS.get(kind)
+                if apply is not None:
+                    apply(self, record)
         else:
-            yield from self._apply(record)
+            self._held.append(record)
+        return ()
 
     def forget(self) -> None:
         """Forget what may have changed where the log has a gap; names of topics stay."""
@@ -186,21 +194,6 @@ class Image:
     def partition_count(self) -> int:
         """The number of partitions."""
         return sum(len(topic.partitions) for topic in self.topics.values())
-
-    def _apply(self, record: MetadataRecord | UnknownRecord) -> Iterator[PartitionFold]:
-        if isinstance(record, PartitionRecord):
-            yield self._partition(record)
-        elif isinstance(record, PartitionChangeRecord):
-            yield self._change(record)
-        elif isinstance(record, RemoveTopicRecord):
-            yield from self._remove(record)
-        elif isinstance(record, UnknownRecord):
-            key = record.record_type, record.version
-            self.unknown[key] = self.unknown.get(key, 0) + 1
-        else:
-            apply = _OTHERS.get(type(record))
-            if apply is not None:
-                apply(self, record)
 
     def _topic(self, topic_id: bytes) -> Topic:
         topic = self.topics.get(topic_id)
@@ -348,6 +341,7 @@ def _next(epoch: int) -> int:
 
 _LARGEST_EPOCH = (1 << 31) - 1
 _TOPIC = 2
+_TRANSACTION = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
 
 _OTHERS: dict[type, Callable[[Image, Any], None]] = {
     TopicRecord: Image._topic_made,

@@ -10,12 +10,15 @@ a PartitionChangeRecord have a second reader, written by hand: a snapshot holds 
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache, lru_cache
 from struct import Struct as Packed
 from struct import error as _UNPACK_ERROR
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from kproto.errors import Malformed, UnsupportedVersion
+from kproto.json_form import uuid_to_json
 from kproto.reference.datatypes import (
     ArrayOf,
     Bool,
@@ -50,6 +53,7 @@ SAME_LEADER: Final = -2
 
 _LARGEST_VERSION: Final = 0x7FFF
 _set = object.__setattr__
+_uuid_text = lru_cache(1 << 14)(uuid_to_json)
 
 
 class MetadataRecord(Struct):
@@ -112,6 +116,7 @@ class MetadataRecord(Struct):
         return build(self.fields.at(type(self), self.version, flexible=True), self)
 
     @classmethod
+    @cache
     def title(cls) -> str:
         """The type's name as Kafka's dump prints it: ``PARTITION_CHANGE_RECORD``."""
         return re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).upper()
@@ -120,10 +125,17 @@ class MetadataRecord(Struct):
         """The fields as Kafka's dump prints them."""
         return self.fields.to_json(self, self.version)
 
+    def to_json_text(self) -> str:
+        """``to_json`` as text."""
+        return json.dumps(self.to_json())
+
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and self.version == getattr(other, "version", None)
 
     __hash__ = None
+
+
+_Record = TypeVar("_Record", bound=MetadataRecord)
 
 
 class UnknownRecord:
@@ -150,6 +162,10 @@ class UnknownRecord:
     def to_json(self) -> Json:
         """The bytes in hexadecimal."""
         return {"bytes": self.data.hex()}
+
+    def to_json_text(self) -> str:
+        """``to_json`` as text."""
+        return json.dumps(self.to_json())
 
     def __repr__(self) -> str:
         return f"UnknownRecord({self.record_type}, {self.version}, {len(self.data)} bytes)"
@@ -275,6 +291,21 @@ class PartitionRecord(MetadataRecord):
         "last_known_elr" / Tagged(2, Nullable(ArrayOf(Int32)), since=2, default=None),
     )
 
+    def to_json_text(self) -> str:
+        """``to_json`` as text, written by hand: a snapshot holds one of these for each partition."""
+        if self.version < 1 or self.eligible_leader_replicas is not None or self.last_known_elr is not None:
+            return super().to_json_text()
+        recovery = f', "leaderRecoveryState": {self.leader_recovery_state}' if self.leader_recovery_state else ""
+        directories = '", "'.join([_uuid_text(directory) for directory in self.directories])
+        return (
+            f'{{"partitionId": {self.partition_id}, "topicId": "{_uuid_text(self.topic_id)}"'
+            f', "replicas": {[*self.replicas]}, "isr": {[*self.isr]}'
+            f', "removingReplicas": {[*self.removing_replicas]}, "addingReplicas": {[*self.adding_replicas]}'
+            f', "leader": {self.leader}{recovery}, "leaderEpoch": {self.leader_epoch}'
+            f', "partitionEpoch": {self.partition_epoch}'
+            + (f', "directories": ["{directories}"]}}' if directories else ', "directories": []}')
+        )
+
 
 class PartitionChangeRecord(MetadataRecord):
     """What changed of a partition; null, ``leader`` -2 and ``leader_recovery_state`` -1: as before.
@@ -298,6 +329,19 @@ class PartitionChangeRecord(MetadataRecord):
         "eligible_leader_replicas" / Tagged(6, Nullable(ArrayOf(Int32)), since=2, default=None),
         "last_known_elr" / Tagged(7, Nullable(ArrayOf(Int32)), since=2, default=None),
     )
+
+    def to_json_text(self) -> str:
+        """``to_json`` as text, the common fields written by hand."""
+        if not (
+            self.replicas is self.removing_replicas is self.adding_replicas is self.directories is None
+            and self.eligible_leader_replicas is self.last_known_elr is None
+        ):
+            return super().to_json_text()
+        isr = "" if self.isr is None else f', "isr": {[*self.isr]}'
+        leader = "" if self.leader == SAME_LEADER else f', "leader": {self.leader}'
+        recovery = "" if self.leader_recovery_state == -1 else f', "leaderRecoveryState": {self.leader_recovery_state}'
+        head = f'{{"partitionId": {self.partition_id}, "topicId": "{_uuid_text(self.topic_id)}"'
+        return f"{head}{isr}{leader}{recovery}}}"
 
 
 class ClearElrRecord(MetadataRecord):
@@ -482,6 +526,7 @@ class ControlRecord(MetadataRecord):
     fields = Fields()
 
     @classmethod
+    @cache
     def title(cls) -> str:
         """The type's name as Kafka 4's dump prints it: ``LeaderChange``."""
         return cls.__name__.removesuffix("Record")
@@ -579,6 +624,8 @@ def decode_record(value: bytes) -> MetadataRecord | UnknownRecord:
             partition = _read_partition(value, version)
             if partition is not None:
                 return partition
+        elif value == _NO_OP:
+            return _plain(NoOpRecord, 0)
     else:
         at = 0
         frame_version, at = _varint(value, at)
@@ -649,6 +696,18 @@ _THREE: Final = Packed(">iii").unpack_from
 _LISTS: Final = [Packed(f">{count}i").unpack_from for count in range(64)]
 
 
+_NO_OP: Final = bytes((FRAME_VERSION, NoOpRecord.record_type, 0, 0))
+
+
+def _plain(cls: type[_Record], version: int) -> _Record:
+    """Make a record whose own fields the caller sets."""
+    record = cls.__new__(cls)
+    _set(record, "unknown_tagged_fields", ())
+    _set(record, "frozen", False)
+    _set(record, "version", version)
+    return record
+
+
 def _read_partition(data: bytes, version: int) -> PartitionRecord | None:
     if version > PartitionRecord.newest:
         return None
@@ -676,7 +735,7 @@ def _read_partition(data: bytes, version: int) -> PartitionRecord | None:
             return None
     except (IndexError, ValueError, _UNPACK_ERROR):
         return None
-    record = PartitionRecord.__new__(PartitionRecord)
+    record = _plain(PartitionRecord, version)
     _set(record, "partition_id", partition_id)
     _set(record, "topic_id", topic_id)
     _set(record, "replicas", lists[0])
@@ -690,9 +749,6 @@ def _read_partition(data: bytes, version: int) -> PartitionRecord | None:
     _set(record, "directories", directories)
     _set(record, "eligible_leader_replicas", None)
     _set(record, "last_known_elr", None)
-    _set(record, "unknown_tagged_fields", ())
-    _set(record, "frozen", False)
-    _set(record, "version", version)
     return record
 
 
@@ -742,7 +798,7 @@ def _read_change(data: bytes, version: int) -> PartitionChangeRecord | None:
             return None
     except (IndexError, ValueError, _UNPACK_ERROR):
         return None
-    record = PartitionChangeRecord.__new__(PartitionChangeRecord)
+    record = _plain(PartitionChangeRecord, version)
     _set(record, "partition_id", partition_id)
     _set(record, "topic_id", topic_id)
     _set(record, "isr", isr)
@@ -754,7 +810,4 @@ def _read_change(data: bytes, version: int) -> PartitionChangeRecord | None:
     _set(record, "directories", None)
     _set(record, "eligible_leader_replicas", elr)
     _set(record, "last_known_elr", last_known)
-    _set(record, "unknown_tagged_fields", ())
-    _set(record, "frozen", False)
-    _set(record, "version", version)
     return record

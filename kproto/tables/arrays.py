@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Codes of ``array.array`` by bytes of a value."""
@@ -139,6 +139,55 @@ class RowBuffer:
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class TableBuilder:
+    """Builds a table from rows that give some of its columns.
+
+    The rows become Arrow columns piece by piece, so that many cost little more memory than the table.
+
+    Args:
+        schema: The table's schema.
+        names: The columns that a row gives, in its order.
+        same: Columns that are the same in all rows; the others are null.
+    """
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str], same: Mapping[str, Any] | None = None) -> None:
+        self._schema = schema
+        self._names = tuple(names)
+        self._same = dict(same or {})
+        self._rows: list[tuple[Any, ...]] = []
+        self._pieces: list[pa.RecordBatch] = []
+
+    def add(self, *row: Any) -> None:
+        """Add a row, in the order of ``names``."""
+        self._rows.append(row)
+        if len(self._rows) >= _PIECE_ROWS:
+            self._pieces.append(self._piece())
+
+    def table(self) -> pa.Table:
+        """Return the table of all rows."""
+        if self._rows:
+            self._pieces.append(self._piece())
+        return pa.Table.from_batches(self._pieces, self._schema)
+
+    def _piece(self) -> pa.RecordBatch:
+        count = len(self._rows)
+        columns = dict(zip(self._names, zip(*self._rows, strict=True), strict=True))
+        self._rows = []
+        arrays = []
+        for each in self._schema:
+            values = columns.get(each.name)
+            if values is not None:
+                arrays.append(array_of(values, each.type))
+            elif each.name in self._same:
+                arrays.append(pa.repeat(array_of([self._same[each.name]], each.type)[0], count))
+            else:
+                arrays.append(pa.nulls(count, each.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+_PIECE_ROWS: Final = 1 << 16
 
 
 def plain_text(text: str | None) -> str | None:

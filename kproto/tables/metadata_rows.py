@@ -7,7 +7,6 @@ said, is a row of ``partition_states``. So all that is asked of requests and sta
 
 from __future__ import annotations
 
-import json
 import os
 from bisect import bisect_left, bisect_right
 from hashlib import blake2b
@@ -17,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kproto.api import ApiKey
-from kproto.metadata_log.batches import records_of
 from kproto.metadata_log.files import read
 from kproto.metadata_log.folding import fold, is_whole
 from kproto.metadata_log.records import NoOpRecord
 from kproto.metadata_log.secrets import without_secrets
-from kproto.tables.arrays import array_of, plain_text
+from kproto.tables.arrays import TableBuilder, array_of, plain_text
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import METADATA_TABLES, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from kproto.metadata_log.batches import LogRecord
     from kproto.metadata_log.deliveries import MetadataTraffic
     from kproto.metadata_log.files import MetadataLog
     from kproto.metadata_log.finding import LogFiles
@@ -67,11 +66,13 @@ def tables_of_files(
         CaptureError: A file cannot be opened.
     """
     log = read(files) if traffic is None else read(files, traffic.shown(), traffic.snapshots.values())
-    rows = _Rows(log, fold(log), filters, capture or _name(files), cluster, lists_live=lists_live)
+    rows = _Rows(log, filters, capture or _name(files), cluster, lists_live=lists_live)
+    rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
     schemas = TABLES | METADATA_TABLES
     made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
+    made |= {name: builder.table() for name, builder in rows.large.items()}
     return {name: made.get(name, schemas[name].empty_table()) for name in schemas}
 
 
@@ -95,26 +96,55 @@ def _id(*parts: object) -> bytes:
     return blake2b("\0".join(map(str, parts)).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-class _Rows:
-    """The rows of each table, as dictionaries."""
+_REQUEST: Final = (
+    "frame_id", "ts", "controller_id", "controller_epoch", "live_brokers_id", "n_topics", "n_partitions", "body_id",
+    "frame_len", "response_frame_id",
+)  # fmt: skip
+_STATE: Final = (
+    "body_id", "topic", "topic_id", "partition", "controller_epoch", "is_new", "leader", "leader_epoch",
+    "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state",
+    "eligible_leader_replicas",
+)  # fmt: skip
+_RECORD: Final = ("log_offset", "snapshot", "ts", "controller_epoch", "type", "version", "data", "body_id")
+_DELIVERY: Final = ("body_id", "node_id", "controller_epoch", "log_offset", "told_ts", "committed_ts", "applied_ts")
 
-    def __init__(
-        self, log: MetadataLog, folded: FoldedLog, filters: Filters, capture: str, cluster: str, *, lists_live: bool
-    ) -> None:
+
+class _Rows:
+    """The rows of each table: those of small tables as dictionaries, those of large ones in builders."""
+
+    def __init__(self, log: MetadataLog, filters: Filters, capture: str, cluster: str, *, lists_live: bool) -> None:
         self._log = log
         self._filters = filters
-        self._of = {"cluster": cluster, "capture": capture}
+        self._of = of = {"cluster": cluster, "capture": capture}
         self._live: frozenset[int] | None = None
         self._lists_live = lists_live
         self._batch_ids: dict[tuple[int, int], bytes] = {}
         self.made: dict[str, list[dict[str, Any]]] = {
-            name: []
-            for name in (
-                "requests", "partition_states", "bodies", "brokers", "live_brokers", "captures", "bad_inputs",
-                *METADATA_TABLES,
-            )
+            name: [] for name in ("brokers", "live_brokers", "captures", "bad_inputs", "broker_states", "quorum_epochs")
+        }
+        fetch = {"api_key": ApiKey.FETCH}
+        request = {
+            "conn_id": _id("metadata log"), "api_version": 0, "correlation_id": 0, "client_id": "",
+            "broker_epoch": -1, "is_kraft_controller": True, "type": 0, "server_ip": "", "server_port": 0,
+            "error_code": 0,
         }  # fmt: skip
+        self._requests = TableBuilder(TABLES["requests"], _REQUEST, of | fetch | request)
+        self._bodies = TableBuilder(TABLES["bodies"], ("body_id",), fetch | {"api_version": 0, "direction": "response"})
+        self._states = TableBuilder(TABLES["partition_states"], _STATE, fetch)
+        self._records = TableBuilder(METADATA_TABLES["metadata_records"], _RECORD, of)
+        self._deliveries = TableBuilder(METADATA_TABLES["metadata_deliveries"], _DELIVERY, of)
+        self.large = {
+            "requests": self._requests,
+            "bodies": self._bodies,
+            "partition_states": self._states,
+            "metadata_records": self._records,
+            "metadata_deliveries": self._deliveries,
+        }
         self._live_sets: set[frozenset[int]] = set()
+
+    def fold(self) -> None:
+        """Fold the log, and make the rows of all tables but the deliveries."""
+        folded = fold(self._log, self._record)
         for batch in folded.batches:
             self._batch(batch)
         self._brokers(folded)
@@ -128,7 +158,6 @@ class _Rows:
             self._live = batch.live
         if batch.is_idle or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
-        self._records(batch)
         if batch.batch is not None:
             self._batch_ids[batch.batch.epoch, batch.batch.base_offset] = batch.batch_id
         filters = self._filters
@@ -136,41 +165,37 @@ class _Rows:
             return
         if filters.controllers and not filters.wants_controller(batch.leader_id):
             return
-        states = [state for state in batch.states if is_whole(state)]
-        wanted = [state for state in states if filters.wants_partition(state.topic or "", state.partition)]
-        if filters.by_partition and not wanted:
-            return
+        wanted = [state for state in batch.states if is_whole(state)]
+        if filters.by_partition:
+            wanted = [state for state in wanted if filters.wants_partition(state.topic or "", state.partition)]
+            if not wanted:
+                return
         for state in wanted:
-            self.made["partition_states"].append(_state_row(batch, state))
-        self.made["requests"].append(
-            self._of
-            | {
-                "frame_id": _id("frame", batch.batch_id.hex()),
-                "conn_id": _id("metadata log"),
-                "ts": _us(batch.time_ms),
-                "api_key": ApiKey.FETCH,
-                "api_version": 0,
-                "correlation_id": 0,
-                "client_id": "",
-                "controller_id": batch.leader_id,
-                "controller_epoch": -1 if batch.epoch is None else batch.epoch,
-                "broker_epoch": -1,
-                "is_kraft_controller": True,
-                "type": 0,
-                "live_brokers_id": self._live_id(),
-                "server_ip": "",
-                "server_port": 0,
-                "n_topics": len({state.topic_id for state in batch.states}),
-                "n_partitions": len(batch.states),
-                "body_id": batch.batch_id,
-                "frame_len": len(batch.batch.data) if batch.batch is not None else 0,
-                "error_code": 0,
-                "response_frame_id": _id("frame", batch.batch_id.hex()),
-            }
-        )
-        self.made["bodies"].append(
-            {"body_id": batch.batch_id, "api_key": ApiKey.FETCH, "api_version": 0, "direction": "response"}
-        )
+            self._state(batch, state)
+        frame_id = _id("frame", batch.batch_id.hex())
+        self._requests.add(
+            frame_id, _us(batch.time_ms), batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(),
+            len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,
+            len(batch.batch.data) if batch.batch is not None else 0, frame_id,
+        )  # fmt: skip
+        self._bodies.add(batch.batch_id)
+
+    def _state(self, batch: FoldedBatch, state: FoldedState) -> None:
+        known = state.state
+        epoch = -1 if batch.epoch is None else batch.epoch
+        topic = plain_text(state.topic or "")
+        if known is None:
+            self._states.add(
+                batch.batch_id, topic, state.topic_id, state.partition, epoch, False, _BEING_DELETED, 0, 0, (), (),
+                None, None, None, None,
+            )  # fmt: skip
+            return
+        recovering = None if known.recovering is None else int(known.recovering)
+        self._states.add(
+            batch.batch_id, topic, state.topic_id, state.partition, epoch,
+            state.former is None and batch.snapshot is None, known.leader, known.leader_epoch, known.partition_epoch,
+            known.isr, known.replicas, known.adding, known.removing, recovering, known.elr,
+        )  # fmt: skip
 
     def _live_id(self) -> bytes | None:
         live = self._live
@@ -182,28 +207,23 @@ class _Rows:
             self.made["live_brokers"] += ({"live_brokers_id": live_id, "broker_id": broker} for broker in sorted(live))
         return live_id
 
-    def _records(self, batch: FoldedBatch) -> None:
+    def _record(self, batch: FoldedBatch, each: LogRecord) -> None:
+        """Add a record that the fold reads."""
+        record = each.record
+        if isinstance(record, NoOpRecord) or not self._filters.wants_time(batch.time_ms * 1_000_000):
+            return
+        shown = record if record is None or each.is_control else without_secrets(record)
         source = batch.snapshot
-        name = None if source is None else f"{source.end_offset:020}-{source.epoch:010}"
-        records = source.records() if source is not None else records_of(batch.batch) if batch.batch is not None else ()
-        for each in records:
-            record = each.record
-            if isinstance(record, NoOpRecord):
-                continue
-            shown = record if record is None or each.is_control else without_secrets(record)
-            self.made["metadata_records"].append(
-                self._of
-                | {
-                    "log_offset": each.offset,
-                    "snapshot": name,
-                    "ts": _us(each.time_ms),
-                    "controller_epoch": each.epoch,
-                    "type": None if shown is None else shown.title(),
-                    "version": None if shown is None else shown.version,
-                    "data": None if shown is None else plain_text(json.dumps(shown.to_json())),
-                    "body_id": batch.batch_id,
-                }
-            )
+        self._records.add(
+            each.offset,
+            None if source is None else f"{source.end_offset:020}-{source.epoch:010}",
+            _us(each.time_ms),
+            each.epoch,
+            None if shown is None else shown.title(),
+            None if shown is None else shown.version,
+            None if shown is None else shown.to_json_text(),
+            batch.batch_id,
+        )
 
     def deliveries(self, traffic: MetadataTraffic) -> None:
         """Add the rows of ``metadata_deliveries``; batches of NoOpRecords alone are left out."""
@@ -216,18 +236,11 @@ class _Rows:
             mark = bisect_right(committed, each.last_offset)
             steps = traffic.applied.get(each.node_id, [])
             step = bisect_left(applied.get(each.node_id, []), each.last_offset)
-            self.made["metadata_deliveries"].append(
-                self._of
-                | {
-                    "body_id": batch_id,
-                    "node_id": each.node_id,
-                    "controller_epoch": each.epoch,
-                    "log_offset": each.last_offset,
-                    "told_ts": each.time_ns // _NS,
-                    "committed_ts": traffic.committed[mark][0] // _NS if mark < len(committed) else None,
-                    "applied_ts": steps[step][0] // _NS if step < len(steps) else None,
-                }
-            )
+            self._deliveries.add(
+                batch_id, each.node_id, each.epoch, each.last_offset, each.time_ns // _NS,
+                traffic.committed[mark][0] // _NS if mark < len(committed) else None,
+                steps[step][0] // _NS if step < len(steps) else None,
+            )  # fmt: skip
 
     # ---- brokers and the quorum
 
@@ -297,7 +310,7 @@ class _Rows:
             for fault in self._log.faults
         )  # fmt: skip
         for number, text in (
-            (folded.unreadable, "records cannot be read"),
+            (folded.unreadable, f"records cannot be read; the first: {plain_text(folded.unreadable_reason)}"),
             (folded.unnamed, "states of partitions are not whole: the files lack what was before them"),
             *((n, f"records of type {kind} version {v} are unknown") for (kind, v), n in folded.image.unknown.items()),
         ):
@@ -311,30 +324,3 @@ _COUNTS: Final = (
     "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps", "gap_bytes",
     "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses",
 )  # fmt: skip
-
-
-def _state_row(batch: FoldedBatch, state: FoldedState) -> dict[str, Any]:
-    known = state.state
-    row = {
-        "body_id": batch.batch_id,
-        "api_key": ApiKey.FETCH,
-        "topic": plain_text(state.topic or ""),
-        "topic_id": state.topic_id,
-        "partition": state.partition,
-        "controller_epoch": -1 if batch.epoch is None else batch.epoch,
-        "is_new": state.former is None and known is not None and batch.snapshot is None,
-    }
-    if known is None:
-        none: Iterable[int] = ()
-        return row | {"leader": _BEING_DELETED, "leader_epoch": 0, "partition_epoch": 0, "isr": none, "replicas": none}
-    return row | {
-        "leader": known.leader,
-        "leader_epoch": known.leader_epoch,
-        "partition_epoch": known.partition_epoch,
-        "isr": known.isr,
-        "replicas": known.replicas,
-        "adding_replicas": known.adding,
-        "removing_replicas": known.removing,
-        "leader_recovery_state": None if known.recovering is None else int(known.recovering),
-        "eligible_leader_replicas": known.elr,
-    }

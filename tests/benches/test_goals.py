@@ -17,6 +17,7 @@ import controller_ratios
 import doctor_ratios
 import growing_stream
 import live_ratios
+import metadata_log
 import month
 import pytest
 import secured_ratios
@@ -26,17 +27,20 @@ from figures import Goal, load
 
 from kproto import capture
 from kproto.codec import decode_request, encode
+from kproto.metadata_log import files
+from kproto.metadata_log.finding import find
 
 CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
 SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
 TSHARK, DOCTOR, MONTH, LIVE = tshark_ratios.goals(), doctor_ratios.goals(), month.goals(), live_ratios.goals()
+METADATA = metadata_log.goals()
 
 
 @pytest.mark.parametrize(
     "goals",
-    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH, LIVE],
-    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month", "live"],
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH, LIVE, METADATA],
+    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month", "live", "metadata"],
 )
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
@@ -148,6 +152,20 @@ def test_the_doctor_is_held_to_what_was_promised() -> None:
         ("late us", "early us"): 1.2,
         ("late MB", "early MB"): 1.2,
     }
+
+
+def test_the_metadata_log_is_held_to_what_was_promised() -> None:
+    assert {goal.ours: goal.limit for goal in METADATA if goal.limit is not None} == {
+        "image": 10, "image MB": 1074, "tables": 30, "log": 20,
+    }  # fmt: skip
+
+
+def test_a_snapshot_and_a_log_hold_what_the_bench_says(tmp_path: Path) -> None:
+    snapshot = metadata_log.write_snapshot(tmp_path, 1500)
+    log = metadata_log.write_log(tmp_path, 1_500_000)
+    for path, partitions in ((snapshot, 1500), (log, 10_000)):
+        read = files.read(find([path])[0])
+        assert (read.faults, read.gaps, read.image().partition_count()) == ([], [], partitions)
 
 
 def test_a_stream_of_distinct_bodies_has_each_body_once() -> None:

@@ -22,7 +22,6 @@ from typing import Any
 from answers import answer, difference
 from conftest import DATA, read_jsonl
 from kraft_runs import metadata as kraft_metadata
-from metadata_batches import write_batch
 from plain_sources import from_sources
 from strategies import VERSIONS
 
@@ -30,7 +29,7 @@ from kproto.api import ApiKey
 from kproto.codec import get_codec
 from kproto.errors import CaptureError, DecodeError
 from kproto.framing import FrameSplitter, frame
-from kproto.metadata_log.batches import RecordBatch, batches_in
+from kproto.metadata_log.batches import RecordBatch, batches_in, encode_batch
 from kproto.metadata_log.deliveries import MetadataTraffic
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import LogFiles, find
@@ -317,7 +316,7 @@ def metadata(data: bytes) -> None:
             size = data[at]
             values.append((None, data[at + 1 : at + 1 + size]))
             at += 1 + size
-        content = b"".join(write_batch([value], base_offset=place) for place, value in enumerate(values))
+        content = b"".join(encode_batch([value], base_offset=place) for place, value in enumerate(values))
     traffic = MetadataTraffic()
     covered = 0
     for found in batches_in(content):

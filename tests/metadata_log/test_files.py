@@ -6,15 +6,16 @@ import gzip
 from pathlib import Path
 from struct import pack, pack_into
 
+import pyarrow as pa
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kraft_runs import NODES, RUNS, metadata
-from metadata_batches import batch_of, write_batch
+from metadata_batches import batch_of
 
 from kproto.errors import DecodeError
-from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, records_of
+from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, encode_batch, records_of
 from kproto.metadata_log.files import LogFault, MetadataLog, read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.image import Image
@@ -121,16 +122,30 @@ def test_compressed_batches_are_unpacked_within_bounds() -> None:
     assert titles(packed(gzip.compress(plain[61:]), 1)) == ["NO_OP_RECORD", "UNKNOWN_77"]
     (too_much,) = titles(packed(gzip.compress(bytes(UNPACKED_MOST + 1)), 1))
     assert "unpacks to more than" in too_much
-    for method, name in ((2, "snappy"), (3, "lz4"), (5, "method 5")):
-        (refused,) = titles(packed(b"", method))
-        assert f"compressed with {name}" in refused
+    assert "compressed with method 5" in titles(packed(b"", 5))[0]
+    snappy, lz4 = pa.Codec("snappy"), pa.Codec("lz4")
+    bare = snappy.compress(plain[61:], asbytes=True)
+    begin = b"\x82SNAPPY\0" + pack(">ii", 1, 1)
+    halves = [snappy.compress(half, asbytes=True) for half in (plain[61:70], plain[70:])]
+    framed = b"".join(pack(">i", len(half)) + half for half in halves)
+    for form in (bare, begin + framed, begin + framed[:4] + halves[0] + begin + framed[4 + len(halves[0]) :]):
+        assert titles(packed(form, 2)) == ["NO_OP_RECORD", "UNKNOWN_77"]
+    assert titles(packed(lz4.compress(plain[61:], asbytes=True), 3)) == ["NO_OP_RECORD", "UNKNOWN_77"]
+    bomb = bytes(UNPACKED_MOST + 1)
+    assert "unpacks to more than" in titles(packed(snappy.compress(bomb, asbytes=True), 2))[0]
+    assert "unpacks to more than" in titles(packed(lz4.compress(bomb, asbytes=True), 3))[0]
+    blocks = 2 * (pack(">i", len(half := snappy.compress(bomb[: UNPACKED_MOST // 2 + 1], asbytes=True))) + half)
+    assert "unpacks to more than" in titles(packed(begin + blocks, 2))[0]
+    for cut in (bare[:-1], bare[:1] * 6, begin + framed[:-1], begin + framed[:2], b"\xff" * 9):
+        assert "snappy batch" in titles(packed(cut, 2))[0]
+    assert "lz4 batch" in titles(packed(lz4.compress(plain[61:], asbytes=True)[:-1], 3))[0]
     zstandard = pytest.importorskip("zstandard", reason="the extra zstd is not installed")
     assert titles(packed(zstandard.compress(plain[61:]), 4)) == ["NO_OP_RECORD", "UNKNOWN_77"]
     assert "unpacks to more than" in titles(packed(zstandard.compress(bytes(UNPACKED_MOST + 1)), 4))[0]
 
 
 def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read() -> None:
-    data = write_batch([(None, b"\x01\x02\x00\xff"), (None, b"\x01\x14\x00\x00")])
+    data = encode_batch([(None, b"\x01\x02\x00\xff"), (None, b"\x01\x14\x00\x00")])
     (batch,) = batches_in(data)
     assert isinstance(batch, RecordBatch)
     broken, fine = records_of(batch)
@@ -144,7 +159,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read() -> None
 
 def test_files_of_other_logs_are_left_alone(tmp_path: Path) -> None:
     mine = written(tmp_path / "__cluster_metadata-0", *several(2))
-    other = written(tmp_path / "orders-0", write_batch([(b"key", b"user data")]))
+    other = written(tmp_path / "orders-0", encode_batch([(b"key", b"user data")]))
     (mine / "quorum-state").write_text('{"leaderId":1,"leaderEpoch":3,"votedId":-1,"currentVoters":[{"voterId":1}]}')
     (tmp_path / "kafka-request.log").write_text("[2026-11-26 10:00:00] no batch")
     files, others = find([tmp_path, other, tmp_path / "kafka-request.log"])

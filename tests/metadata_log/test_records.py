@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -98,6 +99,7 @@ def test_what_was_written_is_read(cls: type[MetadataRecord], version: int, data:
     record = data.draw(records(cls, version))
     assert decode_record(encode_record(record)) == record
     form = record.to_json()
+    assert record.to_json_text() == json.dumps(form)
     assert cls(version=version, **cls.fields.from_json(form, version)) == record
 
 
