@@ -58,16 +58,23 @@ class Border(NamedTuple):
 
 def goes_on(end: Border, begin: Border) -> bool:
     """Whether a connection that stood at an end stands at a beginning: one direction goes on at the very byte."""
+    ahead = _ahead(end, begin)
+    return 0 in ahead and all(-_FAR <= each <= 0 for each in ahead)
+
+
+def overlap(end: Border, begin: Border) -> int:
+    """How many bytes before an end a connection that goes on there begins, in both directions together."""
+    return -sum(_ahead(end, begin))
+
+
+def _ahead(end: Border, begin: Border) -> list[int]:
+    """How far ahead of an end a beginning is in each direction that both know; nothing of another connection."""
     if begin.flow != end.flow:
         begin = begin.turned
     if begin.flow != end.flow:
-        return False
-    ahead = [
-        distance(there, here)
-        for here, there in zip(end.sequences, begin.sequences, strict=True)
-        if UNKNOWN not in (here, there)
-    ]
-    return 0 in ahead and all(-_FAR <= each <= 0 for each in ahead)
+        return []
+    both = zip(end.sequences, begin.sequences, strict=True)
+    return [distance(there, here) for here, there in both if UNKNOWN not in (here, there)]
 
 
 def pack_segment(time_ns: int, segment: Segment, flow: bytes) -> bytes:

@@ -41,6 +41,7 @@ Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 _EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
 _ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
 _PACKING: Final = "gz|zst|zstd"
+_TIME: Final = re.compile(r"(?:\w+=)?(?:[0-2]\d|3[01]|20\d\d(?:[-_]?[01]\d(?:[-_]?[0-3]\d(?:[-_T]?\d\d){0,3}Z?)?)?)")
 _PACKED: Final = re.compile(rf"\.(?:{_PACKING})$")
 _ROTATED: Final = re.compile(rf"(.*\.(?:{_EXTENSION}|log)){_ROTATION}")
 _NAMED_AS_CAPTURE: Final = re.compile(
@@ -290,6 +291,11 @@ def names_of_point(file: str) -> Iterator[str]:
         name = f"{folder.name}/{name}"
         yield name
     yield str(path.absolute())
+
+
+def is_time(folder: str) -> bool:
+    """Whether a directory is named by a day or an hour: files in it and in others like it may be of one place."""
+    return _TIME.fullmatch(folder) is not None
 
 
 def _distinct(names: list[list[str]]) -> list[str]:

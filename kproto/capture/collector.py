@@ -570,8 +570,13 @@ MOST_HELD: Final = 256 << 20
 def _first_sequences(connection: TcpConnection, segments: list[tuple[int, Segment]]) -> tuple[int, int]:
     """The sequence number of each direction that the first packet of a connection shows, -1 where it shows none."""
     first = segments[0][1]
-    acknowledged = first.acknowledged if first.flags & ACK else UNKNOWN
-    return (first.sequence, acknowledged) if first.flow == connection.flow else (acknowledged, first.sequence)
+    sent, acknowledged = _sequences_of(first)
+    return (sent, acknowledged) if first.flow == connection.flow else (acknowledged, sent)
+
+
+def _sequences_of(segment: Segment) -> tuple[int, int]:
+    """The sequence number of a segment's own direction, and that of the other one, -1 where it shows none."""
+    return segment.sequence, segment.acknowledged if segment.flags & ACK else UNKNOWN
 
 
 class Collector:
@@ -677,17 +682,25 @@ class Collector:
                 conn_id = known.conn_id if known else b""
                 border = Border(connection.flow, sequences, segments[0][0], conn_id, connection.begun is not None)
                 found.append((border, [pack_segment(time_ns, each, connection.flow) for time_ns, each in segments]))
-        return found
+        known_keys = {border.key for border, _segments in found}
+        strays: dict[bytes, tuple[Border, list[bytes]]] = {}
+        for time_ns, each in self._reassembler.strays:
+            border = Border(each.flow, _sequences_of(each), time_ns, is_sure=False)
+            if border.key not in known_keys:
+                border, packed = strays.setdefault(border.key, (border, []))
+                packed.append(pack_segment(time_ns, each, border.flow))
+        return [*found, *strays.values()]
 
     def endings(self) -> list[Border]:
         """How connections stand now that may go on behind the recording."""
         found = []
-        for connection, conversation in self._conversations.items():
+        for connection in (*self._conversations, *self._reassembler.handshakes()):
             first, second = connection.streams
-            if connection.over or first.ignored or conversation.protocol not in (None, "kafka"):
+            conversation = self._conversations.get(connection)
+            if connection.over or first.ignored or (conversation and conversation.protocol not in (None, "kafka")):
                 continue
-            known = conversation.connection
-            is_sure = connection.client is not None or not conversation._is_new
+            known = conversation and conversation.connection
+            is_sure = connection.client is not None or (conversation is not None and not conversation._is_new)
             found.append(
                 Border(
                     connection.flow,

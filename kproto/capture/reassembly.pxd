@@ -32,6 +32,7 @@ cdef class TcpConnection:
 cdef class Reassembler:
     cdef public object file, _summary, _most_connections, _most_held, _held, _finished, _handshakes
     cdef public dict _streams, _with_holes
+    cdef public list strays
     cdef public bint keeps_beginnings
     cdef public long long _beginning_bytes
 

@@ -341,7 +341,8 @@ class Reassembler:
 
     Attributes:
         file: Name of the file that the next segments are from.
-        keeps_beginnings: Whether to keep ``TcpConnection.beginning``.
+        keeps_beginnings: Whether to keep ``TcpConnection.beginning``, and strays.
+        strays: Segments without data that end a connection of which the recording holds nothing else.
     """
 
     def __init__(
@@ -356,6 +357,7 @@ class Reassembler:
         self._held = 0
         self._finished: deque[TcpConnection] = deque()
         self.keeps_beginnings = False
+        self.strays: list[tuple[int, Segment]] = []
         self._beginning_bytes = 0
         self._handshakes: deque[TcpConnection] = deque()
 
@@ -475,6 +477,15 @@ class Reassembler:
             self._forget(self._finished.popleft())
         return [*found]
 
+    def handshakes(self) -> list[TcpConnection]:
+        """The connections that were opened, and on which no data has passed yet."""
+        every = dict.fromkeys(stream.connection for stream in self._streams.values())
+        return [
+            each
+            for each in every
+            if each.client is not None and not each.is_unanswered and not any(end.offset for end in each.streams)
+        ]
+
     def ignore(self, connection: TcpConnection) -> None:
         """Ignore a connection from now on: deliver and keep nothing more of it."""
         for stream in connection.streams:
@@ -493,6 +504,9 @@ class Reassembler:
         if stream is not None and stream.connection.over and time_ns > stream.connection.closed_ns + _LINGER_NS:
             self._forget(stream.connection)
             stream = None
+        is_stray = stream is None and flags & (FIN | RST) and segment.begin == segment.end
+        if is_stray and self.keeps_beginnings and len(self.strays) < _LINGERING:
+            self.strays.append((time_ns, Segment(flow, sequence, acknowledged, flags, b"", 0, 0, 0)))
         if flags & RST:
             if stream is not None and not stream.connection.over:
                 self._close(events, stream.connection, time_ns)

@@ -49,12 +49,14 @@ class Split(NamedTuple):
         begin: The part holds the packets that begin at this byte of the file or behind it,
         end: but before this byte. None: up to the file's end, and the file may be packed.
         size: Bytes of the file when the parts were planned; those added since are not read. 0 if ``end`` is None.
+        goes_on: Whether a packet is known to begin at ``begin``: an earlier reading ended there.
     """
 
     file: str
     begin: int = 0
     end: int | None = None
     size: int = 0
+    goes_on: bool = False
 
 
 def is_splittable(head: bytes) -> bool:
@@ -93,7 +95,8 @@ def read_split(
         summary.format = "pcap" if is_pcap else "pcapng"
         prefix = head[:_PCAP_HEADER] if is_pcap else _pcapng_prefix(file, split.size)
         boundary = _pcap_boundary if is_pcap else _pcapng_boundary
-        begin = boundary(file, prefix, split.begin, split.size) if split.begin else 0
+        is_known = split.goes_on or not split.begin
+        begin = split.begin if is_known else boundary(file, prefix, split.begin, split.size)
         end = boundary(file, prefix, split.end, split.size) if split.end < split.size else split.size
         if begin >= end:
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,7 @@ from kproto.capture import BadInput
 from kproto.capture.borders import Border
 from kproto.capture.capture_points import capture_files, copies_among
 from kproto.capture.frozen import freeze, thaw
+from kproto.capture.source import file_name
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import SPLIT_BYTES, gather_parts, scan_options
 from kproto.pipeline.facts import BrokersOfCluster
@@ -37,6 +39,7 @@ from kproto.tables.places import place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
 from kproto.tables.recordings import Known, checked_cluster, recordings_in
+from kproto.tables.relations import judged_together
 from kproto.tables.scanning import Selection
 from kproto.tables.stored import (
     MANIFEST,
@@ -103,6 +106,7 @@ class _Plan:
     Attributes:
         stored: The tables to which it adds; None: it makes tables anew.
         known: The recordings that the tables hold then.
+        held: The ids of those that they hold already.
         parts: What is read.
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
@@ -111,6 +115,7 @@ class _Plan:
 
     stored: StoredTables | None
     known: Known
+    held: set[str]
     parts: list[PartToRead]
     copies: dict[str, str]
     labels: dict[tuple[str, str], tuple[str, str]]
@@ -194,12 +199,12 @@ def _plan(
     files = capture_files(expand(captures), unfinished=False)
     stored = _stored(out, filters)
     known = Known(recordings_in(stored.facts) if stored else [])
-    held = {name for each in known.recordings.values() for name in each.names}
+    named = {name for each in known.recordings.values() for name in each.names}
     copies = copies_among([file for file in files if not known.is_same(file)], open_file)
-    labelled = set(known.recordings)
+    held = set(known.recordings)
     parts = known.parts_to_read(files, cluster, capture_point, split_bytes, copies)
-    labels = known.labels_for(files, cluster, capture_point, labelled)
-    return _Plan(stored, known, parts, copies, labels, any(file in held for file in files))
+    labels = known.labels_for(files, cluster, capture_point, held)
+    return _Plan(stored, known, held, parts, copies, labels, any(file in named for file in files))
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -279,6 +284,7 @@ class _Job:
         self._id = out.run.name
         self._work = out.run / "tasks"
         self._known = plan.known
+        self._held = plan.held
         self._filters = filters
         self._on_step = on_step
         self._adds = plan.stored is not None
@@ -324,7 +330,7 @@ class _Job:
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
         self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
-        small = self._small(pieces, joiner, watermark_us)
+        small = self._small(pieces, parts, joiner, watermark_us)
         if cluster in self._facts:
             self._beside.discard(self._facts[cluster])
             self._replaced.append(self._facts[cluster])
@@ -386,7 +392,7 @@ class _Job:
         self._beside -= gone | {self._borders}
         kept = [
             [(end.part, end.capture, tuple(end.border), end.state) for end in joiner.ends],
-            [(begin.part, begin.capture, begin.file, tuple(begin.border)) for begin in joiner.begins],
+            [(each.part, each.capture, each.file, tuple(each.border), each.guessed) for each in joiner.begins],
         ]
         self._borders = self._store_beside("borders", freeze(kept) or b"")
         return joiner
@@ -401,7 +407,9 @@ class _Job:
         self._moves[name] = folder
         return name
 
-    def _small(self, pieces: Sequence[StagedPart], joiner: Joiner, watermark_us: int) -> dict[str, pa.Table]:
+    def _small(
+        self, pieces: Sequence[StagedPart], parts: Sequence[PartToRead], joiner: Joiner, watermark_us: int
+    ) -> dict[str, pa.Table]:
         """Write the tables with few rows; return those of the pieces."""
         paths = [piece.path for piece in pieces]
         small = {name: small_table(paths, name) for name in SMALL_TABLES}
@@ -409,23 +417,43 @@ class _Job:
         sets = small["live_brokers"]
         small["live_brokers"] = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
         self._write("live_brokers", small["live_brokers"], self._id)
-        self.run.bad_inputs = _bad_inputs(small["bad_inputs"])
-        read_again = pc.unique(small["captures"]["file"])
         for name in _WHOLE:
             former = table_dataset(self._stored, name).to_table()
             if name == "bad_inputs":
-                former = former.filter(pc.invert(pc.is_in(former["file"], value_set=read_again)))
+                former = self._without_mended(former, parts)
             table = merged_rows(name, pa.concat_tables([former, small[name]]))
             if name == "captures":
                 table = _joined_captures(table, joiner)
                 if watermark_us > -(1 << 62):
                     late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
                     table = table.filter(pc.invert(pc.fill_null(late, False)))
+                captures = table
+            if name == "bad_inputs":  # behind the captures
+                table, small[name] = (judged_together(each, captures) for each in (table, small[name]))
             for file in self._stored.paths(name):
                 self._replace(file)
             self._write(name, table, self._id)
+        self.run.bad_inputs = _bad_inputs(small["bad_inputs"])
         small["captures"] = _joined_captures(merged_rows("captures", small["captures"]), joiner)
         return small
+
+    def _without_mended(self, bad_inputs: pa.Table, parts: Sequence[PartToRead]) -> pa.Table:
+        """Return rows of ``bad_inputs`` but those of files that are whole now: they have grown, or were no captures."""
+        times = Counter(file_name(name) for each in self._known.recordings.values() for name in each.names)
+        ends: dict[str, int] = {}
+        for part in parts:
+            begin = part.split.begin if part.split else 0
+            names = {file_name(name) for name in self._known.recordings[part.recording].names}
+            if part.recording in self._held and (begin or all(times[name] == 1 for name in names)):
+                ends |= {name: min(begin, ends.get(name, begin)) for name in names}
+        unread = tuple(f"{part.file}:" for part in parts)
+        keep = [
+            row["offset"] < ends.get(row["file"], 1 << 62)
+            if row["offset"] is not None
+            else not row["reason"].startswith(unread)
+            for row in bad_inputs.to_pylist()
+        ]
+        return bad_inputs.filter(pa.array(keep, pa.bool_()))
 
     def _take_out(self, superseded: Mapping[str, list[bytes]]) -> None:
         """Take rows out of stored files, since new ones tell more."""
@@ -480,10 +508,10 @@ class _Job:
         path = "/".join((name, *day, f"{kind_of(file)}-{token_of(file)}-{self._id}-{part}.zstd.parquet"))
         span = self._spans.get(file)
         self._replace(file)
-        if table.num_rows:
-            folder = self._out.run / "small"
-            write_table(folder / path, name, table)
-            self._keep(folder, {path: table.num_rows})
+        if table.num_rows:  # it stands where later steps of this run read it; until the manifest lists it, it is none
+            write_table(self._stored.run / path, name, table)
+            self._stored.rows[path] = table.num_rows
+            self.run.rows[name] += table.num_rows
             if span is not None:
                 self._spans[path] = span_of(table)
 
@@ -561,7 +589,7 @@ def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
         ends, begins = thaw(file.read_bytes())
         return (
             [End(part, capture, Border(*border), state) for part, capture, border, state in ends],
-            [Begin(part, capture, name, Border(*border)) for part, capture, name, border in begins],
+            [Begin(part, capture, name, Border(*border), guessed) for part, capture, name, border, guessed in begins],
         )
     except (OSError, ValueError, TypeError):
         return [], []  # they are damaged: the frames across these borders are lost

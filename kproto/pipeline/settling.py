@@ -1,7 +1,7 @@
 """Settles which row tells of a request that several recordings hold: a packet counts once, in one run or in many.
 
-The best row stays: that of the whole request before that of a cut one, then one with a response, then one that knows
-why there is none. Of rows that tell as much any may stay, since they differ in labels alone.
+The best row stays: that of the whole request before that of a cut one, then one with a response, the earliest one, then
+one that knows why there is none. Of rows that tell as much any may stay, since they differ in labels alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.stages import StagedPart
     from kproto.tables.stored import StoredTables
 
-_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "ts"]
+_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "ts", "latency_us"]
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 
 
@@ -85,12 +85,12 @@ def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[st
 
 def _ranked(requests: pa.Table) -> pa.Table:
     """The requests' frames and times (us), and how much their rows tell."""
-    answered = pc.is_valid(requests["response_frame_id"]).cast(pa.int8())
-    whole = pc.is_valid(requests["body_id"]).cast(pa.int8())
-    final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False)).cast(pa.int8())
-    rank = pc.add(
-        pc.add(pc.multiply(whole, pa.scalar(4, pa.int8())), pc.multiply(answered, pa.scalar(2, pa.int8()))), final
-    )
+    answered = pc.is_valid(requests["response_frame_id"])
+    whole = pc.is_valid(requests["body_id"])
+    final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False))
+    bits = [pc.multiply(each.cast(pa.int64()), 1 << bit) for each, bit in ((whole, 62), (answered, 61), (final, 60))]
+    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 60) - 1)
+    rank = pc.subtract(pc.add(pc.add(*bits[:2]), bits[2]), late)
     return pa.table({"frame_id": requests["frame_id"], "ts": requests["ts"].cast(pa.int64()), "rank": rank})
 
 
@@ -108,7 +108,7 @@ def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
     best: dict[bytes, tuple[int, int]] = {}
     rows = list(zip(*(shared[name].to_pylist() for name in ("frame_id", "rank", "source")), strict=True))
     for frame_id, rank, source in rows:
-        best[frame_id] = max(best.get(frame_id, (-1, -1)), (rank, source))  # of equal ones the stored row stays
+        best[frame_id] = max(best.get(frame_id, (rank, source)), (rank, source))  # of equal ones the stored row stays
     of_frame: dict[bytes, list[int]] = {}
     for frame_id, _rank, source in rows:
         if source != best[frame_id][1]:
@@ -123,21 +123,22 @@ def without_superseded(stored: StoredTables, superseded: Mapping[str, list[bytes
         stored: The tables.
         superseded: These requests, by file of ``requests``.
     """
-    by_token: dict[str, list[str]] = {}
-    for file in superseded:
-        by_token.setdefault(token_of(file), []).append(file)
-    for token, files in by_token.items():
-        ids = pa.array([frame_id for file in files for frame_id in superseded[file]], pa.binary())
-        theirs = pa.concat_tables(read_parquet(stored.run / file, ["frame_id", "response_frame_id"]) for file in files)
-        answers = theirs.filter(pc.is_in(theirs["frame_id"], value_set=ids))["response_frame_id"]
-        of_frames = pa.concat_arrays([ids, answers.combine_chunks().drop_null()])
-        for name in _RELATED:
-            for file in stored.paths(name):
-                if stored.rows[file] and token_of(file) in (token, JOINED):
-                    table = read_parquet(stored.run / file)
-                    mask = pc.is_in(table["frame_id"], value_set=of_frames if name == "frames" else ids)
-                    if pc.any(mask).as_py():
-                        yield file, table.filter(pc.invert(mask))
+    of_token: dict[str, list[bytes]] = {JOINED: []}
+    answers: dict[str, list[bytes]] = {JOINED: []}
+    for file, ids in superseded.items():
+        theirs = read_parquet(stored.run / file, ["frame_id", "response_frame_id"])
+        found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
+        for token in {token_of(file), JOINED}:
+            of_token.setdefault(token, []).extend(ids)
+            answers.setdefault(token, []).extend(found["response_frame_id"].drop_null().to_pylist())
+    for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:
+        token = token_of(file)
+        if stored.rows[file] and token in of_token:
+            table = read_parquet(stored.run / file)
+            gone = [*of_token[token], *(answers[token] if name == "frames" else [])]
+            mask = pc.is_in(table["frame_id"], value_set=pa.array(gone, pa.binary()))
+            if pc.any(mask).as_py():
+                yield file, table.filter(pc.invert(mask))
 
 
 JOINED: Final = "joined"

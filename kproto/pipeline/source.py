@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -96,6 +97,17 @@ class KafkaControlSource(DataSource):
         """The reader of the rows."""
         pushes = _PUSHES in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", None) == _PUSHES
         return (_FilteringReader if pushes else _Reader)(self._checked())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's names
+        """Refuse: files that arrive are joined, and may grow, which a stream's offsets cannot tell.
+
+        Raises:
+            ConfigurationError: Always; says what to do.
+        """
+        raise ConfigurationError(
+            "kafka_control reads no stream: use kproto.pipeline.stream_frames(spark, DIRECTORY) for frames, or kproto "
+            "analyze --follow DIRECTORY for tables"
+        )
 
     def _checked(self) -> dict[str, str]:
         options = checked(self.options)

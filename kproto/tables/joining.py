@@ -7,9 +7,10 @@ has of the connection, up to its first complete exchange: from there on the othe
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kproto.capture.borders import Border, goes_on, unpacked_segments
+from kproto.capture.borders import Border, goes_on, overlap, unpacked_segments
 from kproto.capture.collector import Collector
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.model import Exchange
@@ -30,6 +31,10 @@ _MOST_STATES: Final = 64
 
 _LATE_NS: Final = 1_000_000_000
 """How much earlier than the end of one recording the next may begin: packets near a border may be out of order."""
+
+
+_MOST_GUESSES: Final = 4
+"""How often a beginning is read again in one call as more becomes known of what is before it."""
 
 
 class End(NamedTuple):
@@ -53,12 +58,15 @@ class Begin(NamedTuple):
     Attributes:
         part, capture, file: The part's name, its label, and the name of its file.
         border: The connection there.
+        guessed: The state behind which it was read on, but which may not be the right one; it is read again behind
+            another one. Empty: none.
     """
 
     part: str
     capture: str
     file: str
     border: Border
+    guessed: str = ""
 
 
 def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:
@@ -69,17 +77,17 @@ def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes |
 def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Begin]]:
     """Return the pairs of an end and the beginning that goes on there, in the order of the beginnings' times.
 
-    Where several recordings hold the same bytes, that of the same label goes on; of other labels none does unless it is
-    the only one.
+    Where several recordings hold the same bytes, that of the same label goes on; of other labels the one that ended
+    before, at the very byte, and shortly before; each end goes on once.
     """
     at: dict[tuple[bytes, int, int], list[End]] = {}
     for end in ends:
         for side, sequence in enumerate(end.border.in_order.sequences):
             at.setdefault((end.border.key, side, sequence), []).append(end)
     pairs: list[tuple[End, Begin]] = []
-    left: list[tuple[Begin, list[End]]] = []
+    others: list[tuple[bool, int, int, int, End, Begin]] = []
     taken: set[End] = set()
-    for begin in sorted(begins, key=lambda each: (each.border.time_ns, each.part)):
+    for number, begin in enumerate(sorted(begins, key=lambda each: (each.border.time_ns, each.part))):
         sides = enumerate(begin.border.in_order.sequences)
         near = dict.fromkeys(end for side, sequence in sides for end in at.get((begin.border.key, side, sequence), ()))
         latest_ns = begin.border.time_ns + _LATE_NS
@@ -90,20 +98,20 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
         ]
         same = [end for end in found if end.capture == begin.capture and end not in taken]
         if same:
-            best = max(same, key=lambda end: (end.border.time_ns, end.part))
+            before = [end for end in same if end.border.time_ns <= begin.border.time_ns] or same
+            best = max(before, key=lambda end: (end.border.time_ns, end.part))
             taken.add(best)
             pairs.append((best, begin))
-        elif found:
-            left.append((begin, found))
-    rivals: dict[End, int] = {}
-    for _begin, found in left:
+            continue
         for end in found:
-            rivals[end] = rivals.get(end, 0) + 1
-    for begin, found in left:
-        free = [end for end in found if end not in taken]
-        if len(free) == 1 and rivals[free[0]] == 1:
-            taken.add(free[0])
-            pairs.append((free[0], begin))
+            later_ns = begin.border.time_ns - end.border.time_ns
+            others.append((later_ns < 0, overlap(end.border, begin.border), abs(later_ns), number, end, begin))
+    joined: set[Begin] = set()
+    for *_rank, end, begin in sorted(others):
+        if end not in taken and begin not in joined:
+            taken.add(end)
+            joined.add(begin)
+            pairs.append((end, begin))
     return sorted(pairs, key=lambda pair: (pair[1].border.time_ns, pair[1].part))
 
 
@@ -142,22 +150,35 @@ class Joiner:
     def join(self, ends: Iterable[End], begins: Iterable[Begin]) -> Iterator[pa.RecordBatch]:
         """Join what goes on.
 
+        At an end before the first exchange of a connection that is older than the recording, the boundaries of frames
+        are a guess, which an earlier recording may mend. Of recordings with other labels a better one may come. Both
+        sides are read on there, and kept.
+
         Yields:
             Batches of the schema ``SCAN``: frames, and requests with their outcomes, that no recording shows alone.
         """
         left_ends, left_begins = dict.fromkeys(ends), dict.fromkeys(begins)
         of_part = {(end.part, end.border.key): end for end in left_ends}
+        guesses: Counter[tuple[str, bytes]] = Counter()
         goes_further = True
         while goes_further:
             goes_further = False
-            for end, begin in matched(left_ends, left_begins):
-                if not end.border.is_sure:
+            for found, begin in matched(left_ends, left_begins):
+                end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
+                here = begin.part, begin.border.key
+                if end.border.is_sure and end.capture == begin.capture:
+                    del left_ends[end], left_begins[begin]
+                elif begin.guessed != end.state and guesses[here] < _MOST_GUESSES:
+                    guesses[here] += 1
+                    del left_begins[begin]
+                    left_begins[begin._replace(guessed=end.state)] = None
+                else:
                     continue
-                del left_ends[end], left_begins[begin]
                 later = self._go_on(end, begin)
                 if later is not None:  # in the place of the part's own, which knows no frame's boundary
-                    left_ends.pop(of_part.get((later.part, later.border.key), later), None)
+                    left_ends.pop(of_part.get(here, later), None)
                     left_ends[later] = None
+                    of_part[here] = later
                     goes_further = True
                 if self._rows.full:
                     yield from self._rows.take()
@@ -170,7 +191,6 @@ class Joiner:
         here = begin.capture, begin.file
         if begin.border.conn_id and named:
             self.connections[begin.border.conn_id] = self.connections.get(named, named)
-        self.files.setdefault(here, []).append(begin.border.conn_id)
         state = self._state(end.state)
         if begin.part not in self._segments:
             self._state(begin.part)
@@ -186,19 +206,28 @@ class Joiner:
         collector.file = begin.file
         asked = [each for each in state[1] if each.connection is connection]
         requests = OpenRequests(self._selection, asked)
+        answered, has_data = 0, False
         try:
             for data in self._segments.get(begin.part, {}).get(begin.border.key, ()):
                 for time_ns, segment in unpacked_segments(begin.border.flow, data):
+                    has_data = has_data or segment.on_wire > 0
                     for event in requests.settled(collector.add_segment(time_ns, segment)):
                         self._rows.add_event(event)
-                        if isinstance(event, Exchange) and event.response is not None and event.request in asked:
-                            self.answered[here] = self.answered.get(here, 0) + 1
+                        answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
         except (ValueError, TypeError, AttributeError, LookupError):
             return None  # the edges are damaged
+        if has_data and not begin.guessed:
+            self.files.setdefault(here, []).append(begin.border.conn_id)
+            self.answered[here] = self.answered.get(here, 0) + answered
         after = [each for each in collector.endings() if each.key == begin.border.key]
         if not after or begin.border.is_sure:
             return None
         edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), {})
+        for event in requests.settled(collector.end()):  # as if nothing followed: other rows take the place of these
+            self._rows.add_event(event)
+        for request in requests.waiting:
+            self._rows.add_frame(request)
+            self._rows.add_unanswered(request)
         return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges))
 
     def _state(self, name: str) -> tuple[Collector, list[Frame]] | None:

@@ -24,6 +24,7 @@ from kproto.tables.relations import (
     captures,
     distinct_frames,
     first_bodies,
+    judged_together,
     learn_brokers,
 )
 from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan
@@ -79,7 +80,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     found = {name: pa.concat_tables([piece[name] for piece in pieces if name in piece]) for name in every}
     if not found["requests"].num_rows:
         raise CaptureError(why_nothing(found["bad_inputs"].to_pylist()))
-    return found
+    return found | {"bad_inputs": judged_together(found["bad_inputs"], found["captures"])}
 
 
 def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from kproto.capture.capture_points import CapturePoint, names_of_point
+from kproto.capture.capture_points import CapturePoint, is_time, names_of_point
 from kproto.capture.read import problem_of
 from kproto.capture.source import Source, check_begun, file_name
 from kproto.capture.splits import Split, SplitError, is_splittable, read_split
@@ -257,13 +257,15 @@ class Known:
             return
         for n in range(many):
             at, end = (begin + (size - begin) * each // many for each in (n, n + 1))
-            yield PartToRead(known.id, file, known.capture, Split(file, at, end, size), end - at)
+            yield PartToRead(known.id, file, known.capture, Split(file, at, end, size, goes_on=not n), end - at)
 
 
 def _place_of(file: str) -> str:
-    """The directory of a file, and its name without what rotation and compression add to it."""
-    folder = file.rpartition("/")[0] if is_uri(file) else str(Path(file).parent)
-    return f"{folder}\0{next(names_of_point(file))}"
+    """The directory of a file, without those of days and hours, and its name without what rotation and packing add."""
+    folders = file.split("/")[:-1] if is_uri(file) else [*Path(file).parent.parts]
+    while folders and is_time(folders[-1]):
+        folders.pop()
+    return "/".join([*folders, next(names_of_point(file))])
 
 
 def _hash(data: bytes) -> str:

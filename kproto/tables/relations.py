@@ -6,12 +6,14 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture.capture_points import is_time, point_name
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
@@ -420,3 +422,26 @@ def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
+    """Return ``bad_inputs`` without files that hold no control request, where others of their place hold some.
+
+    Args:
+        bad_inputs: The rows.
+        captures: The rows of ``captures``: of all files that could be read.
+    """
+    rows = captures.select(["cluster", "capture", "file", "all_requests"]).to_pylist()
+    places = [(row["cluster"], *_place_of(row["capture"])) for row in rows]
+    counts = [{each["api_key"] for each in row["all_requests"]} for row in rows]
+    speaking = {place for place, apis in zip(places, counts, strict=True) if not apis.isdisjoint(CONTROL_APIS)}
+    silent = {row["file"] for row, place in zip(rows, places, strict=True) if place not in speaking}
+    others = pa.array(sorted({row["file"] for row in rows} - silent), pa.string())
+    excused = pc.and_(pc.is_null(bad_inputs["offset"]), pc.is_in(bad_inputs["file"], value_set=others))
+    return bad_inputs.filter(pc.invert(excused))
+
+
+def _place_of(capture: str) -> tuple[str, ...]:
+    """The directories in a label, but those of days and hours, and the name without what rotation adds to it."""
+    *folders, _name = PurePath(capture).parts or ("",)
+    return (*(each for each in folders if not is_time(each)), point_name(capture))

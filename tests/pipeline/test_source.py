@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from packets import pcap, pcapng, read_pcap
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from table_truth import CAPTURES, name_of
 
 from channel.network.recorder import PcapngRecorder
@@ -230,3 +230,12 @@ def test_columns_have_their_descriptions_as_comments(spark: SparkSession, folder
     schema = spark.read.format("kafka_control").load(str(folder / "a.pcap.gz")).schema
     assert schema["direction"].metadata["comment"].startswith("request: controller to broker")
     assert all("comment" in field.metadata for field in schema if field.name in FRAMES.names)
+
+
+def test_a_stream_is_refused_with_what_to_do(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    stream = spark.readStream.format("kafka_control").load(str(folder))
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(
+        StreamingQueryException, match=r"kafka_control reads no stream: use kproto\.pipeline\.stream_frames"
+    ):
+        query.awaitTermination(60)

@@ -1,0 +1,199 @@
+"""However captures are named, packed, cut, copied, renamed and overwritten: the tables are those of one run."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packets import Packet, pcap, read_pcap
+from table_truth import CAPTURES, name_of
+from tasks_here import TasksHere
+
+from kproto.errors import CaptureError
+from kproto.pipeline import OutputDirectory, analyze
+from kproto.pipeline.upkeep import compact
+from kproto.query import open_tables
+from kproto.tables.stored import current_tables, table_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LABELS = {"conn_id", "capture", "file", "cluster", "payload", "date"}  # payload: that of any broker, of equal bodies
+STORED = ("requests", "responses", "partition_errors", "partition_states", "bodies", "frames", "live_brokers")
+DERIVED = ("leadership", "isr_events", "changes", "stale_requests")
+HOUR = 3600 * 1_000_000_000
+CAPTURED = {name: read_pcap(path) for path in CAPTURES if (name := name_of(path)) in ("ibp-2.8-a", "ibp-2.4-IV1-a")}
+
+STYLES: dict[str, Callable[[int, int], str]] = {
+    "tcpdump -C": lambda n, _count: f"control.pcap{n or ''}",
+    "tcpdump -C -W": lambda n, _count: f"control.pcap{n:03}",
+    "tcpdump -G": lambda n, _count: f"control-20261120-{n:02}0000.pcap",
+    "dumpcap": lambda n, _count: f"control_{n:05}_20261120{n:02}3557.pcapng",
+    "logrotate": lambda n, count: f"control.pcap.{count - n}{'.gz' if n else ''}",
+    "a directory for each hour": lambda n, _count: f"{n:02}/control.pcap",
+    "names of nothing": lambda n, _count: f"{random.Random(n).randrange(1 << 30)}.pcap{'.gz' if n % 2 else ''}",
+}
+
+
+def rows(out: Path, *, derived: bool = False) -> dict[str, list[str]]:
+    """The rows of tables in an order of their own, without labels."""
+    stored = current_tables(out)
+    tables = {name: table_dataset(stored, name).to_table() for name in STORED}
+    if derived:
+        with open_tables(stored) as connection:
+            tables |= {name: connection.sql(f"FROM {name}").arrow() for name in DERIVED}
+    found = {}
+    for name, table in tables.items():
+        columns = sorted(set(table.column_names) - LABELS)
+        found[name] = sorted(map(repr, table.select(columns).to_pylist()))
+    return found
+
+
+def run(out: Path, *captures: Path, **options: Any) -> None:
+    with suppress(CaptureError):  # nothing in them yet
+        analyze(TasksHere(), [str(path) for path in captures], OutputDirectory(out), **options)  # type: ignore[arg-type]
+
+
+class Host:
+    """A place where packets are recorded: into files that follow one another."""
+
+    def __init__(self, folder: Path, chosen: random.Random, link: int, packets: list[Packet]) -> None:
+        self.folder, self.link = folder, link
+        ends = sorted(chosen.sample(range(1, len(packets)), chosen.randint(1, 4)))
+        self.pieces = [packets[begin:end] for begin, end in zip([0, *ends], [*ends, len(packets)], strict=True)]
+        self._style = STYLES[chosen.choice([*STYLES])]
+        self.whole = packets
+
+    def name_of(self, number: int) -> str:
+        return self._style(number, len(self.pieces))
+
+    def write(self, number: int, name: str, *, share: float = 1.0) -> Path:
+        """Write a file, or as much of it as is recorded so far: it may end within a packet."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = pcap(self.pieces[number], self.link)
+        if path.suffix == ".gz":
+            data = gzip.compress(data)
+        elif share < 1:
+            data = data[: int(len(data) * share)]
+        path.write_bytes(data)
+        return path
+
+
+def happen(out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path) -> None:
+    """Name all files of all hosts, in runs of any order, among all that happens to files."""
+    todo = [(host, number) for host in hosts for number in range(len(host.pieces))]
+    if chosen.random() < 0.5:
+        chosen.shuffle(todo)
+    written: list[Path] = []
+    options: dict[str, Any] = {}
+    while todo or written:
+        some, todo = todo[: (n := chosen.randint(1, 3))], todo[n:]
+        again: list[tuple[Host, int, str]] = []
+        for host, number in some:
+            kind = chosen.choice(["whole", "whole", "grows", "overwrites", "copied", "bad first"])
+            name = "control.pcap" if kind == "overwrites" else host.name_of(number)
+            if host.folder / name in written:  # that was not named yet
+                name = f"{number}-{name}"
+            share = chosen.uniform(0.1, 0.9) if kind == "grows" else 1.0
+            file = host.write(number, name, share=share)
+            if share < 1 or kind == "bad first":
+                again.append((host, number, name))
+            if kind == "bad first":
+                file.write_bytes(b"no capture at all, for now")
+            written.append(file)
+            if kind == "copied":
+                written.append(copied(file, chosen, tmp_path))
+        named = [each for each in written if each.exists()]
+        if chosen.random() < 0.3:
+            named += chosen.sample(named, len(named) // 2)
+        if chosen.random() < 0.3:
+            options = chosen.choice([{}, {"cluster": "east"}, {"capture_point": "here"}])
+        if chosen.random() < 0.2:
+            with pytest.raises(KeyboardInterrupt):
+                analyze(
+                    TasksHere(),
+                    list(map(str, named)),
+                    OutputDirectory(out),
+                    on_step=interrupt,
+                    **options,  # type: ignore[arg-type]
+                )
+        run(out, *named, **options)
+        if chosen.random() < 0.2 and out.exists():
+            compact(OutputDirectory(out))
+        for host, number, name in again:
+            run(out, host.write(number, name), **options)
+        for file in named:
+            what = chosen.random()
+            if what < 0.3:
+                file.unlink(missing_ok=True)
+            elif what < 0.5 and file.exists():
+                os.utime(file, (0, 0))
+                run(out, file.rename(file.with_name(f"moved-{chosen.randrange(1 << 30)}.{file.name}")), **options)
+        written = []
+
+
+def interrupt(step: str) -> None:
+    raise KeyboardInterrupt(step)
+
+
+def copied(file: Path, chosen: random.Random, tmp_path: Path) -> Path:
+    """Return a file that holds the same as another one."""
+    copy = tmp_path / f"copy-{chosen.randrange(1 << 30)}.pcap"
+    kind = chosen.choice(["copy", "hard link", "symlink", "packed", "through another path"])
+    if kind == "hard link":
+        os.link(file, copy)
+    elif kind == "symlink":
+        copy.symlink_to(file)
+    elif kind == "packed":
+        copy = copy.with_suffix(".pcap.gz")
+        copy.write_bytes(gzip.compress(file.read_bytes()))
+    elif kind == "through another path":
+        copy.symlink_to(file.parent)
+        copy = copy / file.name
+    else:
+        shutil.copy(file, copy)
+    return copy
+
+
+def hosts_of(chosen: random.Random, tmp_path: Path) -> list[Host]:
+    """One or two places: of one run, or one after the other, with clocks apart, also with captures of one name."""
+    link, packets = CAPTURED[chosen.choice([*CAPTURED])]
+    begin = chosen.choice([0, chosen.randrange(len(packets) - 400)])
+    first = packets[begin : begin + chosen.choice([60, 200, 400])]
+    hosts = [Host(tmp_path / "a", chosen, link, first)]
+    if chosen.random() < 0.5:
+        apart = chosen.choice([HOUR, -HOUR, 3_000_000_000])
+        second = chosen.choice([first, packets[begin + 100 : begin + 300]])
+        hosts.append(Host(tmp_path / "b", chosen, link, [Packet(p.time_ns + apart, p.data, p.on_wire) for p in second]))
+    return hosts
+
+
+@pytest.mark.slow
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32))
+def test_the_tables_are_those_of_one_run(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    one_run_and_many(seed, tmp_path_factory.mktemp("named"))
+
+
+def one_run_and_many(seed: int, tmp_path: Path) -> None:
+    chosen = random.Random(seed)
+    hosts = hosts_of(chosen, tmp_path / "files")
+    happen(tmp_path / "tables", hosts, chosen, tmp_path)
+    wholes = []
+    for number, host in enumerate(hosts):
+        wholes.append(tmp_path / f"whole-{number}" / "control.pcap")
+        wholes[-1].parent.mkdir()
+        wholes[-1].write_bytes(pcap(host.whole, host.link))
+    run(tmp_path / "once", *wholes)
+    assert (tmp_path / "once").exists() == (tmp_path / "tables").exists()
+    if (tmp_path / "once").exists():
+        assert rows(tmp_path / "tables") == rows(tmp_path / "once")
