@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kproto.verdicts.knowledge import PartitionChange
     from kproto.verdicts.timeline import Entry
 
-_LEADERS: Final = {-1: "none", -2: "deleted"}
+_LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
 """The number of characters of another API's request that are shown."""
@@ -35,7 +35,7 @@ def answer_of(entry: Entry) -> tuple[str, str]:
         case "unreadable":
             return "cannot be read", "red"
         case "unanswered":
-            return "no answer", "yellow"
+            return "unanswered", "yellow"
         case "not decoded":
             return "not decoded", ""
         case "refused":
@@ -217,6 +217,6 @@ def _notes(state: RequestPartition, before: RequestPartition) -> Iterator[str]:
     for name in ("adding", "removing", "offline"):
         earlier, ids = getattr(before, f"{name}_replicas"), getattr(state, f"{name}_replicas")
         if earlier or ids:
-            yield f"{name} {_step(_ids(earlier), _ids(ids))}"
+            yield f"{name} replicas {_step(_ids(earlier), _ids(ids))}"
     if state.recovering:
         yield "recovering"

@@ -104,7 +104,7 @@ def command(
     standard input. TABLES is a directory that kproto analyze wrote. Captures of one cluster are judged together,
     whatever their clocks say; each cluster is judged by itself.
 
-    trouble wakes people up, warning wants to be looked at, note is good to know. Where the capture lacks the evidence,
+    Trouble: act now; warning: look at it today; note: for your information. Where the capture lacks the evidence,
     a finding says "cannot tell".
     """
     if explain is not None:

@@ -210,7 +210,7 @@ def _text(view: ClusterView) -> Iterator[str]:
         for each, info in snapshot.partitions()
     ]
     if rows:
-        yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline", "error"), rows)
+        yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline replicas", "error"), rows)
     else:
         yield "no topics"
 

@@ -40,7 +40,7 @@ Questions:
   events            what happened, in order: controllers, brokers, topics ...
   reassignments     partitions that got other replicas, from when to when
   leader            who led a partition, until when, by which controller
-  controllers       which controller ruled in which epoch, from when to when
+  controllers       which controller was active in which epoch
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
   diff              what differs about partitions at two times (--from, --to)

@@ -173,7 +173,7 @@ def _changes(summary: Mapping[str, Any]) -> Section:
     kinds = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
     return Section(
         "Leader and ISR changes",
-        ["~partition", ">leader changes", ">leader lost", ">ISR shrinks", ">expands", ">swaps"],
+        ["~partition", ">leader changes", ">no leader", ">ISR shrinks", ">expands", ">swaps"],
         [
             [f"{printable(r['topic'])}-{r['partition']}", *(str(r[kind]) for kind in kinds)]
             for r in summary["most_changed"]

@@ -22,7 +22,7 @@ _BYTES: Final = 8
 """The number of bytes of a field that are shown; a string's characters are shown as its value."""
 
 _TAGGED: Final = "_tagged"
-_LEADERS: Final = {-1: "none", -2: "being deleted"}
+_LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 _PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _TYPES: Final = {0: "unknown", 1: "incremental", 2: "full"}
 

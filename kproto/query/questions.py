@@ -151,7 +151,7 @@ QUESTIONS: Final = {
         "valid_to",
     ),
     "controllers": Question(
-        "Which controller ruled in which epoch, from when to when?",
+        "Which controller was active in which epoch, from when to when?",
         """
         WITH seen AS (
             SELECT cluster, controller_id, controller_epoch, bool_or(is_kraft_controller) AS is_kraft,
@@ -212,7 +212,7 @@ QUESTIONS: Final = {
         compares=True,
     ),
     "stale": Question(
-        "Which requests came from a controller that was none any more, or meant an earlier life of a broker?",
+        "Which requests came from a replaced controller, or were meant for an earlier registration of a broker?",
         "SELECT s.cluster, s.ts, s.broker_id AS broker, s.controller_id, q.api_key, s.reason, s.seen_epoch, "
         "s.known_epoch, s.error_code FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id",
         "ts, cluster, broker, reason",
@@ -251,7 +251,7 @@ QUESTIONS: Final = {
         compares=True,
     ),
     "worst": Question(
-        "Which brokers were the worst of each week (from Monday on), the worst of each first?",
+        "Which brokers were the worst in each week, which begins on Monday?",
         """
         WITH days AS (
             SELECT CAST(date_trunc('week', date) AS date) AS week, * FROM broker_days

@@ -77,7 +77,7 @@ def stale(
     most: int,
     cut: list[str],
 ) -> list[Row]:
-    """Return requests of controllers that were replaced, and requests for an earlier start of their broker.
+    """Return requests of controllers that were replaced, and requests for an earlier registration of their broker.
 
     Args:
         sql: The tables.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Severity = Literal["trouble", "warning", "note"]
-"""``trouble`` wakes somebody up, ``warning`` wants to be looked at, ``note`` is good to know."""
+"""``trouble``: act now; ``warning``: look at it today; ``note``: for your information."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("trouble", "warning", "note")
 """The severities, worst first."""
@@ -418,7 +418,7 @@ RULES: Final[dict[str, Rule]] = {
             "controllers: what both saw has another time there, always by the same. Or too little was seen at both.",
             "The hosts' clocks are not synchronised.",
             "Synchronise the clocks (chrony, NTP): logs and certificates depend on them too.",
-            "A difference is taken off all times that commands print; stored tables keep the times of each capture.",
+            "Commands correct the times that they print by it; stored tables keep the times of each capture.",
         ),
         Rule(
             "KP064", "traffic-not-read", "note", "capture",

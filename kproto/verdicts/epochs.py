@@ -1,4 +1,4 @@
-"""Decides from epochs who was no longer the controller, and which requests meant an earlier start of a broker.
+"""Decides from epochs who was no longer the controller, and which requests meant an earlier registration.
 
 A controller's epochs grow by one with each election, in ZooKeeper and KRaft mode alike. An epoch is known from the
 first request on that a broker accepted with it: refused, unanswered and unreadable requests prove nothing. A request
@@ -223,7 +223,7 @@ class Epochs:
                 older = f"broker epoch {broker_epoch} is older than"
                 if stale.known_epoch is None:
                     return f"{older} the broker's: {name} has started again"
-                return f"{older} {stale.known_epoch}: sent to an earlier start of {name}"
+                return f"{older} {stale.known_epoch}: meant for an earlier registration of {name}"
         return ""
 
     def controllers(self) -> list[ControllerEpoch]:

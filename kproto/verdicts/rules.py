@@ -724,7 +724,8 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
     for broker, rows in of.items():
         times = [ts for ts, _shown in rows]
         ts, shown = rows[-1]
-        text = f"{_the(broker)} registered again {_counted(len(rows), 'time')}, last at {moment(ts)} {shown}"
+        often = "" if len(rows) == 1 else f" {len(rows)} times, last"
+        text = f"{_the(broker)} registered again{often} at {moment(ts)} {shown}"
         yield doctor.finding("KP035", text, times[0], ts, count=len(rows), broker=broker)
         yield from _storm(doctor, "KP038", "registrations", times, f"{_the(broker)} registered", broker=broker)
     unseen = sorted(broker for broker in facts.spans.keys() - facts.with_broker_epochs if isinstance(broker, int))
@@ -827,7 +828,7 @@ def _cancelled(doctor: _Doctor, removals: Removals) -> Iterator[Finding]:
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
             gone = removals.last((topic, number), broker)
             if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):
-                text = f"Broker {broker} is no replica of {topic}-{number} any more and never deleted it: its log stays"
+                text = f"Broker {broker} no longer holds a replica of {topic}-{number}, and never deleted its log"
                 yield doctor.finding("KP041", text, since, broker=broker, topic=topic, partition=number)
 
 
@@ -923,7 +924,7 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             drift = f", and gains {clock.drift_ppm:+.0f} us a second" if clock.drift_ppm else ""
             text = (
                 f"The clock of {row['file']} is {abs(ahead) / _SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
-                f"that of {files.get(clock.reference, 'another host')}{drift}; this is taken off its times"
+                f"that of {files.get(clock.reference, 'another host')}{drift}; kproto corrects its times by that"
             )
             yield doctor.finding("KP063", text, doctor.facts.begin)
         elif clock.reference != reference:

@@ -11,7 +11,7 @@ from tls_certificates import certificates
 
 from channel.config import ChannelConfig
 from channel.security import Credentials, Password, SecurityConfig, read_security
-from channel.tls_contexts import client_context, server_context
+from channel.tls_contexts import CurrentContext, client_context, server_context
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -235,3 +235,32 @@ def test_the_users_of_a_listeners_mechanism_are_those_of_the_listener(tmp_path: 
         more.write(f"listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={login}\n")
     with pytest.raises(ConfigurationError, match=r"contradicts another sasl\.jaas\.config"):
         read_security(file, serves=True)
+
+
+def test_one_protocol_named_twice_is_no_contradiction(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("security.protocol=SASL_PLAINTEXT\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n")
+    assert read_security(file, serves=True)[0].name == "SASL_PLAINTEXT"
+    file.write_text("security.protocol=SASL_PLAINTEXT\nsecurity.inter.broker.protocol=SASL_SSL\n")
+    with pytest.raises(ConfigurationError, match="differ; keep one"):
+        read_security(file, serves=True)
+
+
+def test_certificates_that_vanish_leave_the_former_ones_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "own.pem"
+    file.write_text("first")
+    made = []
+
+    def make(security: SecurityConfig) -> ssl.SSLContext:
+        if not file.exists():
+            raise ConfigurationError("own.pem: no such file")
+        made.append(file.read_text())
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    current = CurrentContext(make, SecurityConfig(ssl_keystore_location=str(file)))
+    first = current()
+    file.unlink()
+    assert current() is first
+    file.write_text("second")
+    assert current() is not first
+    assert made == ["first", "second"]

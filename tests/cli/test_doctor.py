@@ -155,3 +155,15 @@ def test_findings_of_a_long_stream_rest_on_its_last_requests(monkeypatch: pytest
     result = doctor(UNCLEAN)
     assert result.exit_code == 0
     assert re.search(r"findings are of the last \d+ requests; \d+ earlier ones are left out", result.stderr)
+
+
+@pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
+def test_under_min_isr_is_told_as_present_only_of_partitions_that_lack_replicas_now(name: str) -> None:
+    result = CliRunner().invoke(main, ["query", PATHS[name], "diff", "--from", "0", "--format", "json"])
+    isr = {(row["topic"], row["partition"]): row["isr"] for row in map(json.loads, result.stdout.splitlines())}
+    found = rows(PATHS[name], "--rule", "KP021", "--limit", "min-isr=2", "--limit", "under-min-isr=1")
+    changed = [row for row in found if (row["topic"], row["partition"]) in isr]
+    assert len(changed) > 5
+    for row in changed:
+        number = len(isr[row["topic"], row["partition"]])
+        assert (f"-{row['partition']} has {number} in-sync replicas" in str(row["text"])) is (0 < number < 2)

@@ -107,7 +107,7 @@ def test_one_command_tells_who_told_a_broker_what_and_when() -> None:
         *("2026-11-20T19:34:52.361Z", "2 → 2", "LeaderAndIsr v7", "#3", "1/58", "665.0 ms", "ok"),
         *("0r-jnuWj87v-p-1", "new", "leader 1 epoch 0", "isr 1,2,0", "replicas 1,2,0"),
     ]
-    assert any("leader 1→2 epoch 1→2  isr 1,2→2  replicas 1,2,0  offline 0→1,0" in line for line in shown)
+    assert any("leader 1→2 epoch 1→2  isr 1,2→2  replicas 1,2,0  offline replicas 0→1,0" in line for line in shown)
     assert any(
         "ok, 1 of 1 partitions: STALE_CONTROLLER_EPOCH  leader epoch 4 is not newer than 4 (no zombie); "
         "0r-jnuWj87v-p-1  refused  leader 1 epoch 4" in line

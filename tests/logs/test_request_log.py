@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,6 +46,10 @@ def test_a_real_log_gives_every_control_request(path: Path) -> None:
         assert f"{exchange.server}-{exchange.client}" == entry["connection"].rpartition("-")[0]
         assert exchange.latency_ms == pytest.approx(entry["totalTimeMs"])
     assert (summary.format, summary.bad_inputs, summary.problem()) == ("request log", [], None)
+    assert (summary.first_ns, summary.last_ns) == (
+        min(ends := [e.response.time_ns for e in found if e.response]),
+        max(ends),
+    )
     assert summary.requests[1, 17] > 0  # the others are counted
 
 
@@ -121,6 +126,7 @@ def test_lines_that_cannot_be_used_are_told(tmp_path: Path) -> None:
     assert reasons[1] == "a request logged as text whose header or connection is missing; was the line cut?"
     assert "controller_epoch" in reasons[2] or "controllerEpoch" in reasons[2]
     assert reasons[4].startswith("a line without a time")
+    assert any(re.fullmatch("a logged request whose JSON is cut or damaged at character [0-9]+", r) for r in reasons)
     assert not any("Error" in reason for reason in reasons)
 
 

@@ -117,7 +117,7 @@ def test_a_click_on_a_band_opens_the_request_that_told_it(show: Show, incident: 
 def test_a_fenced_zombie_is_marked_and_leads_to_its_request(show: Show, incident: Cluster) -> None:
     page = show(incident.tables())
     assert "refused 1 request of controller 99 with epoch 1" in page.text("#findings")
-    assert "fenced: STALE_CONTROLLER_EPOCH" in page.text("#stale")
+    assert "refused: STALE_CONTROLLER_EPOCH" in page.text("#stale")
     lanes = page.find("#controllers-lanes canvas")
     page.run("arguments[0].focus()", lanes)
     ActionChains(page.driver).send_keys(Keys.ARROW_DOWN, Keys.ENTER).perform()

@@ -13,10 +13,11 @@ import pytest
 from conftest import DATA, read_jsonl
 from table_truth import CAPTURES, WITH_TRUTH, name_of, truth_rows
 
+from kproto.capture import frames
 from kproto.codec import encode, get_codec
 from kproto.errors import ConfigurationError
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
-from kproto.tables.auditing import AGREEMENTS, AUDIT, audit
+from kproto.tables.auditing import AGREEMENTS, AUDIT, _sampled, audit
 from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
 from kproto.tables.kafka_decoder import KafkaDecoder
 
@@ -220,3 +221,15 @@ def test_a_program_that_does_not_answer_is_named(tmp_path: Path, refuses: bool |
 def test_a_program_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be started"):
         KafkaDecoder("/nowhere/oracle serve")
+
+
+def test_frames_after_one_that_is_passed_over_are_compared() -> None:
+    """A response without its request, and a frame outside the sample, cost themselves alone."""
+    found = list(frames(REAL))
+    lone = next(frame for frame in found if frame.direction == "response")
+    whole = [frame for frame in found if frame is not lone]
+    lone.api_key = None
+    assert [frame for _, frame in _sampled([lone, *whole], 1.0, Counter())] == whole
+    half = [frame for _, frame in _sampled(whole, 0.5, Counter())]
+    assert half == [frame for frame in whole if frame.frame_id[0] < 0x80]
+    assert 0.3 < len(half) / len(whole) < 0.7

@@ -33,5 +33,5 @@ def test_the_page_has_every_rule_and_limit() -> None:
 
 
 def test_the_page_has_every_term() -> None:
-    for term in ("Accepted", "Refused", "Stale", "Zombie", "Behind", "Missed", "Leader lost", "Unclean", "Complete"):
+    for term in ("Accepted", "Refused", "Stale", "Zombie", "Behind", "Missed", "No leader", "Unclean", "Complete"):
         assert f"**{term}" in PAGE

@@ -69,5 +69,5 @@ class Controllers {
 function staleWords(row) {
   const newer = row.known_epoch === null ? "" : `; the newest before was ${row.known_epoch}`;
   if (row.zombie) return `zombie: controller epoch ${row.seen_epoch} is out of date${newer}`;
-  return `meant for an earlier start of the broker: broker epoch ${row.seen_epoch}${newer}`;
+  return `meant for an earlier registration of the broker: broker epoch ${row.seen_epoch}${newer}`;
 }

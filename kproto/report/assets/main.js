@@ -29,8 +29,8 @@ function tiles(facts, timeline, cluster) {
   const zombies = sum(senders, "zombies");
   const tile = (figure, text, bad = false) => element("div", { class: bad ? "tile bad" : "tile" }, element("b", {}, figure), element("span", {}, text));
   byId("tiles").replaceChildren(
-    tile(counted(new Set(brokers.map((row) => row.broker_id ?? row.address)).size), "brokers asked"),
-    tile(newest ? String(newest.controller_id) : "–", newest ? `last controller, epoch ${newest.controller_epoch}` : "controller"),
+    tile(counted(new Set(brokers.map((row) => row.broker_id ?? row.address)).size), "brokers"),
+    tile(newest ? `id ${newest.controller_id}` : "–", newest ? `last controller, controller epoch ${newest.controller_epoch}` : "controller"),
     tile(counted(every ? facts.timeline.all_partitions : partitions), `partitions of ${plural(every ? facts.timeline.all_topics : topics.size, "topic")}`),
     tile(counted(sum(brokers, "requests")), "control requests"),
     tile(counted(leaders), "leader changes"),
@@ -43,7 +43,7 @@ function tiles(facts, timeline, cluster) {
 
 function showFindings(facts) {
   byId("findings").append(facts.findings.length
-    ? element("ul", {}, ...facts.findings.map((row) => element("li", { class: row.severity }, element("b", {}, { bad: "Trouble", warning: "Look at", note: "Note" }[row.severity]), element("a", { href: `#${row.section}`, onclick: () => chooseRows(row.rows) }, row.text))))
+    ? element("ul", {}, ...facts.findings.map((row) => element("li", { class: row.severity }, element("b", {}, { bad: "Trouble", warning: "Warning", note: "Note" }[row.severity]), element("a", { href: `#${row.section}`, onclick: () => chooseRows(row.rows) }, row.text))))
     : element("p", { class: "none" }, "Nothing: every request was accepted and answered, every partition has a leader and all its replicas."));
 }
 

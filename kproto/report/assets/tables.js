@@ -69,7 +69,7 @@ function staleTable(facts, rows) {
     { name: "epoch", number: true, cell: (row) => row.controller_epoch },
     { name: "broker", number: true, cell: (row) => row.broker_id },
     { name: "request", cell: (row) => facts.apis[row.api_key] },
-    { name: "answer", value: (row) => row.error_code, cell: (row) => (row.error_code === null ? "none" : row.error_code === 0 ? flag("bad", "accepted") : flag("warning", `fenced: ${errorText(facts, row.error_code)}`)) },
+    { name: "answer", value: (row) => row.error_code, cell: (row) => (row.error_code === null ? "unanswered" : row.error_code === 0 ? flag("bad", "accepted") : flag("warning", `refused: ${errorText(facts, row.error_code)}`)) },
     { name: "why", cell: staleWords, long: true },
   ], rows));
 }
@@ -118,7 +118,7 @@ function errorsTable(facts, rows) {
   return makeTable("Errors", [
     { name: "request", value: (row) => row.api_key * 100 + row.api_version, cell: (row) => apiText(facts, row) },
     ...clusterColumn(facts),
-    { name: "error", value: (row) => errorText(facts, row.error_code) || row.scope, cell: (row) => (row.error_code === null ? flag("warning", row.scope === "unanswered" ? "no answer" : "cannot be read") : flag(row.scope === "request" ? "bad" : "", errorText(facts, row.error_code))) },
+    { name: "error", value: (row) => errorText(facts, row.error_code) || row.scope, cell: (row) => (row.error_code === null ? flag("warning", row.scope === "unanswered" ? "unanswered" : "cannot be read") : flag(row.scope === "request" ? "bad" : "", errorText(facts, row.error_code))) },
     { name: "of", cell: (row) => (row.scope === "partition" ? "partitions" : "the whole request") },
     { name: "count", number: true, value: (row) => row.n, cell: (row) => counted(row.n) },
     { name: "brokers", value: (row) => row.brokers_in_all, cell: (row) => row.brokers.join(", ") + (row.brokers_in_all > row.brokers.length ? ` and ${plural(row.brokers_in_all - row.brokers.length, "other")}` : ""), long: true },
@@ -142,7 +142,7 @@ function flapsTable(rows) {
   return element("div", {}, element("h3", {}, "Partitions whose leader changed again and again"), makeTable("Flapping partitions", [
     { name: "partition", value: (row) => `${row.topic}-${String(row.partition).padStart(9, "0")}`, long: true, cell: (row) => element("button", { type: "button", class: "plain", onclick: () => searchFor(`${row.topic}-${row.partition}`) }, `${row.topic}-${row.partition}`) },
     { name: "changes", number: true, cell: (row) => row.changes },
-    { name: "leaders", cell: (row) => row.leaders.map((id) => (id === NO_LEADER ? "none" : id)).join(", "), long: true },
+    { name: "leaders", cell: (row) => row.leaders.map((id) => (id === NO_LEADER ? "no leader" : id)).join(", "), long: true },
     { name: "between", value: (row) => row.first, cell: (row) => `${clock(row.first, 0).slice(0, 5)} and ${clock(row.last, 0).slice(0, 5)}` },
   ], rows, { first: 6 }));
 }

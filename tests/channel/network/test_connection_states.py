@@ -255,3 +255,13 @@ def test_failed_authentications_are_backed_off_like_failed_connections(states, c
 def test_a_node_that_was_never_connected_has_no_state_to_change(states, operation):
     with pytest.raises(IllegalState, match=NODE):
         operation(states)
+
+
+def test_an_attempt_is_there_only_while_the_node_is_connecting(states, clock):
+    assert states.attempt(NODE) is None
+    states.connecting(NODE, clock.milliseconds(), HOST)
+    first = states.attempt(NODE)
+    assert first is not None
+    assert states.attempt(NODE) is first
+    states.disconnected(NODE, clock.milliseconds())
+    assert states.attempt(NODE) is None
