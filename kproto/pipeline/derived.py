@@ -6,6 +6,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
@@ -18,7 +19,9 @@ from kproto.tables.resolved import resolution_of, resolved_reader
 from kproto.tables.stored import current_tables, reader_of
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import facts_of_clusters
+from kproto.verdicts.history import CHANGES, TOLD, folded
 from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_cluster, stale_rows
+from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,6 +108,8 @@ def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) ->
         for known, derived in VIEWS.items():
             if derived.sql and _needs(derived) <= have:
                 frame = sql(derived.sql)
+            elif known == "changes":
+                frame = _changes(sql)
             elif known == name:
                 frame = _stale_requests(frames["requests"])
             else:
@@ -121,6 +126,46 @@ def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) ->
 def _needs(derived: Derived) -> set[str]:
     """The tables that a query names."""
     return {name for _text, name, _form, _conversion in Formatter().parse(derived.sql) if name}
+
+
+_TOLD: Final = f"""
+    WITH sent AS (
+        SELECT cluster, body_id, min(struct(ts, frame_id, controller_id)) AS first FROM {{requests}}
+        WHERE api_key IN (1, 4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0 GROUP BY cluster, body_id
+    ), told AS (
+        SELECT q.cluster, q.first, s.api_key, {", ".join(f"s.{name}" for name in TOLD.names)}
+        FROM {{partition_states}} s JOIN sent q ON q.body_id = s.body_id WHERE s.leader IS NOT NULL
+    ), deleted AS (
+        SELECT DISTINCT cluster, topic, partition FROM told WHERE leader = {BEING_DELETED}
+    ), reduced AS (
+        SELECT t.cluster, {", ".join(f"t.{name}" for name in TOLD.names if name != "replicas")},
+               min(struct(first.ts, first.frame_id, first.controller_id, replicas)) AS first
+        FROM told t LEFT JOIN deleted d
+          ON d.cluster <=> t.cluster AND d.topic = t.topic AND d.partition = t.partition
+        GROUP BY t.cluster, {", ".join(f"t.{name}" for name in TOLD.names if name != "replicas")},
+                 CASE WHEN d.topic IS NOT NULL THEN first.ts END
+    )
+    SELECT cluster, {", ".join(name for name in TOLD.names if name != "replicas")}, first.ts, first.frame_id,
+           first.controller_id, first.replicas
+    FROM reduced
+"""  # noqa: S608  # our own names
+"""The distinct states, each with the request that told it first; of deleted partitions once a time."""
+
+
+def _changes(sql: Queries) -> DataFrame:
+    """The history: tasks fold it, each that of some partitions."""
+    groups = int(sql.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    place = F.pmod(F.hash("cluster", "topic", "partition"), F.lit(groups))
+    return sql(_TOLD).groupBy(place).applyInArrow(_folded, spark_schema(CHANGES))
+
+
+def _folded(told: pa.Table) -> pa.Table:
+    told = told.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
+    found = [CHANGES.empty_table()]
+    for cluster in pc.unique(told["cluster"]).to_pylist():
+        some = told.filter(pc.equal(told["cluster"], cluster))
+        found.append(folded(cluster, some, some, pa.array(range(some.num_rows), pa.int64())))
+    return pa.concat_tables(found)
 
 
 def _stale_requests(requests: DataFrame) -> DataFrame:

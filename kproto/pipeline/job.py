@@ -633,7 +633,6 @@ def _bad_inputs(table: pa.Table) -> list[BadInput]:
 def _summary(spark: SparkSession, made: TaskOutput, small: Mapping[str, pa.Table]) -> dict[str, Any]:
     """Sum up all tasks' receipts."""
     figures = made.figures
-    for changes in count_changes(spark, made):
-        figures.add_changes(changes)
+    figures.changes = count_changes(spark, made)
     figures.add(small)
     return figures.rows()

@@ -108,8 +108,7 @@ class TaskOutput:
         files: Rows by file, below the directory of each task.
         bodies: The number of distinct bodies that were settled.
         claims: The number of distinct bodies in the pieces that were related.
-        histories: The directories of the tasks whose partition history stands on disk, and is not in ``figures``.
-        history_parts: In how many parts each of them is.
+        histories: The tasks' files of distinct states, whose history is not in ``figures``, and the number of states.
         addresses: Capture point, IP and port that the requests were sent to.
         spans: The first and the last time (us) in each file with times, by its path.
     """
@@ -118,8 +117,7 @@ class TaskOutput:
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     bodies: int = 0
     claims: int = 0
-    histories: list[str] = field(default_factory=list)
-    history_parts: int = 0
+    histories: dict[str, int] = field(default_factory=dict)
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
     spans: dict[str, list[int]] = field(default_factory=dict)
 
@@ -129,8 +127,7 @@ class TaskOutput:
         self.files |= other.files
         self.bodies += other.bodies
         self.claims += other.claims
-        self.histories += other.histories
-        self.history_parts = max(self.history_parts, other.history_parts)
+        self.histories |= other.histories
         self.addresses |= other.addresses
         self.spans |= other.spans
 

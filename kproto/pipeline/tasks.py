@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import struct
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -15,9 +14,9 @@ from pyspark.sql import functions as F
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
-from kproto.tables.places import arrow_path, open_input, open_output, place_of
+from kproto.tables.places import arrow_path, place_of
 from kproto.tables.stored import read_parquet, table_dataset
-from kproto.verdicts.changes import PartitionHistory
+from kproto.verdicts.history import COUNTS, REDUCED, History, most_changed
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
 if TYPE_CHECKING:
@@ -29,17 +28,15 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
-    from kproto.verdicts.changes import Changes
+    from kproto.verdicts.history import Counts
 
 T = TypeVar("T")
 
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 """How a task tells the driver its result: pickled, in one row."""
 
-_HISTORY_ROWS: Final = 1_000_000
-"""The most states of partition histories that tasks give to the driver; beyond it they stay on disk, in parts."""
-
-_HISTORY_PARTS, _MOST_HISTORY_PARTS = 32, 256
+_STATES_ON_DRIVER: Final = 1_000_000
+"""The most distinct states of tasks whose changes the driver counts itself."""
 
 _BODY_BYTES_A_TASK: Final = 32 << 20
 """About the bytes of the bodies that a task settles."""
@@ -61,8 +58,7 @@ _CLAIMS_ON_DRIVER: Final = 200_000
 _SETTLED_ON_DRIVER: Final = 5_000_000
 """The most bodies of which the driver itself reads whether they are stored: some 16 bytes each."""
 
-_HISTORY: Final = "history"
-_U64: Final = struct.Struct(">Q")
+_HISTORY: Final = "history.parquet"
 _CLAIMS_FILE: Final = "claims.parquet"
 _CHOSEN: Final = "chosen"
 
@@ -106,19 +102,17 @@ def make_tables(
     if alone:
         return related  # there was little to do: one task did it all
     tasks = max(1, -(-firsts[-1] // task_bytes))
-    most = _HISTORY_ROWS // tasks
-    parts = min(max(tasks // 4, _HISTORY_PARTS), _MOST_HISTORY_PARTS)
 
     def run_write_bodies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
             if rows:
-                yield receipt(_bodies_written(rows, directory, filters, most, parts))
+                yield receipt(_bodies_written(rows, directory, filters))
 
     def run_chosen(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             chosen = read_batch(directory / _CHOSEN, _CHOSEN, number)
-            yield _bodies_written(chosen.to_pylist(), directory, filters, most, parts)
+            yield _bodies_written(chosen.to_pylist(), directory, filters)
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     settled = stored.count("bodies") if stored else 0
@@ -207,57 +201,56 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | Non
     return chosen
 
 
-def _bodies_written(
-    chosen: list[dict[str, Any]], directory: Place, filters: Filters, most: int = _HISTORY_ROWS, parts: int = 1
-) -> TaskOutput:
-    """Settle bodies; partition histories of more than ``most`` states stay on disk, in this number of parts."""
+def _bodies_written(chosen: list[dict[str, Any]], directory: Place, filters: Filters) -> TaskOutput:
+    """Settle bodies; the distinct states in them stay in a file beside theirs."""
     made = write_bodies(chosen, directory, filters)
-    history = made.figures.history
-    if len(history) > most:
-        made.histories, made.history_parts = [*made.files], parts
-        write_parts(place_of(*made.files) / _HISTORY, [pickle.dumps(part) for part in history.split(parts)])
-        made.figures.history = PartitionHistory()
+    states = made.figures.history.reduced()
+    made.figures.history = History()
+    if states.num_rows:
+        file = place_of(*made.files) / _HISTORY
+        path, files = arrow_path(file)
+        pq.write_table(states, path, filesystem=files)
+        made.histories[str(file)] = states.num_rows
     return made
 
 
-def count_changes(spark: SparkSession, made: TaskOutput) -> list[Changes]:
-    """The changes in the partition histories that tasks left on disk: of disjoint partitions, to be merged.
+_TOTALS: Final = ("partitions", "partitions_moved", *COUNTS)
+
+
+def count_changes(spark: SparkSession, made: TaskOutput) -> Counts:
+    """Count the changes in the states that tasks left in files.
 
     Args:
         spark: The session.
         made: By the tasks of one run.
     """
-    places = made.histories
-    if not places:
-        return []
-
-    def run(numbers: Iterator[int]) -> Iterator[object]:
-        for number in numbers:
-            history = PartitionHistory()
-            for place in places:
-                history.merge(pickle.loads(read_part(place_of(place) / _HISTORY, number)))  # noqa: S301  # our own
-            yield history.changes(MOST_CHANGED)
-
-    return results(for_each(spark, made.history_parts, run))
-
-
-def write_parts(place: Place, parts: Sequence[bytes]) -> None:
-    """Write parts into one file, of which ``read_part`` reads one: their number, their ends, and the parts."""
-    ends = list(accumulate(map(len, parts)))
-    with open_output(place) as file:
-        file.write(struct.pack(f">{1 + len(ends)}Q", len(ends), *ends))
-        for part in parts:
-            file.write(part)
+    files = [place_of(file) for file in made.histories]
+    states = sum(made.histories.values())
+    if states <= _STATES_ON_DRIVER:
+        history = History()
+        for file in files:
+            history.add(read_parquet(file))
+        return history.counts(MOST_CHANGED)
+    groups = -(-states // _STATES_ON_DRIVER)
+    rows = parquet_rows(spark, REDUCED, files)
+    place = F.pmod(F.hash("topic", "partition"), F.lit(groups))
+    counted = rows.groupBy(place).applyInArrow(_counts, spark_schema(_COUNTED)).toArrow()
+    totals = {name: sum(counted.filter(pc.is_null(counted["topic"]))[name].to_pylist()) for name in _TOTALS}
+    listed = counted.filter(pc.is_valid(counted["topic"])).select(("topic", "partition", *COUNTS)).to_pylist()
+    return totals, most_changed(listed, MOST_CHANGED)
 
 
-def read_part(place: Place, number: int) -> bytes:
-    """Read one of the parts that ``write_parts`` wrote."""
-    with open_input(place) as file:
-        (count,) = _U64.unpack(file.read_at(8, 0))
-        (end,) = _U64.unpack(file.read_at(8, 8 * (1 + number)))
-        (begin,) = _U64.unpack(file.read_at(8, 8 * number)) if number else (0,)
-        part: bytes = file.read_at(end - begin, 8 * (1 + count) + begin)
-    return part
+_COUNTED: Final = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), *((name, pa.int64()) for name in _TOTALS)]
+)
+"""The counts of a group of partitions: a row with its totals, and one for each partition that changed most."""
+
+
+def _counts(states: pa.Table) -> pa.Table:
+    history = History()
+    history.add(states)
+    totals, listed = history.counts(MOST_CHANGED)
+    return pa.Table.from_pylist([totals, *listed], schema=_COUNTED)
 
 
 def for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:

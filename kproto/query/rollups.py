@@ -26,6 +26,7 @@ from kproto.tables.places import arrow_path, remove_tree, require_no_link, write
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
 from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, table_dataset
 from kproto.verdicts.derived import VIEWS
+from kproto.verdicts.history import changes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -74,9 +75,11 @@ _DAY: Final = """
     SELECT cluster, frame_id, body_id, ts, api_key, controller_id, error_code FROM sent UNION ALL
     SELECT DISTINCT cluster, frame_id, frame_id, ts, CAST(6 AS smallint), controller_id, CAST(0 AS smallint) FROM held;
     CREATE OR REPLACE TEMP VIEW all_states AS
-    SELECT body_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
+    SELECT body_id, api_key, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr,
+           replicas, is_new
     FROM day_states WHERE body_id IN (SELECT body_id FROM sent) UNION ALL
-    SELECT frame_id, topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch, leader, isr, replicas
+    SELECT frame_id, CAST(6 AS smallint), topic, topic_id, partition, controller_epoch, leader_epoch, partition_epoch,
+           leader, isr, replicas, false
     FROM held;
     CREATE OR REPLACE TEMP TABLE windows AS
     SELECT s.cluster, coalesce(any_value(h.until), min(s.ts) - INTERVAL 1 microsecond) AS since, max(s.ts) AS until
@@ -167,11 +170,11 @@ def _computed(connection: duckdb.DuckDBPyConnection, day: str, held: pa.Table) -
     """
     connection.register("held", held)
     connection.execute(_DAY)
-    names = {"requests": "all_sent", "partition_states": "all_states"} | {
-        name: f"day_{name}" for name in ("changes", "leadership", "isr_events", "spans")
-    }
-    for name in ("changes", "leadership", "isr_events", "spans"):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE day_{name} AS {VIEWS[name].sql.format_map(names)}")
+    told = (connection.table(name).to_arrow_table() for name in ("all_sent", "all_states"))
+    connection.register("day_changes", changes_of(*told))
+    for name in ("leadership", "isr_events", "spans"):
+        query = VIEWS[name].sql.format(changes="day_changes")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE day_{name} AS {query}")
     tables = {"requests": "sent", "responses": "day_responses"}
     connection.execute(f"CREATE OR REPLACE TEMP VIEW day_propagation AS {VIEWS['propagation'].sql.format_map(tables)}")
     brokers = connection.sql(_FIGURES, params=[day]).to_arrow_table().cast(BROKER_DAYS)

@@ -4,9 +4,7 @@
 name in braces stands for a stored table or for a derived table above it. Only functions that both engines have, or
 that ``kproto.query`` defines for DuckDB under Spark's name, may be used.
 
-Partition states are ordered by their epochs, never by clock: clocks only date them. A request that its broker refused
-as a whole says nothing about partitions. Topics are distinguished by their ids where the version has ids; a state
-without id is one of the topic whose id was told last before it, or first after it with no deletion between them.
+What happened to partitions is selected from ``changes``, which ``history`` folds.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from kproto.verdicts.found import (
     missed_table,
     reassignments_table,
 )
+from kproto.verdicts.history import CHANGES, PARTITION, STATES, changes
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
-from kproto.verdicts.states import BEGINS_SQL, BEING_DELETED, ISR_CHANGE_SQL, STATE_ORDER
 
 
 class Derived(NamedTuple):
@@ -57,115 +55,12 @@ class Derived(NamedTuple):
     judge: Callable[[Iterable[Judged]], pa.Table] | None = None
 
 
-_PARTITION: Final = (
-    column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
-    column("topic", pa.string(), "Topic."),
-    column("topic_id", pa.binary(), "Topic id; null where the version has none."),
-    column("partition", pa.int32(), "Partition."),
-    column("incarnation", pa.int32(), "Number of the topic among those of its name that no topic id tells apart."),
-)
-
-_LIFE: Final = "cluster, topic, topic_id, partition, incarnation"
-_IN_ORDER: Final = f"PARTITION BY {_LIFE} ORDER BY {', '.join(STATE_ORDER)}, ts"
-"""The order of a partition's states: by their epochs, from its creation to its deletion."""
-
-_CHANGES: Final = Derived(
-    described(
-        "Each distinct state of a partition, when a controller first told any broker of it.",
-        *_PARTITION,
-        column("controller_epoch", pa.int32(), "Epoch of the controller that decided the state."),
-        column("leader_epoch", pa.int32(), "Leader epoch."),
-        column("partition_epoch", pa.int32(), "Partition epoch (ZooKeeper version)."),
-        column("leader", pa.int32(), "Leader; -1 none."),
-        column("isr", INTS, "In-sync replicas."),
-        column("replicas", INTS, "All replicas."),
-        column("ts", TIME, "When the first request with this state passed (UTC, us)."),
-        column("controller_id", pa.int32(), "Controller that sent that request."),
-        column("frame_id", pa.binary(), "That request's frame. Joins requests."),
-        column("deleted_ts", TIME, "When a broker was first told of the deletion of the topic (UTC, us); null: none."),
-    ),
-    f"""
-    WITH sent AS (
-        SELECT cluster, body_id, min(ts) AS ts, min_by(controller_id, (ts, frame_id)) AS controller_id,
-               min_by(frame_id, (ts, frame_id)) AS frame_id
-        FROM {{requests}}
-        WHERE api_key IN (1, 4, 6) AND body_id IS NOT NULL AND coalesce(error_code, 0) = 0
-        GROUP BY cluster, body_id
-    ), told AS (
-        SELECT q.cluster, s.topic, nullif(s.topic_id, unhex('00000000000000000000000000000000')) AS told_id,
-               s.partition, s.controller_epoch, s.leader_epoch, s.partition_epoch, s.leader, s.isr, s.replicas,
-               q.ts, q.controller_id, q.frame_id
-        FROM {{partition_states}} s JOIN sent q ON q.body_id = s.body_id
-        WHERE s.leader IS NOT NULL
-    ), ids AS (
-        SELECT cluster, topic, topic_id, ts, lead(ts) OVER (PARTITION BY cluster, topic ORDER BY ts) AS next_ts,
-               row_number() OVER (PARTITION BY cluster, topic ORDER BY ts) AS number
-        FROM (
-            SELECT t.cluster, t.topic, t.told_id AS topic_id, min(t.ts) AS ts
-            FROM told t JOIN (SELECT DISTINCT cluster, topic FROM told WHERE told_id IS NULL) p
-              ON p.cluster = t.cluster AND p.topic = t.topic
-            WHERE t.told_id IS NOT NULL AND t.leader <> {BEING_DELETED}
-            GROUP BY t.cluster, t.topic, t.told_id
-        ) known
-    ), named AS (
-        SELECT i.cluster, i.topic, i.topic_id, i.next_ts, CASE WHEN i.number > 1 THEN i.ts ELSE max(d.ts) END AS since
-        FROM ids i LEFT JOIN told d
-          ON d.cluster = i.cluster AND d.topic = i.topic AND d.told_id IS NULL AND d.leader = {BEING_DELETED}
-         AND d.ts < i.ts
-        GROUP BY i.cluster, i.topic, i.topic_id, i.ts, i.next_ts, i.number
-    ), states AS (
-        SELECT t.*, told_id AS topic_id FROM told t WHERE told_id IS NOT NULL
-        UNION ALL
-        SELECT t.*, n.topic_id
-        FROM told t LEFT JOIN named n
-          ON n.cluster = t.cluster AND n.topic = t.topic
-         AND (n.since IS NULL OR t.ts > n.since) AND (n.next_ts IS NULL OR t.ts <= n.next_ts)
-        WHERE t.told_id IS NULL
-    ), deletions AS (
-        SELECT DISTINCT cluster, topic, topic_id, partition, ts FROM states WHERE leader = {BEING_DELETED}
-    ), births AS (
-        SELECT DISTINCT cluster, topic, partition, ts FROM (
-            SELECT d.cluster, d.topic, d.partition, min(s.ts) AS ts
-            FROM deletions d JOIN states s ON s.cluster = d.cluster AND s.topic = d.topic AND s.partition = d.partition
-            WHERE s.ts > d.ts AND s.topic_id IS NULL AND s.leader <> {BEING_DELETED} AND {BEGINS_SQL}
-            GROUP BY d.cluster, d.topic, d.partition, d.ts
-        ) first
-    ), lives AS (
-        SELECT b.*, lead(ts) OVER (PARTITION BY cluster, topic, partition ORDER BY ts) AS next_ts,
-               CAST(row_number() OVER (PARTITION BY cluster, topic, partition ORDER BY ts) AS int) AS incarnation
-        FROM births b
-    ), lived AS (
-        SELECT s.*, coalesce(l.incarnation, 0) AS incarnation
-        FROM states s LEFT JOIN lives l
-          ON l.cluster = s.cluster AND l.topic = s.topic AND l.partition = s.partition AND s.topic_id IS NULL
-         AND s.ts >= l.ts AND (l.next_ts IS NULL OR s.ts < l.next_ts)
-        WHERE s.leader <> {BEING_DELETED}
-    ), ends AS (
-        SELECT d.cluster, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0) AS incarnation,
-               min(d.ts) AS deleted_ts
-        FROM deletions d LEFT JOIN lives l
-          ON l.cluster = d.cluster AND l.topic = d.topic AND l.partition = d.partition AND d.topic_id IS NULL
-         AND d.ts >= l.ts AND (l.next_ts IS NULL OR d.ts < l.next_ts)
-        GROUP BY d.cluster, d.topic, d.topic_id, d.partition, coalesce(l.incarnation, 0)
-    ), first AS (
-        SELECT {_LIFE}, controller_epoch, leader_epoch, partition_epoch,
-               leader, isr, min_by(replicas, (ts, frame_id)) AS replicas, min(ts) AS ts,
-               min_by(controller_id, (ts, frame_id)) AS controller_id, min_by(frame_id, (ts, frame_id)) AS frame_id
-        FROM lived
-        GROUP BY {_LIFE}, controller_epoch, leader_epoch, partition_epoch, leader, isr
-    )
-    SELECT f.cluster, f.topic, f.topic_id, f.partition, f.incarnation, f.controller_epoch, f.leader_epoch,
-           f.partition_epoch, f.leader, f.isr, f.replicas, f.ts, f.controller_id, f.frame_id, e.deleted_ts
-    FROM first f LEFT JOIN ends e
-      ON e.cluster = f.cluster AND e.topic = f.topic AND e.topic_id IS NOT DISTINCT FROM f.topic_id
-     AND e.partition = f.partition AND e.incarnation = f.incarnation
-    """,  # noqa: S608  # our own numbers
-)
+_LIFE: Final = ", ".join(field.name for field in PARTITION)
 
 _LEADERSHIP: Final = Derived(
     described(
         "Who led each partition, from when to when.",
-        *_PARTITION,
+        *PARTITION,
         column("leader", pa.int32(), "Leader; -1 none."),
         column("leader_epoch", pa.int32(), "Leader epoch."),
         column("controller_epoch", pa.int32(), "Epoch of the controller that decided it."),
@@ -191,7 +86,7 @@ _LEADERSHIP: Final = Derived(
 _ISR_EVENTS: Final = Derived(
     described(
         "Changes of a partition's in-sync replicas.",
-        *_PARTITION,
+        *PARTITION,
         column("ts", TIME, "When a broker was first told of the new ISR (UTC, us)."),
         column("kind", pa.string(), "shrink, expand, or swap: some left while others came."),
         column("removed", INTS, "Brokers that left the ISR."),
@@ -205,21 +100,11 @@ _ISR_EVENTS: Final = Derived(
         column("former_partition_epoch", pa.int32(), "Partition epoch before; other states may lie between the two."),
     ),
     f"""
-    WITH ordered AS (
-        SELECT c.*, lag(isr) OVER ({_IN_ORDER}) AS before, lag(leader_epoch) OVER ({_IN_ORDER}) AS former_leader_epoch,
-               lag(partition_epoch) OVER ({_IN_ORDER}) AS former_partition_epoch
-        FROM {{changes}} c
-    ), compared AS (
-        SELECT o.*, array_except(before, isr) AS removed, array_except(isr, before) AS added
-        FROM ordered o WHERE before IS NOT NULL
-    ), named AS (
-        SELECT c.*, {ISR_CHANGE_SQL} AS kind FROM compared c
-    )
-    SELECT {_LIFE}, ts, kind, removed, added, CAST(size(isr) AS int) AS isr_size,
+    SELECT {_LIFE}, ts, isr_change AS kind, removed, added, CAST(size(isr) AS int) AS isr_size,
            size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch, former_leader_epoch,
            partition_epoch, former_partition_epoch
-    FROM named
-    WHERE kind IS NOT NULL
+    FROM {{changes}}
+    WHERE isr_change IS NOT NULL
     """,  # noqa: S608  # our own names
 )
 
@@ -278,7 +163,7 @@ _ERRORS: Final = Derived(
 )
 
 DERIVED: Final = {
-    "changes": _CHANGES,
+    "changes": Derived(CHANGES, compute=changes),
     "leadership": _LEADERSHIP,
     "isr_events": _ISR_EVENTS,
     "stale_requests": _STALE_REQUESTS,
@@ -307,15 +192,13 @@ _BY_BROKER: Final = Derived(
 _SPANS: Final = Derived(
     described(
         "Each state of a partition, from when to when; without those told of a topic after its deletion.",
-        *_CHANGES.schema,
+        *STATES,
         column("valid_from", TIME, "When a broker was first told of the state (UTC, us)."),
         column("valid_to", TIME, "When a broker was first told of the next, or of the deletion; null: it lasts."),
     ),
     f"""
-    SELECT * FROM (
-        SELECT c.*, ts AS valid_from, least(lead(ts) OVER ({_IN_ORDER}), deleted_ts) AS valid_to FROM {{changes}} c
-    ) held
-    WHERE valid_to IS NULL OR valid_to > valid_from
+    SELECT {", ".join(STATES.names)}, ts AS valid_from, valid_to FROM {{changes}}
+    WHERE valid_to IS NULL OR valid_to > ts
     """,  # noqa: S608  # our own names
 )
 

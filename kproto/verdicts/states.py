@@ -1,7 +1,6 @@
 """Decides how the states of a partition follow one another: their order, their end, a new beginning, what changes.
 
-All who compare states ask here: folds call the functions, queries take the same rules as SQL, which DuckDB and Spark
-both run. See ``docs/verdicts.md``. Times are us since 1970.
+All who compare states ask here. See ``docs/verdicts.md``. Times are us since 1970.
 """
 
 from __future__ import annotations
@@ -30,25 +29,10 @@ STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
 FIRST_EPOCHS: Final = (0, 0)
 """The epochs of a new partition's first state, in ``STATE_ORDER``."""
 
-BEGINS_SQL: Final = " AND ".join(f"s.{name} = {epoch}" for name, epoch in zip(STATE_ORDER, FIRST_EPOCHS, strict=True))
-"""Whether a state ``s`` that was told after a deletion begins the next incarnation, see ``Incarnation.fits``."""
-
 _ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
 """The kind of change of an ISR, by whether brokers left and whether brokers came."""
 
 ISR_CHANGES: Final = tuple(_ISR_CHANGES.values())
-
-ISR_CHANGE_SQL: Final = " ".join(
-    (
-        "CASE",
-        *(
-            f"WHEN (size(removed) > 0) = {left} AND (size(added) > 0) = {came} THEN '{kind}'"
-            for (left, came), kind in _ISR_CHANGES.items()
-        ),
-        "END",
-    )
-)
-"""The kind of change from the brokers ``removed`` and ``added``, as ``isr_change`` decides it; null: none."""
 
 
 def deletes(state: RequestPartition) -> bool:

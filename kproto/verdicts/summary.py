@@ -12,16 +12,16 @@ from kproto.api import api_name
 from kproto.capture.summary import LOSSES
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
-from kproto.verdicts.changes import PartitionHistory, merged
 from kproto.verdicts.deletions import Deletions
 from kproto.verdicts.epochs import partition_error_meaning
+from kproto.verdicts.history import History
 from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kproto.verdicts.changes import Changes
     from kproto.verdicts.epochs import Epochs
+    from kproto.verdicts.history import Counts
 
 SUMMARY_COLUMNS: Final = {
     "requests": REQUEST_COLUMNS,
@@ -29,7 +29,7 @@ SUMMARY_COLUMNS: Final = {
     "responses": ("frame_id", "api_key", "n_partition_errors"),
     "partition_states": (
         "body_id", "api_key", "topic", "topic_id", "partition", "controller_epoch", "leader", "leader_epoch",
-        "partition_epoch", "isr", "delete_partition",
+        "partition_epoch", "isr", "is_new", "delete_partition",
     ),
     "brokers": ("broker_id", "host", "port"),
     "captures": (
@@ -65,6 +65,10 @@ def first_accepted(accepted: Sequence[pa.Table]) -> pa.Table:
 class Figures:
     """The summary's figures of some rows of the tables. Figures of different rows merge.
 
+    Attributes:
+        history: Of the partitions in these rows.
+        changes: The counts of the whole history, where others have a part of it; None: they are those of ``history``.
+
     Args:
         known: Epochs seen in all captures; None: requests come in the order of time.
     """
@@ -76,8 +80,8 @@ class Figures:
         self._captures: list[dict[str, Any]] = []
         self._bad_inputs: list[dict[str, Any]] = []
         self._deletions = Deletions()
-        self._changes: list[Changes] = []
-        self.history = PartitionHistory()
+        self.history = History()
+        self.changes: Counts | None = None
 
     def add(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """Add a piece of the tables without its partition states; any table may be missing.
@@ -126,28 +130,22 @@ class Figures:
         self._deletions.add_states(states)
         return refused
 
-    def add_changes(self, changes: Changes) -> None:
-        """Add the changes of partitions that are in no other history."""
-        self._changes.append(changes)
-
     def forget_epochs(self) -> None:
         """Forget the epochs of all captures, which are many: no requests are added any more."""
         self._requests.forget_epochs()
 
     def merge(self, other: Figures) -> None:
-        """Add the figures of other rows."""
+        """Add the figures of other rows, but for their partitions' history."""
         self._requests.merge(other._requests)
         self._listeners |= other._listeners
         self._partition_errors.update(other._partition_errors)
         self._captures += other._captures
         self._bad_inputs += other._bad_inputs
         self._deletions.merge(other._deletions)
-        self._changes += other._changes
-        self.history.merge(other.history)
 
     def rows(self) -> dict[str, Any]:
         """Return the summary as plain values, ready for JSON."""
-        totals, most_changed = merged([*self._changes, self.history.changes(MOST_CHANGED)], MOST_CHANGED)
+        totals, most_changed = self.changes or self.history.counts(MOST_CHANGED)
         captures = sorted(self._captures, key=lambda row: (row["first_ts"] or 0, row["capture"]))
         sections = self._requests.rows() | {
             "captures": [_capture_row(row) for row in captures],

@@ -55,7 +55,7 @@ def outputs(group: range) -> Iterator[TaskOutput]:
     for task in group:
         files = {f"{name}/part-{task:032x}.zstd.parquet": task for name in ("bodies", "partition_states")}
         folder = f"/shared/tables/kproto-runs/20261121T081500.000000/tasks/task-{task:032x}"
-        yield TaskOutput(Figures(), {folder: files}, bodies=1, histories=[folder], history_parts=256)
+        yield TaskOutput(Figures(), {folder: files}, bodies=1, histories={f"{folder}/history.parquet": task})
 
 
 def main(directory: str) -> None:

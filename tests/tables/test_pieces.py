@@ -11,8 +11,8 @@ from table_truth import CAPTURES, name_of
 
 from kproto.tables import chunks, read, reading, scanning
 from kproto.tables.filters import Filters
-from kproto.verdicts.changes import PartitionHistory
 from kproto.verdicts.facts import Facts
+from kproto.verdicts.history import History
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
 
@@ -70,18 +70,19 @@ def test_a_partition_is_chosen_after_its_body_was_forgotten() -> None:
     assert found == set(read(path, filters=filters)["requests"]["frame_id"].to_pylist())
 
 
-def history(epochs: list[int], limit: int | None) -> PartitionHistory:
+def history(epochs: list[int], limit: int | None) -> History:
     """The history of a partition whose leader is its leader epoch."""
-    found = PartitionHistory()
+    found = History()
     for epoch in epochs:
         state = {
             "api_key": 4, "topic": "t", "topic_id": b"", "partition": 0, "controller_epoch": 1, "leader_epoch": epoch,
-            "partition_epoch": epoch, "leader": epoch, "isr": [epoch], "ts": 0,
+            "partition_epoch": epoch, "leader": epoch, "isr": [epoch], "is_new": False, "ts": 0,
         }  # fmt: skip
         kinds = pa.schema([
             ("api_key", pa.int16()), ("topic", pa.string()), ("topic_id", pa.binary()), ("partition", pa.int32()),
             ("controller_epoch", pa.int32()), ("leader_epoch", pa.int32()), ("partition_epoch", pa.int32()),
-            ("leader", pa.int32()), ("isr", pa.list_(pa.int32())), ("ts", pa.int64()),
+            ("leader", pa.int32()), ("isr", pa.list_(pa.int32())), ("is_new", pa.bool_()),
+            ("ts", pa.int64()),
         ])  # fmt: skip
         found.add(pa.Table.from_pylist([state], kinds))
         if limit is not None:
@@ -91,11 +92,11 @@ def history(epochs: list[int], limit: int | None) -> PartitionHistory:
 
 def test_changes_are_counted_once_whatever_states_are_kept() -> None:
     epochs = [0, 1, 2, 2, 4, 3, 5, 6, 7, 8, 8]
-    expected = history(epochs, None).changes(3)
+    expected = history(epochs, None).counts(3)
     assert expected[0]["leader_changes"] == 8
-    assert history(epochs, 4).changes(3) == expected
-    assert len(history(epochs, 4)) <= 5
+    assert history(epochs, 4).counts(3) == expected
+    assert history(epochs, 4).reduced().num_rows <= 5
 
 
 def test_a_state_that_comes_after_newer_ones_were_counted_is_no_change() -> None:
-    assert history([5, 6, 7, 2, 8], 2).changes(3) == history([5, 6, 7, 8], None).changes(3)
+    assert history([5, 6, 7, 2, 8], 2).counts(3) == history([5, 6, 7, 8], None).counts(3)

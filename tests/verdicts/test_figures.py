@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -14,8 +13,11 @@ from hypothesis import strategies as st
 
 from kproto.tables.schemas import PARTITION_STATES
 from kproto.verdicts import latencies as module
-from kproto.verdicts.changes import PartitionHistory, merged
+from kproto.verdicts.history import History
 from kproto.verdicts.latencies import Latencies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def test_quantiles_are_those_of_the_nearest_rank() -> None:
@@ -65,9 +67,9 @@ def state(leader_epoch: int, leader: int, isr: list[int]) -> dict[str, Any]:
 def test_a_change_is_counted_by_its_kinds(
     before: tuple[int, list[int]], after: tuple[int, list[int]], kinds: set[str]
 ) -> None:
-    history = PartitionHistory()
+    history = History()
     history.add(pa.Table.from_pylist([state(2, *after), state(1, *before)], schema=STATES))
-    totals, _ = history.changes(10)
+    totals, _ = history.counts(10)
     assert {name for name, count in totals.items() if count} - {"partitions", "partitions_moved"} == kinds
     assert totals["partitions_moved"] == ("leader_changes" in kinds)
 
@@ -82,21 +84,24 @@ def test_a_change_is_counted_by_its_kinds(
         ),
         max_size=30,
     ),
-    st.integers(1, 5),
     st.integers(0, 30),
 )
-def test_a_history_split_and_merged_counts_the_changes_of_the_whole(
-    found: list[tuple[int, int, int, list[int]]], parts: int, cut: int
+def test_a_history_of_reduced_parts_counts_the_changes_of_the_whole(
+    found: list[tuple[int, int, int, list[int]]], cut: int
 ) -> None:
     rows = [state(epoch, leader, isr) | {"partition": partition} for partition, epoch, leader, isr in found]
     expected = _changes(rows)
-    first, second = PartitionHistory(), PartitionHistory()
-    second.add(pa.Table.from_pylist(rows[cut:], schema=STATES))
-    first.add(pa.Table.from_pylist(rows[:cut], schema=STATES))
-    first.merge(second)
-    assert first.changes(10)[0] == expected
-    totals, listed = merged([part.changes(10) for part in first.split(parts)], 10)
-    assert (totals, listed) == (expected, first.changes(10)[1])
+    parts = History(), History()
+    for part, some in zip(parts, (rows[:cut], rows[cut:]), strict=True):
+        part.add(pa.Table.from_pylist(some, schema=STATES))
+    assert whole_of(parts).counts(10)[0] == expected
+
+
+def whole_of(parts: Iterable[History]) -> History:
+    whole = History()
+    for part in parts:
+        whole.add(part.reduced())
+    return whole
 
 
 def told(ts: int, epoch: int, leader: int, partition: int = 0) -> dict[str, Any]:
@@ -118,34 +123,21 @@ CREATED_AGAIN = [
 @pytest.mark.parametrize("limit", [100, 2])
 @pytest.mark.parametrize("step", [1, 4, 10])
 def test_a_topic_that_is_created_again_without_an_id_has_a_history_of_its_own(step: int, limit: int) -> None:
-    whole = PartitionHistory()
+    whole = History()
     for at in range(0, len(CREATED_AGAIN), step):
         whole.add(pa.Table.from_pylist(CREATED_AGAIN[at : at + step], schema=STATES))
         whole.limit(limit)
-    totals, _ = whole.changes(10)
+    totals, _ = whole.counts(10)
     expected = {"partitions": 1, "partitions_moved": 1, "leader_changes": 4, "leader_lost": 0, "isr_swaps": 4}
     assert totals == expected | {"isr_shrinks": 0, "isr_expands": 0}
 
 
 def test_incarnations_are_told_apart_whatever_task_reads_their_states() -> None:
-    parts = [PartitionHistory() for _ in range(3)]
+    parts = [History() for _ in range(3)]
     for number, row in enumerate([*CREATED_AGAIN, told(1, 0, 1, 7), deletion(5, 7), told(6, 0, 2, 7)]):
         parts[number % 3].add(pa.Table.from_pylist([row], schema=STATES))
-    whole = PartitionHistory()
-    for part in reversed(parts):
-        whole.merge(part)
-    expected = whole.changes(10)
-    assert (expected[0]["leader_changes"], expected[0]["partitions"]) == (4, 2)
-    assert merged([part.changes(10) for part in whole.split(3)], 10) == expected
-
-
-def test_the_parts_of_a_history_take_no_more_space_than_the_whole() -> None:
-    """Each task stores its parts in files, and all tasks' parts are read again."""
-    rows = [state(epoch, epoch % 3, [1, 2]) | {"partition": number} for number in range(500) for epoch in range(20)]
-    history = PartitionHistory()
-    history.add(pa.Table.from_pylist(rows, schema=STATES))
-    parts = [len(pickle.dumps(part)) for part in history.split(16)]
-    assert sum(parts) < 2 * len(pickle.dumps(history))
+    totals, _ = whole_of(reversed(parts)).counts(10)
+    assert (totals["leader_changes"], totals["partitions"]) == (4, 2)
 
 
 def _changes(rows: list[dict[str, Any]]) -> dict[str, int]:
