@@ -271,35 +271,16 @@ def _evidence(finding: Finding, sources: Sequence[str]) -> list[str]:
     if finding.topic is not None:
         is_whole = finding.partition is None
         where = ["--topic", finding.topic] if is_whole else ["--partition", f"{finding.topic}-{finding.partition}"]
-    broker = [] if not isinstance(finding.broker, int) else ["--broker", str(finding.broker)]
-    match finding.rule:
-        case "KP030":
-            return ["query", *sources, "behind", *broker]
-        case "KP031" | "KP032":
-            return ["query", *sources, "missed" if finding.rule == "KP031" else "lag", *broker]
-        case "KP001" | "KP002" | "KP004" | "KP036":
-            return ["query", *sources, "stale", *broker]
-        case "KP010" | "KP011" | "KP012" | "KP013" | "KP014" | "KP015" | "KP016" | "KP023" | "KP024":
-            return ["query", *sources, "leader", *where]
-        case "KP020" | "KP022":
-            return ["query", *sources, "under-replicated" if finding.rule == "KP020" else "isr", *where]
-        case "KP034" | "KP008" | "KP060" | "KP061" | "KP062" | "KP063" | "KP064" | "KP065" | "KP066":
-            return ["summary", *sources]
-        case "KP035" | "KP038":
-            return ["query", *sources, "restarts", *broker]
     span = ["--since", moment(finding.first - _AROUND_US)]
     if finding.last < finding.first + 3600 * _AROUND_US:
         span += ["--until", moment(finding.last + _AROUND_US)]
     options = {
-        "KP033": ["--unanswered"],
-        "KP037": ["--unanswered"],
-        "KP050": ["--errors", "request"],
-        "KP043": ["--errors", "partition"],
-        "KP051": ["--errors", "partition"],
-    }.get(finding.rule, [])
-    span = span if finding.first else []
-    api = ["--api", "StopReplica"] if finding.rule in ("KP040", "KP041", "KP042") else []
-    return ["inspect", *sources, *options, *api, *([] if api else broker), *where, *([] if api else span)]
+        "BROKER": ["--broker", str(finding.broker)] if isinstance(finding.broker, int) else [],
+        "PLACE": where,
+        "TIME": span if finding.first else [],
+    }
+    command, *words = RULES[finding.rule].shown_by.split()
+    return [command, *sources, *(option for word in words for option in options.get(word, [word]))]
 
 
 def _explanation(name: str) -> Iterator[str]:
@@ -319,6 +300,8 @@ def _explanation(name: str) -> Iterator[str]:
         ("Harmless", rule.harmless),
         ("Limits", "; ".join(f"{name}={LIMITS[name].default:g} {LIMITS[name].unit}" for name in rule.limits)),
         ("Kafka's bugs", ", ".join(rule.bugs)),
+        ("Shown by", f"kproto {rule.shown_by}"),
+        ("Rests on", ", ".join(rule.rests_on)),
     )
     for title, text in said:
         if text:

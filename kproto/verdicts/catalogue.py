@@ -8,6 +8,9 @@ from typing import Final, Literal
 Severity = Literal["trouble", "warning", "note"]
 """``trouble``: act now; ``warning``: look at it today; ``note``: for your information."""
 
+Basis = Literal["absence", "identity", "time"]
+"""What a rule may rest on, see ``Rule.rests_on``."""
+
 SEVERITIES: Final[tuple[Severity, ...]] = ("trouble", "warning", "note")
 """The severities, worst first."""
 
@@ -72,6 +75,11 @@ class Rule:
         harmless: The circumstances in which the finding is harmless.
         limits: The names of its limits.
         bugs: Kafka's own bugs that it shows.
+        shown_by: The command that shows a finding's evidence, without the captures; ``BROKER``, ``PLACE`` and ``TIME``
+            stand for options that choose the finding's broker, its topic or partition, and its time.
+        rests_on: What has to be certain: ``absence``, that a request is not in the captures because none was sent;
+            ``identity``, which broker it is about; ``time``, the order of clocks of several hosts. Where it is not, the
+            finding is a note that begins with "cannot tell", or there is none.
     """
 
     id: str
@@ -84,7 +92,11 @@ class Rule:
     harmless: str
     limits: tuple[str, ...] = ()
     bugs: tuple[str, ...] = ()
+    shown_by: str = "inspect BROKER PLACE TIME"
+    rests_on: tuple[Basis, ...] = ()
 
+
+_ON_ABSENCE: Final[tuple[Basis, ...]] = ("absence", "identity", "time")
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule
@@ -99,6 +111,7 @@ RULES: Final[dict[str, Rule]] = {
             "former controller did not stop: garbage collection, disk or network.",
             "Requests within the limit failover after the first one of the new epoch are part of the failover.",
             ("failover",),
+            shown_by="query stale BROKER", rests_on=("time",),
         ),
         Rule(
             "KP002", "zombie-controller-refused", "note", "controllers",
@@ -107,6 +120,7 @@ RULES: Final[dict[str, Rule]] = {
             "Nothing for the data. Find out why the former controller did not stop.",
             "Always: nothing was changed.",
             ("failover",),
+            shown_by="query stale BROKER",
         ),
         Rule(
             "KP003", "two-controllers-in-one-epoch", "trouble", "controllers",
@@ -123,6 +137,7 @@ RULES: Final[dict[str, Rule]] = {
             "without a new registration, or it does not keep the rule.",
             "Look into the broker's log for a restart, and for its version.",
             "Versions without a broker epoch do not show restarts; there this rule is not applied.",
+            shown_by="query stale BROKER",
         ),
         Rule(
             "KP006", "migration-broker-left-behind", "trouble", "controllers",
@@ -132,6 +147,7 @@ RULES: Final[dict[str, Rule]] = {
             "Compare kproto inspect --broker N from the takeover on with another broker's; restart the broker.",
             "A broker without replicas gets no LeaderAndIsr.",
             ("told",), ("KAFKA-15605", "KAFKA-16120"),
+            rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP007", "dual-write-ended", "warning", "controllers",
@@ -149,6 +165,7 @@ RULES: Final[dict[str, Rule]] = {
             "Read the controllers' logs from the first of these elections on; kproto query controllers lists them.",
             "A rolling restart that moves the controller from broker to broker.",
             ("elections", "flap-minutes"),
+            shown_by="summary",
         ),
         # leaders
         Rule(
@@ -158,6 +175,7 @@ RULES: Final[dict[str, Rule]] = {
             "Start the brokers of the last ISR, best the last leader. An unclean election loses records.",
             "A topic whose brokers were all shut down on purpose.",
             ("offline",),
+            shown_by="query leader PLACE",
         ),
         Rule(
             "KP011", "unclean-election", "trouble", "leaders",
@@ -166,6 +184,7 @@ RULES: Final[dict[str, Rule]] = {
             "Compare the new leader's log with the former leader's, when that is back. Turn unclean elections off "
             "where records matter.",
             "Topics whose records may be lost.",
+            shown_by="query leader PLACE",
         ),
         Rule(
             "KP012", "leader-epoch-went-back", "trouble", "leaders",
@@ -175,6 +194,7 @@ RULES: Final[dict[str, Rule]] = {
             "See both requests (kproto inspect --partition) and who sent them.",
             "A topic that was deleted and created again starts at 0; that is not counted.",
             (), ("KAFKA-9212",),
+            shown_by="query leader PLACE",
         ),
         Rule(
             "KP013", "leader-epoch-used-twice", "trouble", "leaders",
@@ -182,6 +202,7 @@ RULES: Final[dict[str, Rule]] = {
             "Each election takes a new leader epoch by a conditional write; two writers, or invented states.",
             "See both requests (kproto inspect --partition), and which one /brokers/topics holds.",
             "A test program that plays the controller.",
+            shown_by="query leader PLACE",
         ),
         Rule(
             "KP014", "two-leaders", "trouble", "leaders",
@@ -192,6 +213,7 @@ RULES: Final[dict[str, Rule]] = {
             "to the former leader; with acks=all they get errors.",
             "The former leader is down, or cannot be seen in this capture.",
             ("told",),
+            shown_by="query leader PLACE", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP015", "leader-named-but-not-told", "warning", "leaders",
@@ -201,6 +223,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the broker's queue (kproto inspect --broker N): what took long before it?",
             "The leader's connection is not in this capture.",
             ("told",), ("KAFKA-9212",),
+            shown_by="query leader PLACE", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP016", "leader-flapping", "warning", "leaders",
@@ -209,6 +232,7 @@ RULES: Final[dict[str, Rule]] = {
             "Find the broker that leaves and comes (kproto query isr; kproto doctor --rule KP035), and why.",
             "A rolling restart: changes within a minute of a broker's coming or going are not counted.",
             ("flaps", "flap-minutes", "settled"),
+            shown_by="query leader PLACE",
         ),
         # replicas
         Rule(
@@ -218,6 +242,7 @@ RULES: Final[dict[str, Rule]] = {
             "Find the brokers that are missing in the ISRs (kproto query isr).",
             "A reassignment that still copies: its new replicas join the ISR at the end.",
             ("under-replicated",),
+            shown_by="query under-replicated PLACE",
         ),
         Rule(
             "KP021", "under-min-isr", "trouble", "replicas",
@@ -234,6 +259,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the broker that leaves and comes back.",
             "A rolling restart.",
             ("flaps", "flap-minutes", "settled"),
+            shown_by="query isr PLACE",
         ),
         Rule(
             "KP023", "isr-or-leader-not-alive", "warning", "replicas",
@@ -243,6 +269,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look whether a controller is elected and what its log says.",
             "ZooKeeper mode alone; in KRaft mode UpdateMetadata lists brokers that are down.",
             ("not-alive",),
+            shown_by="query leader PLACE",
         ),
         Rule(
             "KP024", "reassignment-lasts", "warning", "replicas",
@@ -251,6 +278,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the brokers that are added, and at the throttle (kafka-reassign-partitions --verify).",
             "Large partitions take hours to copy.",
             ("reassigning",),
+            shown_by="query leader PLACE",
         ),
         # brokers
         Rule(
@@ -262,6 +290,7 @@ RULES: Final[dict[str, Rule]] = {
             "everything.",
             "The capture ends within the limit.",
             ("told",),
+            shown_by="query behind BROKER", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP031", "missed-update", "warning", "brokers",
@@ -270,6 +299,7 @@ RULES: Final[dict[str, Rule]] = {
             "kproto query missed names the updates.",
             "A broker that starts gets a full update instead; that is not counted.",
             ("told",),
+            shown_by="query missed BROKER", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP032", "told-late", "warning", "brokers",
@@ -278,6 +308,7 @@ RULES: Final[dict[str, Rule]] = {
             "kproto query lag shows the delay of each broker; kproto inspect --broker N --slow 1s what took long.",
             "A broker that was just starting.",
             ("late-factor", "late-ms", "queued"),
+            shown_by="query lag BROKER", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP033", "unanswered", "note", "brokers",
@@ -286,6 +317,7 @@ RULES: Final[dict[str, Rule]] = {
             "bytes, it cannot tell.",
             "See whether the request was sent again (KP052) and the broker registered again (KP035).",
             "At the end of a capture, and when brokers are stopped.",
+            shown_by="inspect --unanswered BROKER PLACE TIME",
         ),
         Rule(
             "KP034", "slow-broker", "warning", "brokers",
@@ -295,6 +327,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the broker's request metrics and disks.",
             "Large LeaderAndIsr and deletions take long everywhere; a broker with many more replicas takes longer.",
             ("slow-factor", "slow-answers", "slow-ms"),
+            shown_by="summary",
         ),
         Rule(
             "KP035", "registered-again", "note", "brokers",
@@ -302,6 +335,7 @@ RULES: Final[dict[str, Rule]] = {
             "A restart, a crash, or a lost session.",
             "Nothing, if somebody restarted it; else look into its log.",
             "Planned restarts.",
+            shown_by="query restarts BROKER",
         ),
         Rule(
             "KP036", "meant-for-earlier-registration", "note", "brokers",
@@ -309,6 +343,7 @@ RULES: Final[dict[str, Rule]] = {
             "They were queued when the broker was started again. The broker epoch did what it is for.",
             "Nothing.",
             "Always: nothing was changed.",
+            shown_by="query stale BROKER",
         ),
         Rule(
             "KP037", "not-answering", "warning", "brokers",
@@ -317,6 +352,7 @@ RULES: Final[dict[str, Rule]] = {
             "Take a thread dump of the broker, then restart it. Until then it leads and follows with old states.",
             "Never.",
             ("silent",),
+            shown_by="inspect --unanswered BROKER PLACE TIME", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP038", "registered-again-often", "warning", "brokers",
@@ -325,6 +361,7 @@ RULES: Final[dict[str, Rule]] = {
             "Read its log; kproto query restarts lists its registrations.",
             "Restarts on purpose, again and again.",
             ("registrations", "flap-minutes"),
+            shown_by="query restarts BROKER",
         ),
         # topics
         Rule(
@@ -333,6 +370,7 @@ RULES: Final[dict[str, Rule]] = {
             "The broker is down, or failed on it. The controller keeps the topic until every holder has answered.",
             "Start the broker; the controller then asks it again.",
             "While the broker is away for a short time.",
+            shown_by="inspect --api StopReplica PLACE", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP041", "stray-replica", "warning", "topics",
@@ -342,6 +380,7 @@ RULES: Final[dict[str, Rule]] = {
             "Stop the broker, look for the partition's directories, and move them away.",
             "Never; but the records only take room until the name is used again.",
             (), ("KAFKA-13972", "KAFKA-15605", "KAFKA-16120"),
+            shown_by="inspect --api StopReplica PLACE", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP042", "name-used-again-over-stray", "trouble", "topics",
@@ -350,6 +389,7 @@ RULES: Final[dict[str, Rule]] = {
             "As KP041; without topic ids a broker cannot tell the old log from the new.",
             "Before that broker starts, move its directories of the former topic away.",
             "Brokers with topic ids refuse the new topic with INCONSISTENT_TOPIC_ID (103) while the old log is there.",
+            shown_by="inspect --api StopReplica PLACE", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP043", "topic-ids-differ", "warning", "topics",
@@ -357,6 +397,7 @@ RULES: Final[dict[str, Rule]] = {
             "An older topic of that name was never deleted there (KP041), or the request's id is wrong.",
             "Compare partition.metadata in the log directory with the topic's id.",
             "A test program that plays the controller.",
+            shown_by="inspect --errors partition BROKER PLACE TIME",
         ),
         # requests
         Rule(
@@ -365,6 +406,7 @@ RULES: Final[dict[str, Rule]] = {
             "UNKNOWN_SERVER_ERROR: the broker failed on the request; its log has the exception.",
             "Read the broker's log at that time.",
             "Never.",
+            shown_by="inspect --errors request BROKER PLACE TIME",
         ),
         Rule(
             "KP051", "partition-error-not-put-right", "warning", "requests",
@@ -373,6 +415,7 @@ RULES: Final[dict[str, Rule]] = {
             "Read the broker's log for this partition.",
             "STALE_CONTROLLER_EPOCH of a partition says that the broker has this state already, or a newer one; it is "
             "not counted.",
+            shown_by="inspect --errors partition BROKER PLACE TIME", rests_on=_ON_ABSENCE,
         ),
         Rule(
             "KP052", "sent-again", "note", "requests",
@@ -395,6 +438,7 @@ RULES: Final[dict[str, Rule]] = {
             "The capture was started while a request was being sent.",
             "Nothing; what rests on earlier requests is said to be uncertain.",
             "Always.",
+            shown_by="summary",
         ),
         Rule(
             "KP061", "bytes-missing", "note", "capture",
@@ -402,6 +446,7 @@ RULES: Final[dict[str, Rule]] = {
             "The capturing program could not keep up, or was used with a snaplen.",
             "Capture with tcpdump -s 0 -B 65536, and nothing but the brokers' ports.",
             "What rests on missing requests is said to be uncertain.",
+            shown_by="summary",
         ),
         Rule(
             "KP062", "connections-without-handshake", "note", "capture",
@@ -411,6 +456,7 @@ RULES: Final[dict[str, Rule]] = {
             "which sends everything to every broker.",
             "Always: only what was told before the capture is unknown. A request log, and tables that a version "
             "before captures.without_handshake wrote, do not tell, so that nothing is found there.",
+            shown_by="summary",
         ),
         Rule(
             "KP063", "clocks-disagree", "note", "capture",
@@ -419,6 +465,7 @@ RULES: Final[dict[str, Rule]] = {
             "The hosts' clocks are not synchronised.",
             "Synchronise the clocks (chrony, NTP): logs and certificates depend on them too.",
             "Commands correct the times that they print by it; stored tables keep the times of each capture.",
+            shown_by="summary",
         ),
         Rule(
             "KP064", "traffic-not-read", "note", "capture",
@@ -427,6 +474,7 @@ RULES: Final[dict[str, Rule]] = {
             "The capture was made outside a VPN or an encrypted overlay network, or on an interface of another kind.",
             "Capture on an interface inside the tunnel, or on the brokers' hosts.",
             "Where that traffic is none of the cluster's.",
+            shown_by="summary",
         ),
         Rule(
             "KP065", "damaged-file", "note", "capture",
@@ -435,6 +483,7 @@ RULES: Final[dict[str, Rule]] = {
             "kproto check FILE names each place; take the original, or join captures with mergecap -a.",
             "At the end of a capture that was being written: its last packet alone is missing. It warns where another "
             "finding becomes uncertain by it.",
+            shown_by="summary",
         ),
         Rule(
             "KP066", "packets-without-times", "note", "capture",
@@ -442,6 +491,7 @@ RULES: Final[dict[str, Rule]] = {
             "The capturing program writes none.",
             "Capture with tcpdump or dumpcap; durations and times cannot be told here.",
             "Order and content of the requests are not affected.",
+            shown_by="summary",
         ),
     )
 }  # fmt: skip

@@ -27,9 +27,9 @@ from kproto.verdicts.told import Body, Request
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kproto.verdicts.catalogue import Severity
+    from kproto.verdicts.catalogue import Basis, Severity
 
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
@@ -122,30 +122,26 @@ class _Doctor:
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
-        if rule in _BY_ABSENCE:
-            lacks = self._lacks(more.get("broker") if about is None else about, last) or lacks
+        rests_on = RULES[rule].rests_on
+        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, last) or lacks
         if not lacks:
             return Finding(rule, severity or RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
-    def _lacks(self, broker: Any, last: int) -> str:
-        """What the captures lack of the requests to a broker until a time; empty: nothing."""
+    def _lacks(self, rests_on: Collection[Basis], broker: Any, last: int) -> str:
+        """What the captures lack of what a finding about a broker until a time rests on; empty: nothing."""
         facts = self.facts
         since = facts.incomplete_since.get(broker)
-        if since is not None and since <= last + self.us("told"):
+        if "absence" in rests_on and since is not None and since <= last + self.us("told"):
             return "bytes of its connection are missing in the capture"
-        if not facts.has_one_clock:
+        if "time" in rests_on and not facts.has_one_clock:
             return "the clocks of its captures cannot be compared"
-        if facts.unread_lines:
+        if "absence" in rests_on and facts.unread_lines:
             return "lines of a request log cannot be read"
-        if facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
+        if "identity" in rests_on and facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
             return "the ids of brokers at some addresses are unknown; name them with --brokers"
         return ""
-
-
-_BY_ABSENCE: Final = {"KP006", "KP014", "KP015", "KP030", "KP031", "KP032", "KP037", "KP040", "KP041", "KP042", "KP051"}
-"""Rules that rest on the absence of a request."""
 
 
 # ---- controllers ----
@@ -947,7 +943,9 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
     """
     chosen = {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {})
     found = _found_in_all(facts, chosen) if facts.fits else _found(facts, chosen)
-    if any(finding.cannot_tell and finding.rule in _BY_ABSENCE for finding in found) or _is_mostly_unread(facts):
+    if any(finding.cannot_tell and "absence" in RULES[finding.rule].rests_on for finding in found) or _is_mostly_unread(
+        facts
+    ):
         found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
     return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.rule, f.first, f.text))
 

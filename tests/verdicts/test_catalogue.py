@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kproto.query import QUESTIONS
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 
@@ -23,3 +24,11 @@ def test_each_rule_explains_itself_in_sentences() -> None:
 
 def test_each_limit_belongs_to_a_rule() -> None:
     assert {name for rule in RULES.values() for name in rule.limits} == set(LIMITS)
+
+
+def test_each_rule_names_a_command_that_shows_its_evidence() -> None:
+    for rule in RULES.values():
+        command, *words = rule.shown_by.split()
+        assert command in ("inspect", "query", "summary")
+        assert command != "query" or words[0] in QUESTIONS
+        assert {word for word in words if word.isupper()} <= {"BROKER", "PLACE", "TIME"}
