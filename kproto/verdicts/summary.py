@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.api import api_name
+from kproto.api import ApiKey, api_name
 from kproto.capture.summary import LOSSES
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
-from kproto.verdicts.deletions import Deletions
 from kproto.verdicts.epochs import partition_error_meaning
 from kproto.verdicts.history import History
-from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times
+from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times, target_of
+from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +62,63 @@ def first_accepted(accepted: Sequence[pa.Table]) -> pa.Table:
     return first.rename_columns(ACCEPTED.names).combine_chunks()
 
 
+class _Deletions:
+    """Deletions of logs by StopReplica, and of topics by UpdateMetadata's leader -2."""
+
+    def __init__(self) -> None:
+        self._sent: dict[bytes, dict[object, tuple[int, int]]] = defaultdict(dict)  # body -> broker -> first, last
+        self._bodies: dict[tuple[str, bytes], set[int]] = defaultdict(set)
+        self._topics: set[str] = set()
+
+    def add_requests(self, accepted: pa.Table) -> None:
+        """Add rows of ``requests`` that their brokers accepted; ``ts`` in us since 1970."""
+        stops = accepted.filter(pc.equal(accepted["api_key"], ApiKey.STOP_REPLICA))
+        for body_id, broker_id, *address, ts in rows_of(
+            stops, ("body_id", "broker_id", "server_ip", "server_port", "ts")
+        ):
+            self._add(body_id, target_of(broker_id, *address), ts, ts)
+
+    def _add(self, body_id: bytes, broker: object, first: int, last: int) -> None:
+        known = self._sent[body_id].get(broker, (first, last))
+        self._sent[body_id][broker] = min(first, known[0]), max(last, known[1])
+
+    def add_states(self, states: pa.Table) -> None:
+        """Add rows of ``partition_states``."""
+        leaving = states.filter(pc.fill_null(pc.equal(states["leader"], BEING_DELETED), False))
+        self._topics.update(pc.unique(leaving["topic"]).to_pylist())
+        deleted = states.filter(pc.fill_null(states["delete_partition"], False))
+        for body_id, topic, partition in rows_of(deleted, ("body_id", "topic", "partition")):
+            self._bodies[topic, body_id].add(partition)
+
+    def merge(self, other: _Deletions) -> None:
+        """Add the deletions of another collection."""
+        self._topics |= other._topics
+        for body_id, sent in other._sent.items():
+            for broker, span in sent.items():
+                self._add(body_id, broker, *span)
+        for key, partitions in other._bodies.items():
+            self._bodies[key] |= partitions
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row a topic: its deleted ``partitions``, the ``brokers`` concerned, if it went whole, and when."""
+        deleted: dict[str, set[int]] = {topic: set() for topic in self._topics}
+        sent: dict[str, list[tuple[object, tuple[int, int]]]] = defaultdict(list)
+        for (topic, body_id), partitions in self._bodies.items():
+            deleted.setdefault(topic, set()).update(partitions)
+            sent[topic] += self._sent.get(body_id, {}).items()
+        return [
+            {
+                "topic": topic,
+                "partitions": sorted(partitions),
+                "brokers": sorted({broker for broker, _span in sent[topic]}, key=lambda b: (isinstance(b, str), b)),
+                "whole_topic": topic in self._topics,
+                "first": moment(min(first for _broker, (first, _last) in sent[topic])) if sent[topic] else None,
+                "last": moment(max(last for _broker, (_first, last) in sent[topic])) if sent[topic] else None,
+            }
+            for topic, partitions in sorted(deleted.items())
+        ]
+
+
 class Figures:
     """The summary's figures of some rows of the tables. Figures of different rows merge.
 
@@ -79,7 +136,7 @@ class Figures:
         self._partition_errors: Counter[tuple[int, int]] = Counter()
         self._captures: list[dict[str, Any]] = []
         self._bad_inputs: list[dict[str, Any]] = []
-        self._deletions = Deletions()
+        self._deletions = _Deletions()
         self.history = History()
         self.changes: Counts | None = None
 
@@ -154,7 +211,7 @@ class Figures:
             ],
             "changes": totals,
             "most_changed": most_changed,
-            "deletions": self._deletions.rows(moment),
+            "deletions": self._deletions.rows(),
             "partition_errors": [
                 {
                     "api": api_name(api),

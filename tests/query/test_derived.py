@@ -184,6 +184,18 @@ def test_a_topic_that_is_created_again_with_an_id_is_another_than_the_one_withou
     ]
 
 
+def test_another_id_of_a_living_topic_makes_no_new_topic() -> None:
+    """As an old tool does that writes the topic's znode: nobody deleted it."""
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0, 1])], topic_id=b"1" * 16)
+    traffic.send(1, 0, [(3, 1, 5, 8, [1])], topic_id=b"2" * 16)
+    assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(1)), (1, at(1), None)]
+    assert traffic.ask("isr", "ts kind") == [(at(1), "shrink")]
+    assert summarize([traffic.tables()])["changes"]["leader_changes"] == 1
+    ((life,),) = Facts([traffic.tables()]).incarnations.values()
+    assert [step.state.leader for step in life.steps] == [0, 1]
+
+
 @st.composite
 def topics(draw: st.DrawFn) -> list[tuple[bytes, bool, list[tuple[int, int, list[int]]]]]:
     """Topics of one name, one after another: the id, when states without it come first, the states in their order."""
