@@ -11,12 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from kproto.cli.output_format import format_option
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
-from kproto.generate import PlannedFleet, findings_truth, sized, write_captures, write_stream
-from kproto.generate.fleet import Bodies, Protocol
+from kproto.generate import (
+    KRaftFleet,
+    PlannedFleet,
+    findings_truth,
+    metadata_truth,
+    sized,
+    write_captures,
+    write_metadata_logs,
+    write_stream,
+)
+from kproto.generate.fleet import Bodies, Protocol, random_of
+from kproto.generate.kraft import KRAFT_PLANTS
 from kproto.generate.plants import PLANTS, chosen
 
 if TYPE_CHECKING:
@@ -25,6 +36,11 @@ if TYPE_CHECKING:
     from kproto.generate import Written
 
 _STANDARD_OUTPUT: Final = "-"
+_KRAFT_NUMBERS: Final = (
+    "seed", "brokers", "topics", "partitions", "replication", "failovers", "restarts", "elections", "isr_changes",
+    "deletions",
+)  # fmt: skip
+_KRAFT_OPTIONS: Final = ("out", "kraft", "controllers", "eligible_elections", "plants", "number_of_plants", "form")
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -79,6 +95,8 @@ Examples:
       with five faults that the seed chooses
   kproto generate --out - --brokers 100 | kproto summary -
       through a pipe
+  kproto generate --out kraft --kraft --plants 3
+      the metadata logs of a KRaft cluster's controllers
   kproto summary fleet/control.pcap
 
 \b
@@ -141,6 +159,18 @@ The same options give the same bytes, on any machine. """,
     help="Inter-broker protocol: decides the versions of the requests.",
 )
 @click.option("--migration", is_flag=True, help="A KRaft controller takes over in the middle.")
+@click.option("--kraft", is_flag=True, help="A KRaft cluster: write each controller's metadata log, and truth.json.")
+@click.option(
+    "--controllers", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Controllers in KRaft."
+)
+@click.option(
+    "--eligible-elections",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="How often an eligible leader replica becomes leader, in KRaft.",
+)
 @click.option(
     "--plant",
     "plants",
@@ -187,7 +217,24 @@ def command(
     A controller leads brokers for some hours: it takes over, moves leaders, follows changes of in-sync replicas, stops
     brokers and takes them back, deletes topics; former controllers and lost connections disturb it. The requests are
     those that Kafka 3.9 sends, in real TCP packets, in pcap files.
+
+    With --kraft a KRaft cluster has the same kind of history, with a planned time of its own: DIR gets the metadata log
+    of each controller, and truth.json who led, restarted and ruled when, and what the doctor must find.
     """
+    controllers, eligible = numbers.pop("controllers"), numbers.pop("eligible_elections")
+    if numbers.pop("kraft"):
+        _refuse_what_captures_have()
+        names = _plants(plants, number_of_plants, numbers, kraft=True)
+        kept = {name: numbers[name] for name in _KRAFT_NUMBERS}
+        quorum = KRaftFleet(**kept, controllers=controllers, eligible_elections=eligible, plants=names)
+        _new_directory(out)
+        with _emptied_on_failure(out):
+            files = write_metadata_logs(quorum, out)
+            (out / "truth.json").write_text(
+                json.dumps(metadata_truth(quorum).to_json(), indent=1) + "\n", encoding="utf-8"
+            )
+        _print_files(files, as_json=form == "json")
+        return
     numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
     numbers["plants"] = _plants(plants, number_of_plants, numbers)
     fleet = PlannedFleet(**numbers)
@@ -201,11 +248,7 @@ def command(
     if piped and sys.stdout.isatty():
         raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
     if not piped:
-        if out.is_file():
-            raise ConfigurationError(f"{out}: a file; name a directory with --out")
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
+        _new_directory(out)
     with reading() as progress:
         count = _counter(progress.of(str(out)), size)
         if piped:
@@ -223,18 +266,41 @@ def command(
     _print(written, as_json=form == "json")
 
 
-def _plants(names: str | None, count: int | None, numbers: dict[str, Any]) -> tuple[str, ...]:
+def _new_directory(out: Path) -> None:
+    """Make the directory for the files; refuse one that holds others."""
+    if out.is_file():
+        raise ConfigurationError(f"{out}: a file; name a directory with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
+
+
+def _refuse_what_captures_have() -> None:
+    """Refuse the options that a metadata log has no use for."""
+    context = click.get_current_context()
+    if str(context.params["out"]) == _STANDARD_OUTPUT:
+        raise ConfigurationError("the logs of several controllers need a directory; name one with --out")
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in {*_KRAFT_NUMBERS, *_KRAFT_OPTIONS}:
+            raise ConfigurationError(f"{parameter.opts[0]} is about captures; leave it out with --kraft")
+
+
+def _plants(names: str | None, count: int | None, numbers: dict[str, Any], *, kraft: bool = False) -> tuple[str, ...]:
     """Return the names of the faults to plant."""
     if names and count:
         raise ConfigurationError("--plant names the faults and --plants N chooses them; give one of the two")
-    if count:
-        return chosen(count, numbers["seed"], numbers["protocol"])
+    known = sorted(KRAFT_PLANTS if kraft else PLANTS)
     found = tuple(name.strip() for name in (names or "").split(",") if name.strip())
-    if found == ("all",):
-        return chosen(len(PLANTS), numbers["seed"], numbers["protocol"])
-    unknown = [name for name in found if name not in PLANTS]
+    if count or found == ("all",):
+        count = min(count or len(known), len(known))
+        if kraft:
+            return tuple(random_of("plants", numbers["seed"]).sample(known, count))
+        return chosen(count, numbers["seed"], numbers["protocol"])
+    unknown = [name for name in found if name not in known]
     if unknown:
-        raise ConfigurationError(f"{unknown[0]}: no fault that can be planted; there are {', '.join(sorted(PLANTS))}")
+        raise ConfigurationError(f"{unknown[0]}: no fault that can be planted; there are {', '.join(known)}")
     return found
 
 
@@ -281,11 +347,15 @@ def _write_expected(fleet: PlannedFleet, directory: Path, *, per_host: bool, mss
 
 
 def _print(written: Written, *, as_json: bool) -> None:
+    _print_files(written.files, as_json=as_json, packets=written.packets)
+
+
+def _print_files(files: dict[Path, int], *, as_json: bool, **more: int) -> None:
+    total = sum(files.values())
     if as_json:
-        files = {str(path): size for path, size in written.files.items()}
-        print(json.dumps({"files": files, "bytes": written.size, "packets": written.packets}))
+        print(json.dumps({"files": {str(path): size for path, size in files.items()}, "bytes": total, **more}))
         return
-    for path, size in written.files.items():
+    for path, size in files.items():
         print(f"{path}  {size:,} bytes")
-    if len(written.files) > 1:
-        print(f"{len(written.files)} files  {written.size:,} bytes")
+    if len(files) > 1:
+        print(f"{len(files)} files  {total:,} bytes")

@@ -15,7 +15,19 @@ from __future__ import annotations
 
 from .files import Written, write_captures, write_stream
 from .fleet import PlannedFleet
+from .kraft import KRaftFleet, metadata_truth, write_metadata_logs
 from .sizes import sized
 from .truth import Truth, findings_truth
 
-__all__ = ["PlannedFleet", "Truth", "Written", "findings_truth", "sized", "write_captures", "write_stream"]
+__all__ = [
+    "KRaftFleet",
+    "PlannedFleet",
+    "Truth",
+    "Written",
+    "findings_truth",
+    "metadata_truth",
+    "sized",
+    "write_captures",
+    "write_metadata_logs",
+    "write_stream",
+]

@@ -38,11 +38,6 @@ class Written:
         self.files: dict[Path, int] = {}
         self.packets = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(self.files.values())
-
 
 class _Capture:
     """One capture point's file, or its rotated files, named as tcpdump -C names them."""

@@ -109,6 +109,16 @@ _RECORD: Final = ("log_offset", "snapshot", "ts", "controller_epoch", "type", "v
 _DELIVERY: Final = ("body_id", "node_id", "controller_epoch", "log_offset", "told_ts", "committed_ts", "applied_ts")
 
 
+def _frame_id(batch: FoldedBatch) -> bytes:
+    """An id that sorts by the offset: requests of one time are put in the order of their ids."""
+    offset = 0
+    if batch.batch is not None:
+        offset = batch.batch.base_offset
+    elif batch.snapshot is not None:
+        offset = max(batch.snapshot.end_offset - 1, 0)
+    return offset.to_bytes(8, "big") + batch.batch_id[:8]
+
+
 class _Rows:
     """The rows of each table: those of small tables as dictionaries, those of large ones in builders."""
 
@@ -172,7 +182,7 @@ class _Rows:
                 return
         for state in wanted:
             self._state(batch, state)
-        frame_id = _id("frame", batch.batch_id.hex())
+        frame_id = _frame_id(batch)
         self._requests.add(
             frame_id, _us(batch.time_ms), batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(),
             len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,

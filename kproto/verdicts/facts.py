@@ -545,7 +545,7 @@ class Facts:
 
     @cached_property
     def life_events(self) -> dict[int, list[int]]:
-        """The times at which each broker came or went, by lists of live brokers and by its registrations."""
+        """The times at which each broker came or went: by lists of live brokers, registrations, a log of its states."""
         found: dict[int, list[int]] = defaultdict(list)
         before: frozenset[int] | None = None
         for ts, live in self.live_changes:
@@ -555,6 +555,8 @@ class Facts:
             before = live
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
+        for _capture, broker, _epoch, _is_start, valid_from, *_more in self._rows("broker_states"):
+            found[broker].append(_micros(valid_from))  # a controlled shutdown begins seconds before the broker leaves
         return {broker: sorted(times) for broker, times in found.items()}
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:

@@ -182,9 +182,23 @@ def test_planted_faults_are_written_beside_the_capture(tmp_path: Path) -> None:
     assert {"KP014", "KP031"} <= {finding["rule"] for finding in truth["required"]}
 
 
+def test_the_metadata_logs_of_a_kraft_cluster_are_written_with_their_truth(tmp_path: Path) -> None:
+    options = ["--controllers", "2", "--partitions", "30", "--eligible-elections", "2", "--plant", "unclean-election"]
+    made = run("generate", "--out", str(tmp_path / "out"), "--kraft", *options, "--format", "json")
+    assert made.exit_code == 0, made.output
+    files = json.loads(made.output)["files"]
+    assert sorted({file.split("/")[-3] for file in files}) == ["node1000", "node1001"]
+    truth = json.loads((tmp_path / "out" / "truth.json").read_text())
+    assert [fault["name"] for fault in truth["planted"]] == ["unclean-election"]
+    found = json.loads(run("doctor", str(tmp_path / "out"), "--format", "json").output.splitlines()[0])
+    assert found["rule"] == "KP011"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        (["--kraft", "--zstd"], "--zstd is about captures; leave it out with --kraft"),
+        (["--kraft", "--plant", "zombie"], "zombie: no fault that can be planted; there are isr-flapping, "),
         (["--plant", "rust"], "rust: no fault that can be planted; there are behind, "),
         (["--plant", "behind", "--plants", "2"], "give one of the two"),
         (["--plant", "behind", "--expected"], "leave out --expected"),
