@@ -46,7 +46,9 @@ _CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})(?:-\d+){0,2}")
 _LONGEST_CONNECTION: Final = 300
 """Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
 
-_FORMER_WRITERS: Final = (b"Broker ", b"Controller ", b"[Controller ")
+_OTHER_WRITERS: Final = (b"Broker ", b"Controller ", b"[Controller ", b"[Controller-", b"[RequestSendThread ")
+"""What begins the lines of releases before 1.0, and of the threads that send a controller's requests."""
+
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
 _MOST_DECISIONS: Final = 1 << 30
@@ -102,7 +104,7 @@ class LogReader:
         self._lines = Lines()
         self._unwrapper = Unwrapper()
         self._logged: list[LoggedRequest] = []
-        self._states = StateLog(self._logged.append)
+        self._states = StateLog(self._logged.append, self._summary.told_by_controller)
         self._decisions = 0
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
@@ -163,8 +165,8 @@ class LogReader:
                         self._summary.format = "state-change log"
                     at = line.find(b" ", 26, 34) + 1
                     if (
-                        line.startswith(_FORMER_WRITERS, at)
-                        or line.startswith(_FORMER_WRITERS, 26)
+                        line.startswith(_OTHER_WRITERS, at)
+                        or line.startswith(_OTHER_WRITERS, 26)
                         or b" on Controller " in line[at : at + 80]
                     ):
                         self._message(LogLine(line, [], None, offset, length), events)

@@ -11,6 +11,8 @@ from kproto.api import CONTROL_APIS, ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kproto.logs.state_lines import LoggedEvent
+
     from .model import Connection, Direction, Endpoint
 
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
@@ -21,6 +23,8 @@ _KEPT_BAD_INPUTS: Final = 1000
 _KEPT_LOSSES: Final = 1000
 _KEPT_SENDERS: Final = 1000
 """The most losses of single connections that are kept."""
+
+_KEPT_EVENTS: Final = 1000
 
 LOSSES: Final = (
     "partial_starts",
@@ -158,6 +162,7 @@ class CaptureSummary:
             most. A Kafka connection without any is complete, from its first packet in the capture on.
         senders: When a broker's own request first came from an IP address: by the address and the id that it names.
         assumed_zone: Whether times of logs without a zone were read as the reader's own local time.
+        controller_events: What logs of controllers tell beside requests, the first thousand.
         bad_inputs: Pieces of input that could not be read, the first thousand.
         bad_input_count: How many there are in all.
     """
@@ -196,6 +201,7 @@ class CaptureSummary:
     losses: list[StreamLoss] = field(default_factory=list)
     senders: dict[tuple[str, int], int] = field(default_factory=dict)
     assumed_zone: bool = False
+    controller_events: list[LoggedEvent] = field(default_factory=list)
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
@@ -213,6 +219,7 @@ class CaptureSummary:
         for (ip, broker), time_ns in other.senders.items():
             self.sent_by(ip, broker, time_ns)
         self.assumed_zone |= other.assumed_zone
+        self.controller_events += other.controller_events[: _KEPT_EVENTS - len(self.controller_events)]
         self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
         self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
 
@@ -220,6 +227,11 @@ class CaptureSummary:
         """Note that a broker's own request came from an address; the first thousand count."""
         if (ip, broker) not in self.senders and len(self.senders) < _KEPT_SENDERS:
             self.senders[ip, broker] = time_ns
+
+    def told_by_controller(self, event: LoggedEvent) -> None:
+        """Note what a controller's log tells; the first thousand count."""
+        if len(self.controller_events) < _KEPT_EVENTS:
+            self.controller_events.append(event)
 
     def stream_counts(self) -> StreamCounts:
         """The counts of streams so far, for ``counts_between``."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.options import log_options
 from kproto.cli.output_format import format_option
 from kproto.cli.text import counted
 from kproto.text import printable
+
+if TYPE_CHECKING:
+    from kproto.tables.filters import Filters
 
 _SHOWN = 20  # the most damages of one file that the text output lists
 
@@ -24,8 +29,9 @@ Examples:
       | jq 'select(.whole | not)' """
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@log_options
 @format_option("json")
-def command(files: tuple[str, ...], form: str) -> None:
+def command(files: tuple[str, ...], filters: Filters, form: str) -> None:
     """Verify captures and recordings: every packet against its checksum, the file to its last byte.
 
     FILE is a capture, a directory of captures, or - for standard input.
@@ -44,7 +50,7 @@ def command(files: tuple[str, ...], form: str) -> None:
         summary, error = CaptureSummary(), None
         try:
             source = sys.stdin.buffer if file == "-" else file
-            for _ in frames(source, apis=(), summary=summary):
+            for _ in frames(source, summary=summary, logs=filters.logs):
                 pass
         except CaptureError as e:
             error = str(e)

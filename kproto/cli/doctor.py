@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto.cli.footer import saying_zone
 from kproto.cli.options import reading_options
 from kproto.cli.output_format import format_option
 from kproto.cli.place_type import PlaceType
@@ -173,7 +174,7 @@ def _judged(
     bad: list[dict[str, Any]] = []
     kept: deque[dict[str, Any]] = deque()
     held = left_out = 0
-    for piece in resolved_pieces([str(source) for source in sources], filters, cluster):
+    for piece in saying_zone(resolved_pieces([str(source) for source in sources], filters, cluster)):
         bad.extend(piece["bad_inputs"].to_pylist())
         kept.append({name: _slim(piece[name], columns) for name, columns in wanted.items() if name in piece})
         held += piece["requests"].num_rows

@@ -13,7 +13,9 @@ from kproto.cli.text import counted, day_and_clock, losses_of
 from kproto.errors import CaptureError, first_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from kproto.capture import CaptureSummary
     from kproto.tables.filters import Filters
@@ -114,16 +116,43 @@ def has_loss(summary: CaptureSummary) -> bool:
     return any(_losses(summary))
 
 
+def say_assumed_zone(files: Iterable[str]) -> None:
+    """Say in one line that times of logs were read in this machine's zone, because they are written without one.
+
+    Args:
+        files: The names of these logs; none, no line.
+    """
+    names = list(dict.fromkeys(files))
+    if names:
+        others = f" and {counted(len(names) - 1, 'other log')}" if len(names) > 1 else ""
+        _say(
+            f"{names[0]}{others}: times are written without a zone, and were read in this machine's "
+            f"({time.tzname[0]}); if they are of another, name it: --log-zone Europe/Berlin"
+        )
+
+
+def saying_zone(pieces: Iterable[dict[str, pa.Table]]) -> Iterator[dict[str, pa.Table]]:
+    """Pass on pieces of tables; at their end say the zone that was assumed for logs."""
+    found: list[str] = []
+    for piece in pieces:
+        found += assumed_zone_in(piece)
+        yield piece
+    say_assumed_zone(found)
+
+
+def assumed_zone_in(tables: Mapping[str, pa.Table]) -> list[str]:
+    """The names of the logs whose times were read in this machine's zone, of the table ``captures``."""
+    rows = tables["captures"].select(["file", "assumed_zone"]).to_pylist() if "captures" in tables else []
+    return [row["file"] for row in rows if row["assumed_zone"]]
+
+
 def warn_of_losses(captures: Iterable[Read]) -> None:
-    """Print a warning line for each kind of loss in the captures."""
+    """Print a warning line for each kind of loss in the captures, and the zone that was assumed for logs."""
+    captures = list(captures)
+    say_assumed_zone(path for path, summary in captures if summary.assumed_zone)
     for path, summary in captures:
         if lost := "; ".join(_losses(summary)):
             _say(f"warning: {path}: {lost}")
-        if summary.assumed_zone:
-            _say(
-                f"{path}: its times are written without a zone, and were read in this machine's ({time.tzname[0]}); "
-                "if the log is of another, name it: --log-zone Europe/Berlin"
-            )
         if summary.all_not_read:
             _say(f"warning: {path}: {not_read_text(summary.all_not_read)}")
         if summary.untimed_packets:

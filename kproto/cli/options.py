@@ -205,15 +205,7 @@ _ERRORS_OPTION: Final = click.option(
     help="Only requests with an error: of the whole request (or a body that cannot be read), of a partition, or "
     "any, the default: of either.",
 )
-_READING_OPTIONS: Final = [
-    click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected."),
-    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected."),
-    click.option(
-        "--broker-of",
-        multiple=True,
-        metavar="FILE=ID",
-        help="The broker that wrote a request log, e.g. node-a/kafka-request.log=7; else detected. Repeatable.",
-    ),
+_LOG_OPTIONS: Final = [
     click.option(
         "--log-zone",
         default="",
@@ -226,6 +218,20 @@ _READING_OPTIONS: Final = [
         metavar="DATE",
         help="The date of log lines with a time of day alone, e.g. 2026-11-21; else what the file tells.",
     ),
+]
+_LISTENER_OPTIONS: Final = [
+    click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected."),
+    click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected."),
+]
+_READING_OPTIONS: Final = [
+    *_LISTENER_OPTIONS,
+    click.option(
+        "--broker-of",
+        multiple=True,
+        metavar="FILE=ID",
+        help="The broker that wrote a request log, e.g. node-a/kafka-request.log=7; else detected. Repeatable.",
+    ),
+    *_LOG_OPTIONS,
 ]
 cluster_option: Final = click.option(
     "--cluster", metavar="NAME", help="Only this cluster, as declared or as found, where there are several."
@@ -267,6 +273,16 @@ def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of how captures are read, and of what cluster, as ``filters`` and ``cluster``."""
     return _with_options(cluster_option(command), _READING_OPTIONS)
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of listeners, and of what logs do not say, as ``filters``."""
+    return _with_options(command, [*_LISTENER_OPTIONS, *_LOG_OPTIONS])
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of what logs do not say, as ``filters``."""
+    return _with_options(command, _LOG_OPTIONS)
 
 
 def timed(filters: Filters, since: str | None, until: str | None, span: Callable[[], Span]) -> Filters:

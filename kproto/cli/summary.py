@@ -10,6 +10,7 @@ import click
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.bad_inputs import warn_of_bad_inputs
+from kproto.cli.footer import saying_zone
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option
 from kproto.cli.output_format import format_option
@@ -61,7 +62,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None,
     keep_pandas_out()
     from kproto.tables.resolved import by_cluster, resolved_pieces
 
-    clusters = by_cluster(resolved_pieces(captures, filters, cluster))
+    clusters = by_cluster(saying_zone(resolved_pieces(captures, filters, cluster)))
     for name, pieces in clusters:
         _print_summary(name if len(clusters) > 1 else None, pieces, filters, every=every, form=form)
 

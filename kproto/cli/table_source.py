@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kproto.cli.bad_inputs import warn_of_bad_inputs
+from kproto.cli.footer import assumed_zone_in, say_assumed_zone
 from kproto.errors import ConfigurationError
 from kproto.tables.filters import Filters
 
@@ -39,6 +40,7 @@ def tables_of(sources: Sequence[Place], filters: Filters) -> Place | dict[str, p
     how = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
     tables = read(*map(str, sources), filters=how)
     warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
+    say_assumed_zone(assumed_zone_in(tables))
     return tables
 
 

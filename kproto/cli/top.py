@@ -21,7 +21,7 @@ import click
 from kproto.api import api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
-from kproto.cli.options import parse_brokers, parse_ports
+from kproto.cli.options import source_options
 from kproto.cli.sections import Section, lines_of, shortened
 from kproto.cli.text import counted, day_and_clock, ranges
 from kproto.cli.times import Seconds
@@ -29,12 +29,13 @@ from kproto.errors import ConfigurationError
 from kproto.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from rich.live import Live
 
     from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame
     from kproto.capture.source import Source
+    from kproto.tables.filters import Filters
     from kproto.verdicts.live import Change, Flow, Snapshot
 
     Event = Frame | Exchange
@@ -77,17 +78,9 @@ Examples:
     "--window", type=click.IntRange(1, 3600), default=10, show_default=True, metavar="SECONDS",
     help="The seconds over which rates and latencies are taken.",
 )  # fmt: skip
-@click.option("--ports", multiple=True, metavar="PORTS", help="The brokers' ports, e.g. 9092,9091; else detected.")
-@click.option("--brokers", multiple=True, metavar="ID=HOST:PORT", help="Broker ids of addresses; else detected.")
+@source_options
 def command(
-    captures: tuple[str, ...],
-    *,
-    url: str | None,
-    once: bool,
-    interval: float,
-    window: int,
-    ports: tuple[str, ...],
-    brokers: tuple[str, ...],
+    captures: tuple[str, ...], filters: Filters, *, url: str | None, once: bool, interval: float, window: int
 ) -> None:
     """Show what flows now: requests a second, latency, epochs, latest changes, findings.
 
@@ -108,7 +101,7 @@ def command(
         if url is not None:
             _show_metrics(url, screen)
         else:
-            _Followed(captures, screen, window, parse_ports(ports), parse_brokers(brokers)).run()
+            _Followed(captures, screen, window, filters).run()
 
 
 class _Screen:
@@ -181,7 +174,7 @@ class _WatchedPoint:
     Args:
         name: Its name.
         files: Its files; ``add`` appends those that come later.
-        ports: The brokers' ports; None finds them.
+        how: The brokers' ports, and what logs do not say.
 
     Attributes:
         reader: Reads its packets.
@@ -191,11 +184,11 @@ class _WatchedPoint:
         requests: The number of requests that were answered or given up.
     """
 
-    def __init__(self, name: str, files: Sequence[str], ports: tuple[int, ...] | None) -> None:
+    def __init__(self, name: str, files: Sequence[str], how: Filters) -> None:
         from kproto.capture import CaptureReader
 
         self.name = name
-        self.reader: CaptureReader = CaptureReader(ports=ports, capture=name)
+        self.reader: CaptureReader = CaptureReader(ports=how.ports, capture=name, logs=how.logs)
         self.known = set(files)
         self.begun = self.is_at_end = False
         self.requests = 0
@@ -288,8 +281,7 @@ class _Followed:
         paths: Sequence[str],
         screen: _Screen,
         window: int,
-        ports: tuple[int, ...] | None,
-        broker_ids: Mapping[tuple[str, int], int],
+        filters: Filters,
     ) -> None:
         from kproto.capture import capture_points
         from kproto.cli.no_pandas import keep_pandas_out
@@ -298,11 +290,11 @@ class _Followed:
         keep_pandas_out()
         self._name = " ".join(paths)
         self._screen = screen
-        self._ports = ports
+        self._filters = filters
         self._is_stdin = tuple(paths) == (_STANDARD_INPUT,)
         self._points: dict[str, _WatchedPoint] = {}
         self._summaries: dict[str, CaptureSummary] = {}
-        self._fold = LiveFold(window, self._summaries, thrifty=not screen.once, broker_ids=broker_ids)
+        self._fold = LiveFold(window, self._summaries, thrifty=not screen.once, broker_ids=filters.broker_ids)
         self._words = PartitionWords()
         self._grown_at = 0.0
         self._time_ns = 0
@@ -380,7 +372,7 @@ class _Followed:
             return True
 
     def _follow(self, name: str, files: Sequence[str]) -> None:
-        point = self._points[name] = _WatchedPoint(name, files, self._ports)
+        point = self._points[name] = _WatchedPoint(name, files, self._filters)
         self._summaries[name] = point.reader.summary
 
     def _look(self) -> None:

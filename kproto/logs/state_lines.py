@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
@@ -32,7 +33,7 @@ WRITER_MARKS: Final = (BROKER_MARK, CONTROLLER_MARK, DELETION_MARK)
 """What begins the lines that are read: who writes them."""
 
 _FORMER_MARK: Final = re.compile(
-    rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))? (?=[a-z])"
+    rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))?(?: (?=[a-z])|(?='s connection ))"
     rb"|\[(?:[\w -]{1,60} on )?(Controller) (\d{1,10})\]: "
 )
 """How releases before 1.0 name who writes."""
@@ -45,6 +46,10 @@ _MOST_TOPICS: Final = 20_000
 
 _MOST_REMEMBERED: Final = 200_000
 """The most partitions whose replicas are remembered."""
+
+_MOST_EVENTS: Final = 1000
+_ONE_EVENT_NS: Final = 60 * 1_000_000_000
+"""Lines of one kind within this time are one event."""
 
 _STALE_CONTROLLER_EPOCH: Final = 11
 _UNKNOWN_TOPIC: Final = 3
@@ -133,10 +138,38 @@ _LIVE: Final = re.compile(
 )
 _BROKER_EPOCHS: Final = re.compile(rb"(?:Initialized|Updated) broker epochs cache: \w*\(([^()]*)\)")
 _PAIR: Final = re.compile(rb"(\d{1,10}) -> (-?\d{1,18})")
+_TO_BROKER: Final = re.compile(rb" to broker \S{1,300} \(id: (\d{1,10}) ")
+_RESIGNED: Final = re.compile(rb"Resigned\b|Broker \d{1,10} resigned as the controller")
+_HALTED: Final = re.compile(rb"Halted deletion of topics ([\w.,-]{1,9000})")
+_TAKEN_UP: Final = re.compile(rb"Handling reassignment of partition (\S{1,300}) to new replicas ")
 _DELETION: Final = re.compile(rb"Deletion of topic (\S+) (\(re\)started|successfully completed)")
 _NEW_PARTITION: Final = re.compile(
     rb"\[?([\w.-]{1,255})[-,](\d{1,10})\]? -> (?:\w{1,30}\()?(?:replicas=)?((?:\d{1,10}, ?)*\d{1,10})"
 )
+
+
+@dataclass(slots=True)
+class LoggedEvent:
+    """What a controller's log tells beside requests; several of one kind within a minute are one.
+
+    Attributes:
+        kind: ``connection failed``: the controller could not connect to a broker, or got no answer; ``resigned``;
+            ``deletion waits``: for replicas that are offline or could not be deleted; ``reassignment taken up``.
+        controller_id: The controller.
+        broker_id: The broker that could not be reached.
+        topic, partition: The topic that is being deleted, the partition that is being reassigned.
+        first_ns, last_ns: When the log says so first and last.
+        count: How often.
+    """
+
+    kind: str
+    controller_id: int
+    broker_id: int | None
+    topic: str | None
+    partition: int | None
+    first_ns: int
+    last_ns: int
+    count: int = 1
 
 
 class LoggedRequest:
@@ -291,10 +324,16 @@ class StateLog:
 
     Args:
         emit: Is given each request when it is whole.
+        tell: Is given each event when it begins; it may go on.
     """
 
-    def __init__(self, emit: Callable[[LoggedRequest], object]) -> None:
+    def __init__(
+        self, emit: Callable[[LoggedRequest], object], tell: Callable[[LoggedEvent], object] | None = None
+    ) -> None:
         self._emit = emit
+        self._tell = tell
+        self._events: dict[tuple[object, ...], LoggedEvent] = {}
+        self._leading: set[int] = set()  # controllers that this log saw become one
         self._open: dict[int, LoggedRequest] = {}
         self._epochs: dict[int, int] = {}  # of controllers, as the lines so far tell
         self._senders: dict[int, tuple[int, int]] = {}  # the controller whose request a broker took last, its epoch
@@ -638,6 +677,7 @@ class StateLog:
             self._replicas[partition] = _ids(replicas)
         elif found := _BECAME.match(rest):
             self._epochs[controller] = int(found[1])
+            self._leading = {controller}
             self._decision(controller, int(found[1]), time_ns)
             return True
         elif found := _SERVES.match(rest):
@@ -662,7 +702,7 @@ class StateLog:
                 self._partitions.popitem(last=False)
             return True
         else:
-            return False
+            return self._happened(controller, begin, rest, time_ns)
         known = self._epochs.get(controller)
         if self._detailed or known is None:
             return True  # lines at TRACE tell the same, as it was sent
@@ -678,6 +718,47 @@ class StateLog:
         )
         self._decision(controller, known, time_ns, topic, state)
         return True
+
+    def _happened(self, controller: int, begin: bytes, rest: bytes, time_ns: int) -> bool:
+        """A line that tells of no request: a failed connection, a resignation, a deletion or reassignment."""
+        if begin in (b"fails to", b"'s conne"):
+            found = _TO_BROKER.search(rest, max(rest.rfind(b" to broker "), 0))
+            if found is not None:
+                self._event("connection failed", controller, time_ns, broker=int(found[1]))
+        elif begin in (b"Resigned", b"Broker %d" % controller) and _RESIGNED.match(rest):
+            if controller in self._leading:  # each broker that ends says so
+                self._leading.clear()
+                self._event("resigned", controller, time_ns)
+        elif begin == b"Halted d" and (found := _HALTED.match(rest)):
+            for topic in found[1].split(b","):
+                self._event("deletion waits", controller, time_ns, topic=topic)
+        elif begin == b"Handling" and (found := _TAKEN_UP.match(rest)):
+            topic, number = _topic_partition(found[1])
+            self._event("reassignment taken up", controller, time_ns, topic=topic, partition=number)
+        else:
+            return False
+        return True
+
+    def _event(
+        self,
+        kind: str,
+        controller: int,
+        time_ns: int,
+        broker: int | None = None,
+        topic: bytes | None = None,
+        partition: int | None = None,
+    ) -> None:
+        key = kind, controller, broker, topic, partition
+        event = self._events.get(key)
+        if event is not None and abs(time_ns - event.last_ns) <= _ONE_EVENT_NS:
+            event.last_ns = max(time_ns, event.last_ns)
+            event.count += 1
+        elif self._tell is not None:
+            if len(self._events) >= _MOST_EVENTS:
+                self._events.clear()
+            name = None if topic is None else topic.decode("utf-8", "replace")
+            self._events[key] = LoggedEvent(kind, controller, broker, name, partition, time_ns, time_ns)
+            self._tell(self._events[key])
 
     def _registered(self, controller: int, pairs: bytes, time_ns: int) -> None:
         """Give the updates with which a controller tells all live brokers which are alive."""

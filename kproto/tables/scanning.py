@@ -426,6 +426,20 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
         "senders": [
             {"ip": ip, "broker_id": broker, "ts": time_ns // 1000} for (ip, broker), time_ns in summary.senders.items()
         ],
+        "controller_events": [
+            {
+                "kind": event.kind,
+                "controller_id": event.controller_id,
+                "broker_id": event.broker_id,
+                "topic": event.topic,
+                "partition": event.partition,
+                "ts": event.first_ns // 1000,
+                "last_ts": event.last_ns // 1000,
+                "times": event.count,
+            }
+            for event in summary.controller_events
+        ],
+        "assumed_zone": summary.assumed_zone,
         "all_requests": [
             {"api_key": api, "api_version": version, "requests": count}
             for (api, version), count in sorted(summary.requests.items())

@@ -35,6 +35,17 @@ _STREAM_LOSSES: Final = pa.list_(
 _SENDERS: Final = pa.list_(
     pa.field("element", pa.struct([("ip", pa.string()), ("broker_id", pa.int32()), ("ts", TIME)]))
 )
+_CONTROLLER_EVENTS: Final = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                ("kind", pa.string()), ("controller_id", pa.int32()), ("broker_id", pa.int32()), ("topic", pa.string()),
+                ("partition", pa.int32()), ("ts", TIME), ("last_ts", TIME), ("times", pa.int64()),
+            ]
+        ),
+    )
+)  # fmt: skip
 
 
 def column(name: str, kind: pa.DataType, text: str) -> pa.Field:
@@ -158,6 +169,17 @@ CAPTURES: Final = described(
         _SENDERS,
         "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers): the id that "
         "each names, its IP address, and when the first passed.",
+    ),
+    column(
+        "controller_events",
+        _CONTROLLER_EVENTS,
+        "What a controller's log tells beside requests, the first 1000: connection failed (to broker_id), resigned, "
+        "deletion waits (of topic), reassignment taken up (of a partition); said so many times, from ts to last_ts.",
+    ),
+    column(
+        "assumed_zone",
+        pa.bool_(),
+        "Whether times of a log that are written without a zone were read in the zone of the machine that read them.",
     ),
     column(
         "all_requests",

@@ -36,6 +36,7 @@ _BEFORE: Final = 60 * _SECOND
 Kind = Literal[
     "controller", "broker left", "broker back", "broker new", "registered again", "no leader", "leader again",
     "unclean election", "topic created", "topic deleted", "reassignment begins", "reassignment ends", "clock", "gap",
+    "connection failed", "resigned", "deletion waits", "reassignment taken up",
 ]  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def events(facts: Facts) -> list[ClusterEvent]:
     """Return what happened in a cluster, in the order of time."""
     found = [
         *_controllers(facts), *_brokers(facts), *_partitions(facts), *_topics(facts), *_reassignments(facts),
-        *_clocks(facts), *_gaps(facts),
+        *_clocks(facts), *_gaps(facts), *_of_controllers(facts),
     ]  # fmt: skip
     return sorted(found, key=lambda event: (event.ts, event.kind, event.text))
 
@@ -259,6 +260,33 @@ def _gaps(facts: Facts) -> Iterator[ClusterEvent]:
     for broker, since in facts.incomplete_since.items():
         text = f"Bytes of the connection to {broker_name(broker)} are missing from here on"
         yield ClusterEvent(since, "gap", text, f"kproto summary {SOURCE}", broker)
+
+
+def _of_controllers(facts: Facts) -> Iterator[ClusterEvent]:
+    """What only logs of controllers tell."""
+    for event in facts.controller_events:
+        controller, broker, topic, partition = (
+            event[name] for name in ("controller_id", "broker_id", "topic", "partition")
+        )
+        ts, seconds = event["ts"], (event["last_ts"] - event["ts"]) / _SECOND
+        match event["kind"]:
+            case "connection failed":
+                often = f", {event['times']:,} times within {seconds:.1f} s" if event["times"] > 1 else ""
+                text = f"Controller {controller} cannot reach broker {broker}{often}"
+                yield ClusterEvent(ts, "connection failed", text, _query("restarts", "--broker", str(broker)), broker)
+            case "resigned":
+                yield ClusterEvent(
+                    ts, "resigned", f"Controller {controller} resigns", _query("controllers"), controller
+                )
+            case "deletion waits":
+                text = f"The deletion of topic {topic} waits: a replica is offline, or could not be deleted"
+                show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
+                yield ClusterEvent(ts, "deletion waits", text, show, None, topic)
+            case "reassignment taken up":
+                place = topic, partition
+                show = _query("reassignments", "--partition", _named(place))
+                text = f"Controller {controller} takes up a reassignment of {_named(place)}"
+                yield ClusterEvent(ts, "reassignment taken up", text, show, None, *place)
 
 
 def _lives(facts: Facts) -> Iterator[tuple[Partition, Incarnation]]:

@@ -55,7 +55,7 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "captures": (
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
         "bad_checksums", "losses", "kafka_connections", "without_handshake", "bad_inputs", "not_read",
-        "untimed_packets", "format",
+        "untimed_packets", "format", "controller_events",
     ),
     "clocks": tuple(CLOCKS.names),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
@@ -675,6 +675,20 @@ class Facts:
         """The rows of ``captures``."""
         rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
         return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+
+    @cached_property
+    def controller_events(self) -> list[dict[str, Any]]:
+        """What logs of controllers tell beside requests, on the common clock; see ``captures.controller_events``."""
+        found = []
+        for row in self.captures:
+            clock = self.clocks.get(row["capture"], _SAME)
+            for event in row["controller_events"] or ():
+                first, last = (_micros(event[name]) for name in ("ts", "last_ts"))
+                topic = None if event["topic"] is None else self._shown("topic", event["topic"])
+                found.append(
+                    event | {"ts": first - clock.ahead(first), "last_ts": last - clock.ahead(last), "topic": topic}
+                )
+        return found
 
     @cached_property
     def elsewhere(self) -> set[tuple[Any, str, int]]:

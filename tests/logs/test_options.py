@@ -40,6 +40,43 @@ def test_the_zone_is_named_or_said(log: Path) -> None:
     assert "--log-zone" not in named
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("inspect",),
+        ("doctor",),
+        ("summary",),
+        ("query", "controllers"),
+        ("query", "events"),
+        ("top", "--once"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_says_in_one_line_which_zone_it_assumed(
+    command: tuple[str, ...], log: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "kafka-request.log"
+    other.parent.mkdir()
+    other.write_text(log.read_text().replace("-0 ", "-1 "))
+    name, *rest = command
+    for options in ((), ("--log-zone", "UTC")):
+        result = CliRunner().invoke(main, [name, str(log), str(other), *rest, *options])
+        assert result.exit_code in (0, 1, 3), result.stderr
+        said = [line for line in result.stderr.splitlines() if "without a zone" in line]
+        assert len(said) == (not options)
+        assert all("--log-zone" in line and "UTC" in line for line in said)
+
+
+def test_check_and_top_are_told_the_date(log: Path) -> None:
+    log.write_text(
+        "\n".join(line[12:].replace("]", "", 1) for line in log.read_text().splitlines() if "Completed" in line)
+    )
+    for command in (["check"], ["top", "--once"]):
+        result = CliRunner().invoke(main, [*command, str(log), "--log-date", "2019-03-04"])
+        assert result.exit_code == 0, result.stderr
+        assert "--log-date" in (undated := CliRunner().invoke(main, [*command, str(log)])).stderr + undated.stdout
+
+
 def test_the_broker_of_a_log_is_named(log: Path) -> None:
     """LeaderAndIsr alone names no addresses."""
     assert {row["broker_id"] for row in inspect(log, "--broker-of", f"{log}=77")[0]} == {77}

@@ -355,6 +355,29 @@ def test_answers_are_told() -> None:
     assert (second["response"]["errorCode"], second["request"]["controllerEpoch"]) == (11, 7)
 
 
+@pytest.mark.parametrize("run", ["kafka-2.8.2", "kafka-1.0.2", "kafka-0.11.0.3"])
+def test_a_controllers_log_tells_of_more_than_requests(run: str, tmp_path: Path) -> None:
+    """Brokers that cannot be reached, resignations, deletions that wait, reassignments: what the steps of the run did."""
+    for name, data in logs_of(run, "TRACE").items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    result = CliRunner().invoke(main, ["query", str(tmp_path), "events", "--format", "json"])
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    kinds = {kind: [row for row in rows if row["event"] == kind] for kind in {row["event"] for row in rows}}
+    failed, resigned = kinds["connection failed"], kinds["resigned"]
+    assert {row["broker"] for row in failed} <= {0, 1, 2}
+    assert all("cannot reach broker" in row["text"] for row in failed)
+    left = [row["ts"] for row in kinds["broker left"]]
+    assert any(min(left) <= row["ts"] for row in failed)
+    assert len(resigned) == len({row["broker"] for row in resigned})  # each controller that ended did once
+    if run != "kafka-0.11.0.3":
+        assert {row["topic"] for row in kinds["deletion waits"]} == {"L"}  # one holder was dead
+    if run == "kafka-1.0.2":
+        taken = {(row["topic"], row["partition"]) for row in kinds["reassignment taken up"]}
+        assert taken == {(row["topic"], row["partition"]) for row in kinds["reassignment begins"]}
+
+
 def test_before_1_0_an_answer_is_not_logged() -> None:
     """It was accepted, but for that of an older controller than the broker had heard."""
     text = (
