@@ -453,8 +453,9 @@ def _merged_captures(table: pa.Table) -> pa.Table:
         known |= {name: known[name] + row[name] for name in _SUMMED if None not in (known[name], row[name])}
         known["first_ts"] = min(filter(None, (known["first_ts"], row["first_ts"])), default=None)
         known["last_ts"] = max(filter(None, (known["last_ts"], row["last_ts"])), default=None)
-        for name in ("losses", "senders"):
+        for name in ("losses", "senders", "controller_events"):
             known[name] = [*(known[name] or ()), *(row[name] or ())]
+        known["assumed_zone"] = bool(known["assumed_zone"] or row["assumed_zone"])
         requests: Counter[tuple[int, int]] = Counter()
         for each in (*known["all_requests"], *row["all_requests"]):
             requests[each["api_key"], each["api_version"]] += each["requests"]
