@@ -4,8 +4,9 @@ Three facts are kept apart. A replica was *told* of a batch when an answer to it
 *committed* when an answer names a high watermark beyond it. A broker has *applied* it when a heartbeat of that broker
 names its offset. Followers are told of batches before these are committed.
 
-Only fetches of the metadata log are read: they are chosen by the client id in the request's header before a body is
-kept, and by the topic in it.
+Of fetches only those of the metadata log are read: they are chosen by the client id in the request's header before a
+body is kept, and by the topic in it. Heartbeats, the quorum's own requests, and administrative requests are read with
+them.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, exchanges
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError, DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.metadata_log import admin_requests, quorum
+from kproto.metadata_log.admin_requests import AdminTraffic
 from kproto.metadata_log.batches import Fault, RecordBatch, batches_in
 from kproto.metadata_log.files import snapshot_of
 from kproto.metadata_log.finding import TOPIC
+from kproto.metadata_log.heartbeats import Heartbeats
+from kproto.metadata_log.quorum import QuorumTraffic
 from kproto.reference import decode_request, decode_response
 
 if TYPE_CHECKING:
@@ -66,6 +71,10 @@ class MetadataTraffic:
         fetches, refused: The number of fetches, and of those that were answered with an error.
         damaged: Pieces of answers that are no batch.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
+        heartbeats: The brokers' heartbeats.
+        quorum: The requests of the quorum's nodes to each other, and refused fetches.
+        admin: Administrative requests.
+        last_ns: When the captures end, as far as these requests tell.
     """
 
     batches: dict[tuple[int, int], tuple[RecordBatch, str]] = field(default_factory=dict)
@@ -76,6 +85,10 @@ class MetadataTraffic:
     refused: int = 0
     damaged: int = 0
     snapshots: dict[tuple[int, int], LogSnapshot] = field(default_factory=dict)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    quorum: QuorumTraffic = field(default_factory=QuorumTraffic)
+    admin: AdminTraffic = field(default_factory=AdminTraffic)
+    last_ns: int = 0
     _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
     _told: set[tuple[int, int, int]] = field(default_factory=set)
 
@@ -84,23 +97,36 @@ class MetadataTraffic:
         yield from self.batches.values()
 
     def add(self, exchange: Exchange, capture: str) -> None:
-        """Add a Fetch or a BrokerHeartbeat; what cannot be read is passed over."""
+        """Add an exchange; what cannot be read is passed over."""
         request, response = exchange.request, exchange.response
         if request is None or request.api_key is None or request.api_version is None:
             return
-        version = request.api_version
+        key, version = request.api_key, request.api_version
+        self.last_ns = max(self.last_ns, exchange.time_ns, 0 if response is None else response.time_ns)
         try:
-            if request.api_key == ApiKey.BROKER_HEARTBEAT:
-                self._add_heartbeat(decode_request(request.api_key, version, request.body), exchange.time_ns)
-            elif request.api_key == ApiKey.FETCH and response is not None:
-                asked = decode_request(request.api_key, version, request.body)
-                answer = decode_response(request.api_key, version, response.body)
-                self._add_fetch(asked, answer, response.time_ns, capture)
-            elif request.api_key == ApiKey.FETCH_SNAPSHOT and response is not None:
-                asked = decode_request(request.api_key, version, request.body)
-                self.add_snapshot_part(asked, decode_response(request.api_key, version, response.body), capture)
+            if key == ApiKey.ENVELOPE or key in admin_requests.APIS:
+                self.admin.add(exchange)
+                return
+            asked = decode_request(key, version, request.body)
+            answer = None if response is None else decode_response(key, version, response.body)
+            if key == ApiKey.BROKER_HEARTBEAT:
+                self._add_heartbeat(asked, answer, exchange.time_ns)
+            elif key == ApiKey.FETCH:
+                answered = 0 if response is None else response.time_ns
+                self._add_fetch(asked, answer, exchange.time_ns, answered, capture)
+            elif key in quorum.APIS:
+                self.quorum.add(asked, answer, exchange)
+            elif answer is not None:
+                self.add_snapshot_part(asked, answer, capture)
         except (DecodeError, UnsupportedVersion, UnsupportedApi):
             self.damaged += 1
+
+    def finish(self) -> None:
+        """Put what several captures show in the order of time."""
+        self.deliveries.sort(key=lambda delivery: delivery.time_ns)
+        self.heartbeats.finish()
+        self.quorum.finish()
+        self.admin.finish()
 
     def add_snapshot_part(self, asked: Any, answer: Any, capture: str) -> None:
         """Add a FetchSnapshot and its answer; the parts of a snapshot come one after the other."""
@@ -124,19 +150,34 @@ class MetadataTraffic:
                 if snapshot is not None:
                     self.snapshots.setdefault((of.end_offset, of.epoch), snapshot)
 
-    def _add_heartbeat(self, request: Any, time_ns: int) -> None:
+    def _add_heartbeat(self, request: Any, answer: Any, time_ns: int) -> None:
+        self.heartbeats.add(request, answer, time_ns)
         steps = self.applied.setdefault(request.broker_id, [])
         if request.current_metadata_offset >= 0 and (not steps or steps[-1][1] < request.current_metadata_offset):
             steps.append((time_ns, request.current_metadata_offset))
 
-    def _add_fetch(self, asked: Any, answer: Any, time_ns: int, capture: str) -> None:
+    def _add_fetch(self, asked: Any, answer: Any, asked_ns: int, time_ns: int, capture: str) -> None:
         node_id = asked.replica_id if asked.replica_id >= 0 else asked.replica_state.replica_id
+        wanted = {
+            part.partition: part
+            for topic in asked.topics
+            if topic.topic_id == _TOPIC_ID or topic.topic == TOPIC
+            for part in topic.partitions
+        }
+        if answer is None:
+            for part in wanted.values():
+                self.quorum.add_silence(node_id, part.current_leader_epoch, asked_ns)
+            return
         for topic in answer.responses:
             if topic.topic_id != _TOPIC_ID and topic.topic != TOPIC:
                 continue
             for partition in topic.partitions:
                 self.fetches += 1
-                if partition.error_code or answer.error_code:
+                error_code = partition.error_code or answer.error_code
+                part = wanted.get(partition.partition_index)
+                if part is not None:
+                    self.quorum.add_fetch(node_id, part, partition, asked_ns, time_ns, error_code)
+                if error_code:
                     self.refused += 1
                     continue
                 mark = partition.high_watermark
@@ -155,6 +196,14 @@ class MetadataTraffic:
                         )
 
 
+_APIS: Final = frozenset(
+    {
+        ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, *quorum.APIS,
+        *admin_requests.APIS,
+    }
+)  # fmt: skip
+
+
 def read_traffic(
     points: Iterable[CapturePoint],
     *,
@@ -167,12 +216,12 @@ def read_traffic(
         ports: The listeners' ports; None finds them.
     """
     traffic = MetadataTraffic()
-    wanted = WantedApis({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_HEARTBEAT}, fetch_client=CLIENT)
+    wanted = WantedApis(_APIS, fetch_client=CLIENT)
     for point in points:
         try:
             for exchange in exchanges(point, ports=ports, apis=wanted, summary=CaptureSummary()):
                 traffic.add(exchange, point.name)
         except CaptureError:
             continue
-    traffic.deliveries.sort(key=lambda delivery: delivery.time_ns)
+    traffic.finish()
     return traffic

@@ -164,18 +164,74 @@ QUESTIONS: Final = {
                    coalesce(e.controller_epoch, s.controller_epoch) AS controller_epoch,
                    CASE WHEN coalesce(s.is_kraft, true) THEN 'KRaft' ELSE 'ZooKeeper' END AS mode,
                    CASE WHEN e.log_offset IS NULL THEN s.first_ts ELSE e.valid_from END AS valid_from,
-                   s.last_request, coalesce(s.requests, 0) AS requests
+                   s.last_request, coalesce(s.requests, 0) AS requests, e.why
             FROM seen s FULL JOIN quorum_epochs e
               ON e.cluster = s.cluster AND e.controller_id = s.controller_id AND e.controller_epoch = s.controller_epoch
         )
         SELECT cluster, controller_id, controller_epoch, mode, valid_from,
                lead(valid_from) OVER (PARTITION BY cluster ORDER BY controller_epoch, valid_from) AS valid_to,
-               last_request, requests
+               last_request, requests, why
         FROM ruled
         """,
         "cluster, controller_epoch, valid_from",
         "valid_from",
         "valid_to",
+    ),
+    "brokers": Question(
+        "What was each broker to KRaft's controller, from when to when, and why: fenced, shut down, unregistered?",
+        "SELECT cluster, broker_id AS broker, state, broker_epoch, valid_from, valid_to, why, evidence "
+        "FROM broker_states",
+        "cluster, broker, valid_from, state",
+        "valid_from",
+        "valid_to",
+    ),
+    "elections": Question(
+        "How did each leader of KRaft's quorum come: after how long, who asked for votes, and why?",
+        """
+        SELECT cluster, controller_epoch, controller_id, valid_from,
+               CAST(epoch_us(led_ts) - epoch_us(served_ts) AS bigint) AS without_leader_us, candidates, granting_voters,
+               failed_elections, late_ts, why
+        FROM quorum_epochs
+        """,
+        "cluster, controller_epoch",
+        "valid_from",
+    ),
+    "quorum-outages": Question(
+        "When did KRaft's quorum have no leader that answered, and who asked in vain?",
+        "SELECT cluster, valid_from, valid_to, last_ts, votes, elections, refused, nodes FROM quorum_outages",
+        "cluster, valid_from",
+        "valid_from",
+        "valid_to",
+    ),
+    "metadata-lag": Question(
+        "How long after KRaft's controller wrote it was each broker told of the metadata, and when had it applied it?",
+        """
+        WITH timed AS (
+            SELECT cluster, node_id AS broker, epoch_us(told_ts) - min(epoch_us(told_ts)) OVER (
+                       PARTITION BY cluster, controller_epoch, log_offset
+                   ) AS told_us, epoch_us(applied_ts) - epoch_us(committed_ts) AS applied_us, applied_ts, committed_ts,
+                   node_id IN (SELECT broker_id FROM broker_states) AS is_broker
+            FROM metadata_deliveries
+        ), worst AS (
+            SELECT cluster, broker_id, max(lag_us) AS worst_lag_us, max_by(ts, lag_us) AS worst_ts
+            FROM broker_progress GROUP BY cluster, broker_id
+        )
+        SELECT t.cluster, broker, count(*) AS batches, CAST(quantile_cont(told_us, 0.5) AS bigint) AS told_p50_us,
+               max(told_us) AS told_max_us, CAST(quantile_cont(applied_us, 0.5) AS bigint) AS applied_p50_us,
+               max(applied_us) AS applied_max_us,
+               count(*) FILTER (committed_ts IS NOT NULL AND applied_ts IS NULL) AS not_applied,
+               any_value(w.worst_lag_us) AS worst_lag_us, any_value(w.worst_ts) AS worst_ts
+        FROM timed t LEFT JOIN worst w ON w.cluster = t.cluster AND w.broker_id = t.broker
+        WHERE is_broker GROUP BY t.cluster, broker
+        """,
+        "cluster, broker",
+    ),
+    "asked": Question(
+        "Who asked KRaft's controller for which change, from where, and which record came of it?",
+        "SELECT cluster, ts, client_id, client_address, principal, topic, partition, what, error_code, log_offset, "
+        "records, note FROM admin_changes",
+        "cluster, ts, topic, partition, what",
+        "ts",
     ),
     "diff": Question(
         "What is different about each partition at two times?",

@@ -16,22 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kproto.api import ApiKey
+from kproto.metadata_log.admin_requests import CHANGING
 from kproto.metadata_log.files import read
 from kproto.metadata_log.folding import fold, is_whole
-from kproto.metadata_log.records import NoOpRecord
+from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
 from kproto.metadata_log.secrets import without_secrets
 from kproto.tables.arrays import TableBuilder, array_of, plain_text
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import METADATA_TABLES, TABLES
+from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kproto.metadata_log.batches import LogRecord
     from kproto.metadata_log.deliveries import MetadataTraffic
     from kproto.metadata_log.files import MetadataLog
     from kproto.metadata_log.finding import LogFiles
-    from kproto.metadata_log.folding import FoldedBatch, FoldedLog, FoldedState
+    from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, FoldedLog, FoldedState
     from kproto.tables.filters import Filters
 
 FORMAT: Final = "metadata log"
@@ -66,10 +68,11 @@ def tables_of_files(
         CaptureError: A file cannot be opened.
     """
     log = read(files) if traffic is None else read(files, traffic.shown(), traffic.snapshots.values())
-    rows = _Rows(log, filters, capture or _name(files), cluster, lists_live=lists_live)
+    rows = _Rows(log, filters, capture or _name(files), cluster, traffic, lists_live=lists_live)
     rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
+        rows.made |= traffic_rows(traffic, rows.changing, rows.of)
     schemas = TABLES | METADATA_TABLES
     made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
     made |= {name: builder.table() for name, builder in rows.large.items()}
@@ -94,6 +97,15 @@ def _us(time_ms: int) -> int:
 
 def _id(*parts: object) -> bytes:
     return blake2b("\0".join(map(str, parts)).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _followed(spans: Iterable[BrokerSpan]) -> Iterator[tuple[BrokerSpan, BrokerSpan]]:
+    """Yield each state of a broker with its next one."""
+    last: dict[int, BrokerSpan] = {}
+    for span in spans:
+        if span.broker_id in last:
+            yield last[span.broker_id], span
+        last[span.broker_id] = span
 
 
 _REQUEST: Final = (
@@ -122,10 +134,24 @@ def _frame_id(batch: FoldedBatch) -> bytes:
 class _Rows:
     """The rows of each table: those of small tables as dictionaries, those of large ones in builders."""
 
-    def __init__(self, log: MetadataLog, filters: Filters, capture: str, cluster: str, *, lists_live: bool) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        filters: Filters,
+        capture: str,
+        cluster: str,
+        traffic: MetadataTraffic | None,
+        *,
+        lists_live: bool,
+    ) -> None:
         self._log = log
+        self._traffic = traffic
+        self._keeps_changing = traffic is not None and bool(traffic.admin.requests)
+        self.changing: list[LogRecord] = []
+        self._controller_starts: dict[int, list[int]] = {}
+        self._incarnations: dict[int, bytes] = {}
         self._filters = filters
-        self._of = of = {"cluster": cluster, "capture": capture}
+        self.of = of = {"cluster": cluster, "capture": capture}
         self._live: frozenset[int] | None = None
         self._lists_live = lists_live
         self._batch_ids: dict[tuple[int, int], bytes] = {}
@@ -220,6 +246,11 @@ class _Rows:
     def _record(self, batch: FoldedBatch, each: LogRecord) -> None:
         """Add a record that the fold reads."""
         record = each.record
+        if batch.snapshot is None:
+            if self._keeps_changing and isinstance(record, CHANGING):
+                self.changing.append(each)
+            elif isinstance(record, RegisterControllerRecord):
+                self._controller_registered(record, each.time_ms)
         if isinstance(record, NoOpRecord) or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
         shown = record if record is None or each.is_control else without_secrets(record)
@@ -234,6 +265,12 @@ class _Rows:
             None if shown is None else shown.to_json_text(),
             batch.batch_id,
         )
+
+    def _controller_registered(self, record: RegisterControllerRecord, time_ms: int) -> None:
+        node = record.controller_id
+        if self._incarnations.get(node, record.incarnation_id) != record.incarnation_id:
+            self._controller_starts.setdefault(node, []).append(time_ms * 1_000_000)
+        self._incarnations[node] = record.incarnation_id
 
     def deliveries(self, traffic: MetadataTraffic) -> None:
         """Add the rows of ``metadata_deliveries``; batches of NoOpRecords alone are left out."""
@@ -256,12 +293,15 @@ class _Rows:
 
     def _brokers(self, folded: FoldedLog) -> None:
         listed: dict[tuple[int, str, int], int] = {}
+        traffic = self._traffic
+        told = None if traffic is None else TimesTold(traffic)
+        ends = {(before.broker_id, before.offset): after for before, after in _followed(folded.brokers)}
         for span in folded.brokers:
             for host, port in span.listeners:
                 listed.setdefault((span.broker_id, host, port), span.from_ms)
             if self._filters.wants_broker(span.broker_id):
                 self.made["broker_states"].append(
-                    self._of
+                    self.of
                     | {
                         "broker_id": span.broker_id,
                         "state": span.state,
@@ -272,17 +312,34 @@ class _Rows:
                         "valid_to": None if span.until_ms is None else _us(span.until_ms),
                         "why": span.why,
                         "log_offset": None if span.offset < 0 else span.offset,
+                        "evidence": None
+                        if traffic is None or told is None
+                        else traffic.heartbeats.evidence(
+                            span,
+                            told.of(span),
+                            None if span.until_ms is None else told.of(ends[span.broker_id, span.offset]),
+                        ),
                     }
                 )
         self.made["brokers"] += (
-            self._of | {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": _us(first)}
+            self.of | {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": _us(first)}
             for (broker, host, port), first in listed.items()
         )
 
     def _epochs(self, folded: FoldedLog) -> None:
+        former = None
         for epoch in folded.epochs:
+            change = {}
+            if self._traffic is not None:
+                found = self._traffic.quorum.change(former, epoch, self._controller_starts)
+                if found.led_ns is not None:
+                    change = {
+                        "served_ts": us(found.served_ns), "led_ts": us(found.led_ns), "candidates": found.candidates,
+                        "failed_elections": found.failed, "late_ts": us(found.late_ns), "why": found.why,
+                    }  # fmt: skip
+            former = epoch
             self.made["quorum_epochs"].append(
-                self._of
+                self.of
                 | {
                     "controller_epoch": epoch.epoch,
                     "controller_id": epoch.leader_id,
@@ -292,6 +349,7 @@ class _Rows:
                     "granting_voters": None if epoch.offset is None else epoch.granting_voters,
                     "log_offset": epoch.offset,
                 }
+                | change
             )
 
     # ---- the source
@@ -301,7 +359,7 @@ class _Rows:
         times = times or [batch.time_ms for batch in folded.batches]
         for path, count in self._log.file_batches.items():
             self.made["captures"].append(
-                self._of
+                self.of
                 | dict.fromkeys(_COUNTS, 0)
                 | {
                     "file": path,
@@ -315,7 +373,7 @@ class _Rows:
                 }
             )
         self.made["bad_inputs"] += (
-            {"file": fault.path or self._of["capture"], "reason": plain_text(fault.reason), "offset": fault.at or 0,
+            {"file": fault.path or self.of["capture"], "reason": plain_text(fault.reason), "offset": fault.at or 0,
              "bytes_skipped": fault.size or 0}
             for fault in self._log.faults
         )  # fmt: skip
@@ -326,7 +384,7 @@ class _Rows:
         ):
             if number:
                 self.made["bad_inputs"].append(
-                    {"file": self._of["capture"], "reason": f"{number:,} {text}", "offset": 0, "bytes_skipped": 0}
+                    {"file": self.of["capture"], "reason": f"{number:,} {text}", "offset": 0, "bytes_skipped": 0}
                 )
 
 

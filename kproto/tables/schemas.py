@@ -398,6 +398,7 @@ BROKER_STATES: Final = described(
     column("valid_to", TIME, "When the next state began (UTC, us); null: it lasts."),
     column("why", pa.string(), "What began it, as far as records tell."),
     column("log_offset", pa.int64(), "Offset of the record that began it; null: a snapshot shows it."),
+    column("evidence", pa.string(), "What the broker's heartbeats tell of it; null: captures show none."),
 )
 
 QUORUM_EPOCHS: Final = described(
@@ -411,6 +412,12 @@ QUORUM_EPOCHS: Final = described(
     column("voters", INTS, "Node ids of the voters; null where the record is missing."),
     column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
     column("log_offset", pa.int64(), "Offset of its LeaderChange record; null: a quorum-state alone tells of it."),
+    column("served_ts", TIME, "When a fetch was last answered in the epoch before (UTC, us); null: not shown."),
+    column("led_ts", TIME, "When captures first show its leader lead (UTC, us); null: they do not."),
+    column("candidates", INTS, "Node ids of those that asked for votes; null: no capture shows the time."),
+    column("failed_elections", pa.int32(), "Epochs since the one before for which votes were asked in vain."),
+    column("late_ts", TIME, "When the leader before last answered a fetch after led_ts (UTC, us); null: it did not."),
+    column("why", pa.string(), "Why the controller changed; null: captures do not show it."),
 )
 
 METADATA_RECORDS: Final = described(
@@ -440,10 +447,98 @@ METADATA_DELIVERIES: Final = described(
     column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
 )
 
+BROKER_HEARTBEATS: Final = described(
+    "Runs of heartbeats of a broker that asked for the same and were answered alike, as captures show them.",
+    _CLUSTER,
+    _CAPTURE,
+    column("broker_id", pa.int32(), "Broker."),
+    column("broker_epoch", pa.int64(), "The epoch that it named: that of its registration."),
+    column("first_ts", TIME, "When the first was sent (UTC, us)."),
+    column("last_ts", TIME, "When the last was sent (UTC, us)."),
+    column("heartbeats", pa.int64(), "Their number."),
+    column("longest_gap_us", pa.int64(), "The longest time before one of them since the one of this epoch before it."),
+    column("wants_fence", pa.bool_(), "Whether the broker asked to be, or to stay, fenced."),
+    column("wants_shutdown", pa.bool_(), "Whether it asked for its controlled shutdown."),
+    column("error_code", pa.int16(), "The controller's answer; null: missing."),
+    column("is_fenced", pa.bool_(), "Whether the answers said fenced; null: missing, or errors, which leave it open."),
+    column("is_caught_up", pa.bool_(), "Whether the answers said caught up with the log; null: as is_fenced."),
+    column("last_offset", pa.int64(), "The offset that the broker had applied in the last."),
+)
+
+BROKER_PROGRESS: Final = described(
+    "How far each broker had applied the metadata log: its worst heartbeat of each ten seconds.",
+    _CLUSTER,
+    _CAPTURE,
+    column("broker_id", pa.int32(), "Broker."),
+    column("ts", TIME, "When the heartbeat was sent (UTC, us)."),
+    column("told_offset", pa.int64(), "The last offset that answers had carried to it by then; null: none."),
+    column("committed_offset", pa.int64(), "The last that was committed by then, as answers said; null: not shown."),
+    column("applied_offset", pa.int64(), "The offset that it had applied."),
+    column("lag_us", pa.int64(), "For how long the offset after that was committed by then; 0: it was not."),
+    column("late", pa.int64(), "Heartbeats of these ten seconds that were behind by over a second."),
+)
+
+QUORUM_REQUESTS: Final = described(
+    "Votes, begins and ends of KRaft's epochs, and refused fetches of its log; those alike in a row are one row.",
+    _CLUSTER,
+    _CAPTURE,
+    column("first_ts", TIME, "When the first was sent (UTC, us)."),
+    column("last_ts", TIME, "When the last was sent (UTC, us)."),
+    column("count", pa.int64(), "Their number."),
+    column("api_key", pa.int16(), "52 Vote, 53 BeginQuorumEpoch, 54 EndQuorumEpoch; 1 Fetch."),
+    column("node_id", pa.int32(), "The node that asked."),
+    column("to_node", pa.int32(), "The node that was asked; null: the request does not say."),
+    column("controller_epoch", pa.int32(), "The epoch that it named."),
+    column("is_pre_vote", pa.bool_(), "Whether it asked only whether it would win."),
+    column("is_granted", pa.bool_(), "Whether it got the vote; null: no vote, or no answer."),
+    column("error_code", pa.int16(), "The answer; null: missing."),
+    column("leader_id", pa.int32(), "The leader that the answer named; null: none."),
+    column("leader_epoch", pa.int32(), "The epoch that the answer named; null: none."),
+    column("is_diverging", pa.bool_(), "Whether the answer told the replica to cut off the end of its log."),
+)
+
+QUORUM_OUTAGES: Final = described(
+    "Times in which nodes asked KRaft's quorum and no leader answered, as captures show them.",
+    _CLUSTER,
+    _CAPTURE,
+    column("valid_from", TIME, "The last answer before it (UTC, us)."),
+    column("valid_to", TIME, "The first answer after it (UTC, us); null: none came."),
+    column("last_ts", TIME, "When a node last asked in it (UTC, us)."),
+    column("votes", pa.int64(), "Votes that were asked for, pre-votes too."),
+    column("elections", pa.int64(), "Epochs for which they were, without pre-votes."),
+    column("refused", pa.int64(), "Fetches that were refused or not answered."),
+    column("nodes", INTS, "The nodes that asked."),
+)
+
+ADMIN_CHANGES: Final = described(
+    "What administrative requests asked KRaft's controller for, who asked, and the records that it made of them.",
+    _CLUSTER,
+    _CAPTURE,
+    column("ts", TIME, "When the request passed (UTC, us)."),
+    column("client_id", pa.string(), "As the client named itself."),
+    column("client_address", pa.string(), "The client's address; that of the connection where no broker passed it on."),
+    column(
+        "principal", pa.string(), "As whom the broker knew the client, User:alice; null: the capture does not show."
+    ),
+    column("api_key", pa.int16(), "The request's API."),
+    column("topic", pa.string(), "The topic; null: it is about something else."),
+    column("partition", pa.int32(), "The partition; null: it is about the whole topic, or something else."),
+    column("what", pa.string(), "What was asked for; values of secrets are hidden."),
+    column("error_code", pa.int16(), "The answer; null: missing."),
+    column("log_offset", pa.int64(), "Offset of the first record that it made; null: none, or see note."),
+    column("records", pa.int64(), "The number of records that it made, as far as they name what was asked for."),
+    column("note", pa.string(), "Why no record is named; null: one is, or the request was refused."),
+)
+
 METADATA_TABLES: Final = {
     "metadata_deliveries": METADATA_DELIVERIES,
     "broker_states": BROKER_STATES,
+    "broker_heartbeats": BROKER_HEARTBEATS,
+    "broker_progress": BROKER_PROGRESS,
     "quorum_epochs": QUORUM_EPOCHS,
+    "quorum_requests": QUORUM_REQUESTS,
+    "quorum_outages": QUORUM_OUTAGES,
+    "admin_changes": ADMIN_CHANGES,
     "metadata_records": METADATA_RECORDS,
 }
 """The tables that KRaft's metadata log has beside ``TABLES``, by name; they are in memory alone, never stored."""

@@ -1,0 +1,410 @@
+"""Administrative requests, as captures show them: who asked the controller for a change, and which records it made.
+
+A client asks any broker, which passes the request on to the active controller in an Envelope, with the client's
+principal and address. A request and its records are joined by what both name and by the time between the request and
+its answer; where several requests fit a record, it is not told whose it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.api import ApiKey, response_header_version
+from kproto.metadata_log.records import (
+    SAME_LEADER,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from kproto.metadata_log.secrets import HIDDEN, is_secret_config
+from kproto.reference import decode_request, decode_response
+from kproto.reference.headers import decode_request_header_from, decode_response_header_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kproto.capture import Exchange
+    from kproto.metadata_log.batches import LogRecord
+
+APIS: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS,
+        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
+    }
+)  # fmt: skip
+"""The requests that change metadata and that are read."""
+
+_TOPIC_RESOURCE: Final = 2
+_RESOURCES: Final = {_TOPIC_RESOURCE: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
+_SLACK_MS: Final = 50
+_NO_ID: Final = bytes(16)
+_LONGEST_NS: Final = 60_000_000_000
+"""A request without an answer may have made its records within this time."""
+
+
+class AdminChange(NamedTuple):
+    """One thing that an administrative request asked for.
+
+    Attributes:
+        topic, partition: The partition, or the topic alone; None: something else.
+        what: In a few words, without secrets.
+        error_code: Of the answer; None: it is missing.
+        topic_id: The topic's id, as the answer or the request names it; None: they do not.
+        subject: What its records must name.
+    """
+
+    topic: str | None
+    partition: int | None
+    what: str
+    error_code: int | None
+    topic_id: bytes | None
+    subject: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class AdminRequest:
+    """An administrative request.
+
+    Attributes:
+        api_key: Its API.
+        time_ns, answer_ns: When it and its answer passed; ``answer_ns`` None: there is none.
+        client_id: As the client named itself.
+        address: The client's address.
+        principal: ``User:alice``; None: the capture does not show it.
+        correlation_id: In its header.
+        envelope: Whether a broker passed it on.
+        body: Its bytes.
+        changes: What it asked for.
+    """
+
+    api_key: int
+    time_ns: int
+    answer_ns: int | None
+    client_id: str
+    address: str
+    principal: str | None
+    correlation_id: int
+    envelope: bool
+    body: bytes
+    changes: list[AdminChange] = field(default_factory=list)
+
+
+class AskedChange(NamedTuple):
+    """A change that was asked for, with the records that it made.
+
+    Attributes:
+        request, change: The two.
+        offsets: The offsets of the records; empty: none, or not told.
+        note: Why no records are named; empty: they are, or it was refused.
+    """
+
+    request: AdminRequest
+    change: AdminChange
+    offsets: tuple[int, ...]
+    note: str
+
+
+@dataclass(slots=True)
+class AdminTraffic:
+    """The administrative requests of captures."""
+
+    requests: list[AdminRequest] = field(default_factory=list)
+
+    def add(self, exchange: Exchange) -> None:
+        """Add an administrative request or an Envelope.
+
+        Raises:
+            KprotoError: It cannot be read.
+        """
+        request, response = exchange.request, exchange.response
+        if request is None or request.api_key is None or request.api_version is None:
+            return
+        key, version = request.api_key, request.api_version
+        answer_ns = None if response is None else response.time_ns
+        if key != ApiKey.ENVELOPE:
+            answer = None if response is None else decode_response(key, version, response.body)
+            self._hold(
+                AdminRequest(
+                    key, exchange.time_ns, answer_ns, request.client_id or "", exchange.client.ip, None,
+                    request.correlation_id or 0, False, bytes(request.body),
+                ),
+                version,
+                answer,
+            )  # fmt: skip
+            return
+        envelope = decode_request(key, version, request.body)
+        inner = bytes(envelope.request_data)
+        header, used = decode_request_header_from(inner)
+        key, version = header.request_api_key, header.request_api_version
+        if key not in APIS:
+            return
+        answer = None
+        if response is not None:
+            said = decode_response(ApiKey.ENVELOPE, request.api_version, response.body)
+            if said.error_code or said.response_data is None:
+                return  # the broker asks the next controller
+            answer_bytes = bytes(said.response_data)
+            _header, begin = decode_response_header_from(answer_bytes, response_header_version(key, version))
+            answer = decode_response(key, version, answer_bytes[begin:])
+        self._hold(
+            AdminRequest(
+                key, exchange.time_ns, answer_ns, header.client_id or "", _address(envelope.client_host_address),
+                principal_of(envelope.request_principal), header.correlation_id, True, inner[used:],
+            ),
+            version,
+            answer,
+        )  # fmt: skip
+
+    def _hold(self, request: AdminRequest, version: int, answer: Any) -> None:
+        asked = decode_request(request.api_key, version, request.body)
+        if not getattr(asked, "validate_only", False):
+            request.changes = list(_CHANGES[request.api_key](asked, answer))
+            self.requests.append(request)
+
+    def finish(self) -> None:
+        """Order the requests; leave out those to brokers whose Envelopes are there too."""
+        self.requests.sort(key=lambda one: one.time_ns)
+        passed_on: dict[tuple[Any, ...], list[AdminRequest]] = defaultdict(list)
+        for one in self.requests:
+            if one.envelope:
+                passed_on[one.api_key, one.client_id, one.correlation_id, one.body].append(one)
+
+        def is_repeated(one: AdminRequest) -> bool:
+            if one.envelope:
+                return False
+            end = one.time_ns + _LONGEST_NS if one.answer_ns is None else one.answer_ns
+            same = passed_on.get((one.api_key, one.client_id, one.correlation_id, one.body), ())
+            return any(one.time_ns <= other.time_ns <= end for other in same)
+
+        self.requests = [one for one in self.requests if not is_repeated(one)]
+
+    def joined(self, records: Iterable[LogRecord]) -> Iterator[AskedChange]:
+        """Yield each change with the offsets of the records that it made.
+
+        Args:
+            records: Those of ``CHANGING`` in the log, in the order of offsets.
+        """
+        made: dict[tuple[Any, ...], list[LogRecord]] = defaultdict(list)
+        was_called: dict[str, list[bytes]] = defaultdict(list)
+        for each in records:
+            record = each.record
+            if isinstance(record, TopicRecord):
+                was_called[record.name].append(record.topic_id)
+            for subject in _subjects(record):
+                made[subject].append(each)
+        fitting: dict[tuple[int, tuple[Any, ...]], int] = defaultdict(int)
+        found: list[tuple[AdminRequest, AdminChange, list[LogRecord]]] = []
+        for request in self.requests:
+            begin = request.time_ns // 1_000_000 - _SLACK_MS
+            end_ns = request.time_ns + _LONGEST_NS if request.answer_ns is None else request.answer_ns
+            end = end_ns // 1_000_000 + _SLACK_MS
+            for change in request.changes:
+                fits: list[LogRecord] = []
+                if not change.error_code:
+                    named = [change.topic_id] if change.topic_id else was_called.get(change.topic or "", [b""])
+                    for topic_id in named:
+                        subject = tuple(topic_id if part is _ID else part for part in change.subject)
+                        fits += [each for each in made.get(subject, ()) if begin <= each.time_ms <= end]
+                for each in fits:
+                    fitting[each.offset, change.subject] += 1
+                found.append((request, change, fits))
+        for request, change, fits in found:
+            note = ""
+            if not fits and not change.error_code:
+                note = "no record within its time names this: nothing changed, or the log is not whole"
+            elif any(fitting[each.offset, change.subject] > 1 for each in fits):
+                fits, note = [], "cannot tell: several requests of this time ask for the same"
+            yield AskedChange(request, change, tuple(each.offset for each in fits), note)
+
+
+def principal_of(data: bytes | None) -> str | None:
+    """Return a principal as Kafka's own builder writes it: version, then type and name; None: it cannot be read."""
+    if not data or len(data) < 2 or int.from_bytes(data[:2], "big", signed=True) != 0:
+        return None
+    at, parts = 2, []
+    for _part in range(2):
+        size = shift = 0
+        while True:
+            if at >= len(data) or shift > 28:
+                return None
+            byte, at = data[at], at + 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        size -= 1
+        if size < 0 or at + size > len(data):
+            return None
+        parts.append(data[at : at + size].decode("utf-8", "replace"))
+        at += size
+    return ":".join(parts)
+
+
+def _address(packed: bytes) -> str:
+    try:
+        return str(ip_address(bytes(packed)))
+    except ValueError:
+        return ""
+
+
+# ---- what a request asks for
+
+
+class _Id:
+    """Stands for the topic's id in a change's subject, where the request names the topic."""
+
+
+_ID: Final = _Id()
+
+
+def _create_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {topic.name: topic for topic in answer.topics} if answer is not None else {}
+    for topic in asked.topics:
+        result = said.get(topic.name)
+        given = [part.broker_ids for part in topic.assignments]
+        count = len(given) or topic.num_partitions
+        partitions = "the default number of" if count < 0 else f"{count}"
+        what = f"create the topic, {partitions} partition{'s' * (count != 1)}"
+        topic_id = getattr(result, "topic_id", None) or None
+        yield AdminChange(
+            topic.name, None, what, None if result is None else result.error_code,
+            None if topic_id in (None, _NO_ID) else topic_id, ("topic", _ID),
+        )  # fmt: skip
+
+
+def _delete_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = list(answer.responses) if answer is not None else []
+    named = [(topic.name, topic.topic_id) for topic in asked.topics] + [(name, _NO_ID) for name in asked.topic_names]
+    for name, topic_id in named:
+        result = next((one for one in said if (one.name == name if name else one.topic_id == topic_id)), None)
+        told = getattr(result, "topic_id", _NO_ID)
+        topic_id = topic_id if topic_id != _NO_ID else told
+        yield AdminChange(
+            name or getattr(result, "name", None), None, "delete the topic",
+            None if result is None else result.error_code, None if topic_id == _NO_ID else topic_id, ("removed", _ID),
+        )  # fmt: skip
+
+
+def _create_partitions(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {topic.name: topic.error_code for topic in answer.results} if answer is not None else {}
+    for topic in asked.topics:
+        yield AdminChange(
+            topic.name, None, f"raise the number of partitions to {topic.count}", said.get(topic.name), None,
+            ("partitions", _ID),
+        )  # fmt: skip
+
+
+def _reassignments(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {}
+    if answer is not None:
+        said = {
+            (topic.name, part.partition_index): part.error_code or answer.error_code
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+    for topic in asked.topics:
+        for part in topic.partitions:
+            to = part.replicas
+            what = "cancel the reassignment" if to is None else f"move to replicas {list(to)}"
+            yield AdminChange(
+                topic.name, part.partition_index, what, said.get((topic.name, part.partition_index)), None,
+                ("replicas", _ID, part.partition_index),
+            )  # fmt: skip
+
+
+def _elect_leaders(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {}
+    if answer is not None:
+        said = {
+            (topic.topic, part.partition_id): part.error_code or answer.error_code
+            for topic in answer.replica_election_results
+            for part in topic.partition_result
+        }
+    kind = "an unclean" if asked.election_type else "the preferred"
+    named = [(topic.topic, number) for topic in asked.topic_partitions or () for number in topic.partitions]
+    for name, number in named or list(said):
+        yield AdminChange(name, number, f"elect {kind} leader", said.get((name, number)), None, ("leader", _ID, number))
+
+
+def _configs(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {}
+    if answer is not None:
+        said = {(one.resource_type, one.resource_name): one.error_code for one in answer.responses}
+    for resource in asked.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        of = f"{_RESOURCES.get(kind, f'resource type {kind}')} {name or '(default)'}"
+        for entry in resource.configs:
+            value = HIDDEN if entry.value and is_secret_config(entry.name) else entry.value
+            operation = getattr(entry, "config_operation", 0)
+            if operation == 1 or value is None:
+                what = f"{of}: remove {entry.name}"
+            else:
+                sign = {2: "+=", 3: "-="}.get(operation, "=")
+                what = f"{of}: {entry.name}{sign}{value}"
+            yield AdminChange(
+                name if kind == _TOPIC_RESOURCE else None, None, what, said.get((kind, name)), None,
+                ("config", kind, name, entry.name),
+            )  # fmt: skip
+
+
+def _features(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    error = None if answer is None else answer.error_code
+    said = {one.feature: one.error_code for one in answer.results} if answer is not None else {}
+    for update in asked.feature_updates:
+        what = f"set the feature {update.feature} to {update.max_version_level}"
+        yield AdminChange(None, None, what, error or said.get(update.feature, error), None, ("feature", update.feature))
+
+
+def _unregister(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    error = None if answer is None else answer.error_code
+    yield AdminChange(None, None, f"unregister broker {asked.broker_id}", error, None, ("unregister", asked.broker_id))
+
+
+_CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[AdminChange]]]] = {
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.ALTER_CONFIGS: _configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.UPDATE_FEATURES: _features,
+    ApiKey.UNREGISTER_BROKER: _unregister,
+}
+
+
+CHANGING: Final = (
+    TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, FeatureLevelRecord,
+    UnregisterBrokerRecord,
+)  # fmt: skip
+"""The records that a request can make."""
+
+
+def _subjects(record: object) -> Iterator[tuple[Any, ...]]:
+    """Yield what a record can be the answer to."""
+    if isinstance(record, TopicRecord):
+        yield "topic", record.topic_id
+    elif isinstance(record, RemoveTopicRecord):
+        yield "removed", record.topic_id
+    elif isinstance(record, PartitionRecord):
+        yield "partitions", record.topic_id
+    elif isinstance(record, PartitionChangeRecord):
+        parts = record.replicas, record.adding_replicas, record.removing_replicas
+        if any(part is not None for part in parts):
+            yield "replicas", record.topic_id, record.partition_id
+        if record.leader != SAME_LEADER:
+            yield "leader", record.topic_id, record.partition_id
+    elif isinstance(record, ConfigRecord):
+        yield "config", record.resource_type, record.resource_name, record.name
+    elif isinstance(record, FeatureLevelRecord):
+        yield "feature", record.name
+    elif isinstance(record, UnregisterBrokerRecord):
+        yield "unregister", record.broker_id

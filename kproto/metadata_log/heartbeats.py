@@ -1,0 +1,205 @@
+"""Brokers' registrations and heartbeats, as captures show them, and what they tell of why a broker was fenced.
+
+A controller fences a broker whose heartbeats stay away for the session's timeout, which asks for it, or which shuts
+down. The record says only that it did; the heartbeats before and after say why.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproto.metadata_log.folding import BrokerSpan
+
+_S: Final = 1_000_000_000
+_SLOT_NS: Final = 10 * _S
+_LATE: Final = 2.5
+"""A heartbeat that comes after this many of the usual intervals is late."""
+
+
+@dataclass(slots=True)
+class HeartbeatRun:
+    """Heartbeats of a broker, one after the other, that asked for the same and were answered alike.
+
+    Attributes:
+        broker_id, broker_epoch: The broker, and the epoch that it named.
+        wants_fence, wants_shutdown: What it asked for.
+        error_code: Of the answers; None: they are missing.
+        is_fenced, is_caught_up: What the answers said; None: they are missing, or errors, which leave these open.
+        times_ns: When each was sent, ascending.
+        offsets: The offset that it had applied, of each.
+        longest_gap_ns: The longest time before one of them since the heartbeat of this epoch before it.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    wants_fence: bool
+    wants_shutdown: bool
+    error_code: int | None
+    is_fenced: bool | None
+    is_caught_up: bool | None
+    times_ns: list[int]
+    offsets: list[int]
+    longest_gap_ns: int = 0
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What all of its heartbeats have in common."""
+        return (
+            self.broker_epoch, self.wants_fence, self.wants_shutdown, self.error_code, self.is_fenced,
+            self.is_caught_up,
+        )  # fmt: skip
+
+
+class Progress(NamedTuple):
+    """How far a broker had applied the log at a time.
+
+    Attributes:
+        broker_id: The broker.
+        time_ns: When its heartbeat said so.
+        committed: The high watermark that answers to fetches had named by then; None: none had.
+        applied: The offset that it had applied.
+        lag_ns: For how long the offset after that one was committed by then; 0: it was not.
+        late: Heartbeats of the same ten seconds that were behind by over a second.
+    """
+
+    broker_id: int
+    time_ns: int
+    committed: int | None
+    applied: int
+    lag_ns: int
+    late: int
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    """The heartbeats of all brokers of a cluster.
+
+    Attributes:
+        runs: By broker and broker epoch.
+    """
+
+    runs: dict[tuple[int, int], list[HeartbeatRun]] = field(default_factory=dict)
+    _by_epoch: dict[tuple[int, int], list[tuple[int, HeartbeatRun]]] = field(default_factory=dict)
+
+    def add(self, request: Any, answer: Any, time_ns: int) -> None:
+        """Add a heartbeat; ``answer`` None: it is missing."""
+        refused = answer is None or answer.error_code != 0
+        run = HeartbeatRun(
+            request.broker_id, request.broker_epoch, request.want_fence, request.want_shut_down,
+            None if answer is None else answer.error_code, None if refused else answer.is_fenced,
+            None if refused else answer.is_caught_up, [time_ns], [request.current_metadata_offset],
+        )  # fmt: skip
+        runs = self.runs.setdefault((run.broker_id, run.broker_epoch), [])
+        same_epoch = self._by_epoch.setdefault((run.broker_id, run.broker_epoch), [])
+        if same_epoch:
+            run.longest_gap_ns = max(0, time_ns - same_epoch[-1][0])
+        if runs and runs[-1].kind == run.kind:
+            last = runs[-1]
+            last.times_ns.append(time_ns)
+            last.offsets += run.offsets
+            last.longest_gap_ns = max(last.longest_gap_ns, run.longest_gap_ns)
+            run = last
+        else:
+            runs.append(run)
+        same_epoch.append((time_ns, run))
+
+    def finish(self) -> None:
+        """Put the heartbeats in the order of time; several captures come one after the other."""
+        for listed in self._by_epoch.values():
+            listed.sort(key=lambda one: one[0])
+
+    def between(self, broker_id: int, broker_epoch: int, from_ns: int, until_ns: int | None) -> list[HeartbeatRun]:
+        """Return the run of each heartbeat of a broker's epoch within a time."""
+        listed = self._by_epoch.get((broker_id, broker_epoch), [])
+        begin = bisect_left(listed, from_ns, key=lambda one: one[0])
+        end = len(listed) if until_ns is None else bisect_left(listed, until_ns, key=lambda one: one[0])
+        return [run for _time, run in listed[begin:end]]
+
+    def evidence(self, span: BrokerSpan, from_ns: int, until_ns: int | None) -> str | None:
+        """Say in a clause what heartbeats tell of a broker's state; None: nothing.
+
+        Args:
+            span: The state.
+            from_ns, until_ns: When it began and ended, by the capture's clock; None: it lasts.
+        """
+        if span.state == "fenced" and span.why.startswith("registered"):
+            return self._unfencing(span, from_ns, until_ns)
+        if span.state == "fenced":
+            return self._fencing(span, from_ns)
+        if span.state == "in controlled shutdown":
+            runs = self.between(span.broker_id, span.broker_epoch, from_ns - 2 * _S, until_ns)
+            return "its heartbeats asked to shut down" if any(run.wants_shutdown for run in runs) else None
+        return None
+
+    def progress(self, committed: list[tuple[int, int]]) -> Iterator[Progress]:
+        """Yield how far each broker had applied the log, thinned to its worst heartbeat of each ten seconds.
+
+        Args:
+            committed: (time in ns, high watermark), both ascending.
+        """
+        marks = [mark for _time, mark in committed]
+        times = [time_ns for time_ns, _mark in committed]
+        for broker_id in sorted({broker for broker, _epoch in self.runs}):
+            beats = sorted(
+                (time_ns, offset)
+                for (broker, _epoch), runs in self.runs.items()
+                if broker == broker_id
+                for run in runs
+                for time_ns, offset in zip(run.times_ns, run.offsets, strict=True)
+                if offset >= 0
+            )
+            for _slot, some in groupby(beats, key=lambda beat: beat[0] // _SLOT_NS):
+                rows = []
+                for time_ns, offset in some:
+                    now = bisect_right(times, time_ns) - 1
+                    beyond = bisect_right(marks, offset + 1)  # the first mark that commits the next offset
+                    lag = max(0, time_ns - times[beyond]) if 0 <= beyond <= now else 0
+                    rows.append(Progress(broker_id, time_ns, marks[now] if now >= 0 else None, offset, lag, 0))
+                late = sum(row.lag_ns > _S for row in rows)
+                yield max(rows, key=lambda row: row.lag_ns)._replace(late=late)
+
+    def _fencing(self, span: BrokerSpan, from_ns: int) -> str | None:
+        listed = self._by_epoch.get((span.broker_id, span.broker_epoch), [])
+        place = bisect_right(listed, from_ns, key=lambda one: one[0])
+        if not place:
+            return None
+        time_ns, last = listed[place - 1]
+        gap = from_ns - time_ns
+        if last.wants_shutdown:
+            return "its heartbeats asked to shut down"
+        if last.wants_fence:
+            return "its heartbeats asked to be fenced"
+        gaps = [b[0] - a[0] for a, b in pairwise(listed[max(0, place - 20) : place])]
+        if gaps and gap < _LATE * median(gaps):
+            return f"its heartbeats went on, the last {gap / _S:.1f} s before: cannot tell why"
+        silence = f"session timed out: no heartbeat for {gap / _S:.1f} s"
+        accepted = [t for t, run in listed[place:] if run.error_code != ErrorCode.STALE_BROKER_EPOCH]
+        if accepted:
+            return f"{silence}, though alive: its heartbeats went on {(accepted[0] - from_ns) / _S:.1f} s later"
+        if place < len(listed):
+            return f"{silence}, though alive: it came back {(listed[place][0] - from_ns) / _S:.1f} s later, replaced"
+        return f"{silence}, and none came after"
+
+    def _unfencing(self, span: BrokerSpan, from_ns: int, until_ns: int | None) -> str | None:
+        runs = self.between(span.broker_id, span.broker_epoch, from_ns, until_ns)
+        if not runs:
+            return None
+        count = f"{len(runs)} heartbeat{'s' * (len(runs) != 1)}"
+        wanting = sum(run.wants_fence for run in runs)
+        last = runs[-1]
+        if until_ns is not None:
+            return f"{count} until it was unfenced, {wanting} asked to stay fenced"
+        if last.offsets[-1] < span.broker_epoch:
+            return f"catching up: {count}, applied offset {last.offsets[-1]}, below its registration's"
+        if last.wants_fence:
+            return f"starting: {count}, still asks to stay fenced"
+        return f"{count}, asks to be unfenced"

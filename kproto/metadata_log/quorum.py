@@ -1,0 +1,307 @@
+"""KRaft's quorum, as captures show it: votes, begins and ends of epochs, refused fetches, and who served when.
+
+An epoch of the quorum begins with votes, which a pre-vote may precede, and its leader announces itself with
+BeginQuorumEpoch. A leader that shuts down says so with EndQuorumEpoch; one that is killed or cut off falls silent.
+Voters that get no answer to their fetches ask for votes; brokers, which are observers, only go on to fetch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.api import ApiKey
+from kproto.metadata_log.finding import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kproto.capture import Exchange
+    from kproto.metadata_log.folding import QuorumEpoch
+
+APIS: Final = frozenset({ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH})
+"""The requests of a quorum's voters to each other."""
+
+_S: Final = 1_000_000_000
+_PAUSE_NS: Final = _S
+"""Nodes of the quorum fetch twice a second: a longer time without any answer is one without a leader."""
+_SILENCE_NS: Final = 3 * _S
+"""After this time without a fetch or vote a node was silent."""
+
+
+@dataclass(slots=True)
+class QuorumRequest:
+    """A request about the quorum, or several alike, one after the other.
+
+    Attributes:
+        api_key: Vote, BeginQuorumEpoch, EndQuorumEpoch, or Fetch where it was refused.
+        node_id: The node that asked: a candidate, a leader, or a replica that fetches.
+        to_node: The node that was asked; None: unknown.
+        epoch: The epoch that it named.
+        pre_vote: Whether it asked only whether it would win.
+        granted: Whether it got the vote; None: it is no vote, or the answer is missing.
+        error_code: Of the answer; None: it is missing.
+        leader_id, leader_epoch: What the answer said of the leader; None: nothing.
+        diverges: Whether the answer told the replica to cut off its log.
+        first_ns, last_ns: When the first and the last were sent.
+        count: Their number.
+    """
+
+    api_key: int
+    node_id: int
+    to_node: int | None
+    epoch: int
+    pre_vote: bool
+    granted: bool | None
+    error_code: int | None
+    leader_id: int | None
+    leader_epoch: int | None
+    diverges: bool
+    first_ns: int
+    last_ns: int
+    count: int = 1
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What makes it alike others of the same node."""
+        return (
+            self.api_key, self.to_node, self.epoch, self.pre_vote, self.granted, self.error_code, self.leader_id,
+            self.leader_epoch, self.diverges,
+        )  # fmt: skip
+
+
+class Served(NamedTuple):
+    """A time in which fetches were answered without pause.
+
+    Attributes:
+        first_ns, last_ns: The times of the first and the last answer.
+    """
+
+    first_ns: int
+    last_ns: int
+
+
+class Outage(NamedTuple):
+    """A time in which nodes asked the quorum and no leader answered.
+
+    Attributes:
+        from_ns: The last answer before it.
+        until_ns: The first answer after it; None: none came.
+        last_ns: When a node last asked in it.
+        votes, elections: The votes that were asked for (pre-votes too), and the epochs for which they were.
+        refused: The fetches that were refused.
+        nodes: The nodes that asked.
+    """
+
+    from_ns: int
+    until_ns: int | None
+    last_ns: int
+    votes: int
+    elections: int
+    refused: int
+    nodes: tuple[int, ...]
+
+
+class EpochChange(NamedTuple):
+    """How an epoch of the quorum came, as far as captures show it.
+
+    Attributes:
+        served_ns: The last answer to a fetch in the epoch before; None: none.
+        led_ns: The first sign of the new leader; None: none.
+        candidates: The nodes that asked for votes.
+        failed: Epochs between the two for which votes were asked in vain.
+        late_ns: The last answer to a fetch in the epoch before after that: its leader had not noticed; None: none.
+        why: In a clause; None: the captures do not show it.
+    """
+
+    served_ns: int | None
+    led_ns: int | None
+    candidates: tuple[int, ...]
+    failed: int
+    late_ns: int | None
+    why: str | None
+
+
+@dataclass(slots=True)
+class QuorumTraffic:
+    """What captures show of the quorum.
+
+    Attributes:
+        requests: Votes, begins, ends and refused fetches.
+        last_seen_ns: When the captures last show a request of any node.
+    """
+
+    requests: list[QuorumRequest] = field(default_factory=list)
+    last_seen_ns: int = 0
+    _last: dict[int, QuorumRequest] = field(default_factory=dict)
+    _served: dict[int, list[Served]] = field(default_factory=dict)
+    _heard: dict[int, list[Served]] = field(default_factory=dict)
+
+    def add(self, asked: Any, answer: Any, exchange: Exchange) -> None:
+        """Add a Vote, BeginQuorumEpoch or EndQuorumEpoch; ``answer`` None: it is missing."""
+        key = exchange.api_key
+        assert key is not None
+        answered: dict[int, Any] = {}
+        if answer is not None:
+            answered = {part.partition_index: part for topic in answer.topics for part in topic.partitions}
+        for topic in asked.topics:
+            for part in topic.partitions if topic.topic_name == TOPIC else ():
+                said = answered.get(part.partition_index)
+                error = None if answer is None else answer.error_code or (0 if said is None else said.error_code)
+                is_vote = key == ApiKey.VOTE
+                voter = getattr(asked, "voter_id", -1)
+                self._hold(
+                    QuorumRequest(
+                        key, part.replica_id if is_vote else part.leader_id, voter if voter >= 0 else None,
+                        part.replica_epoch if is_vote else part.leader_epoch, is_vote and part.pre_vote,
+                        said.vote_granted if is_vote and said is not None else None, error,
+                        None if said is None or said.leader_id < 0 else said.leader_id,
+                        None if said is None or said.leader_epoch < 0 else said.leader_epoch, False,
+                        exchange.time_ns, exchange.time_ns,
+                    )
+                )  # fmt: skip
+
+    def add_fetch(self, node_id: int, asked: Any, answer: Any, time_ns: int, answer_ns: int, error_code: int) -> None:
+        """Add a fetch of the metadata log and its answer, of one partition.
+
+        Args:
+            node_id: The replica.
+            asked, answer: The partition in the request, and in the response.
+            time_ns, answer_ns: When the two passed.
+            error_code: Of the whole response, or of the partition.
+        """
+        self._hear(node_id, time_ns)
+        diverging = answer.diverging_epoch.epoch >= 0
+        leader = answer.current_leader
+        if not error_code and not diverging:
+            self._note(self._served.setdefault(asked.current_leader_epoch, []), answer_ns, _PAUSE_NS)
+            return
+        self._hold(
+            QuorumRequest(
+                ApiKey.FETCH, node_id, None, asked.current_leader_epoch, False, None, error_code,
+                leader.leader_id if leader.leader_id >= 0 else None,
+                leader.leader_epoch if leader.leader_epoch >= 0 else None, diverging, time_ns, time_ns,
+            )
+        )  # fmt: skip
+
+    def add_silence(self, node_id: int, epoch: int, time_ns: int) -> None:
+        """Add a fetch that got no answer."""
+        self._hear(node_id, time_ns)
+        self._hold(
+            QuorumRequest(
+                ApiKey.FETCH, node_id, None, epoch, False, None, None, None, None, False, time_ns, time_ns
+            )
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Put all in the order of time."""
+        self.requests.sort(key=lambda one: one.first_ns)
+
+    def _hold(self, one: QuorumRequest) -> None:
+        self._hear(one.node_id, one.first_ns)
+        last = self._last.get(one.node_id)
+        if last is not None and last.kind == one.kind and one.first_ns - last.last_ns < _SILENCE_NS:
+            last.last_ns = max(last.last_ns, one.last_ns)
+            last.count += 1
+        else:
+            self.requests.append(one)
+            self._last[one.node_id] = one
+
+    def _hear(self, node_id: int, time_ns: int) -> None:
+        self.last_seen_ns = max(self.last_seen_ns, time_ns)
+        self._note(self._heard.setdefault(node_id, []), time_ns, _SILENCE_NS)
+
+    @staticmethod
+    def _note(spans: list[Served], time_ns: int, pause_ns: int) -> None:
+        """Lengthen the last span, or begin another."""
+        if spans and spans[-1].first_ns <= time_ns <= spans[-1].last_ns + pause_ns:
+            spans[-1] = Served(spans[-1].first_ns, max(spans[-1].last_ns, time_ns))
+        else:
+            insort(spans, Served(time_ns, time_ns))
+
+    # ---- what follows
+
+    def outages(self) -> Iterator[Outage]:
+        """Yield the times in which no leader answered although nodes asked, in order."""
+        merged: list[Served] = []
+        for span in sorted(span for spans in self._served.values() for span in spans):
+            if merged and span.first_ns - merged[-1].last_ns <= _PAUSE_NS:
+                merged[-1] = Served(merged[-1].first_ns, max(merged[-1].last_ns, span.last_ns))
+            else:
+                merged.append(span)
+        firsts = [one.first_ns for one in self.requests]
+        for place, span in enumerate(merged):
+            until = merged[place + 1].first_ns if place + 1 < len(merged) else None
+            inside = self.requests[bisect_right(firsts, span.last_ns) :]
+            if until is not None:
+                inside = [one for one in inside if one.first_ns < until]
+            asked = [one for one in inside if one.api_key in (ApiKey.VOTE, ApiKey.FETCH)]
+            if asked:
+                yield Outage(
+                    span.last_ns,
+                    until,
+                    max(one.last_ns for one in asked),
+                    sum(one.count for one in asked if one.api_key == ApiKey.VOTE),
+                    len({one.epoch for one in asked if one.api_key == ApiKey.VOTE and not one.pre_vote}),
+                    sum(one.count for one in asked if one.api_key == ApiKey.FETCH),
+                    tuple(sorted({one.node_id for one in asked})),
+                )
+
+    def change(
+        self, former: QuorumEpoch | None, epoch: QuorumEpoch, starts: Mapping[int, Iterable[int]]
+    ) -> EpochChange:
+        """Say how an epoch came.
+
+        Args:
+            former: The epoch before; None: none is known.
+            epoch: The epoch.
+            starts: For each node of the quorum the times at which a new process of it registered, ns since 1970.
+        """
+        led = [one.first_ns for one in self.requests if one.api_key == ApiKey.BEGIN_QUORUM_EPOCH
+               and one.epoch == epoch.epoch and one.node_id == epoch.leader_id]  # fmt: skip
+        led += [spans[0].first_ns for number, spans in self._served.items() if number == epoch.epoch and spans]
+        led_ns = min(led, default=None)
+        since = -1 if former is None else former.epoch
+        votes = [one for one in self.requests if one.api_key == ApiKey.VOTE and since <= one.epoch <= epoch.epoch]
+        asked = [one for one in votes if (one.pre_vote and one.epoch < epoch.epoch) or since < one.epoch]
+        if led_ns is not None:
+            asked = [one for one in asked if one.first_ns <= led_ns]
+        served_ns = late_ns = None
+        for span in self._served.get(since, ()):
+            if led_ns is None or span.first_ns <= led_ns:
+                served_ns = span.last_ns
+            else:
+                late_ns = span.last_ns
+        candidates = tuple(sorted({one.node_id for one in asked if not one.pre_vote}))
+        failed = len({one.epoch for one in asked if not one.pre_vote and since < one.epoch < epoch.epoch})
+        why = None
+        if former is not None and led_ns is not None:
+            why = self._why(former, epoch, served_ns, led_ns, starts)
+        return EpochChange(served_ns, led_ns, candidates, failed, late_ns, why)
+
+    def _why(
+        self,
+        former: QuorumEpoch,
+        epoch: QuorumEpoch,
+        silent_ns: int | None,
+        led_ns: int,
+        starts: Mapping[int, Iterable[int]],
+    ) -> str | None:
+        node = former.leader_id
+        for one in self.requests:
+            ended = one.api_key == ApiKey.END_QUORUM_EPOCH and one.node_id == node
+            if ended and one.epoch >= former.epoch and one.first_ns <= led_ns:
+                return f"controller {node} resigned: it shut down (EndQuorumEpoch)"
+        if silent_ns is None:
+            return None
+        if node == epoch.leader_id:
+            return f"controller {node} was elected again: the others had no answer from it"
+        back = next((span.first_ns for span in self._heard.get(node, ()) if span.last_ns > led_ns), None)
+        fell = f"controller {node} fell silent"
+        if back is None:
+            return f"{fell}, and does not come back: killed, hung or cut off"
+        after = f"{(max(back, led_ns) - silent_ns) / _S:.1f} s later"
+        if any(silent_ns < start for start in starts.get(node, ())):
+            return f"{fell}, and was started again: it is back {after}"
+        return f"{fell}, hung or cut off: the same process is back {after}"
