@@ -154,13 +154,14 @@ def _judged(
     from kproto.cli.table_source import tables_in
     from kproto.tables.reading import why_nothing
     from kproto.tables.resolved import by_cluster, resolved_pieces, resolved_reader
-    from kproto.tables.stored import checked_run, reader_of
     from kproto.verdicts.facts import FACT_COLUMNS, Facts
-    from kproto.verdicts.found import facts_of_clusters
 
     keep_pandas_out()
     tables = tables_in(sources)
     if tables is not None:
+        from kproto.tables.stored import checked_run, reader_of
+        from kproto.verdicts.found import facts_of_clusters
+
         read = resolved_reader(reader_of(checked_run(tables)), cluster, filters.broker_ids)
         stored = list(facts_of_clusters(read, redact=redact))
         if len(stored) < 2:

@@ -50,7 +50,7 @@ def tables_in(sources: Sequence[Place]) -> Place | None:
     Raises:
         ConfigurationError: A directory of tables is among others.
     """
-    from kproto.tables.stored import MANIFEST
+    from kproto.tables.places import MANIFEST
 
     if len(sources) == 1 and _holds_tables(sources[0]):
         return sources[0]
@@ -63,8 +63,7 @@ def tables_in(sources: Sequence[Place]) -> Place | None:
 def _holds_tables(source: Place) -> bool:
     """Whether a place holds tables rather than captures, or holds neither, which opening the tables explains."""
     from kproto.tables.files import is_pattern
-    from kproto.tables.places import RemotePath, explained_at
-    from kproto.tables.stored import MANIFEST
+    from kproto.tables.places import MANIFEST, RemotePath, explained_at
 
     if str(source) == "-":
         return False

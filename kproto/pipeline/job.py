@@ -35,14 +35,13 @@ from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import Begin, End, Joiner, matched
-from kproto.tables.places import place_of, remove_tree, write_whole
+from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
 from kproto.tables.recordings import Known, checked_cluster, recordings_in
 from kproto.tables.relations import judged_together
 from kproto.tables.scanning import Selection
 from kproto.tables.stored import (
-    MANIFEST,
     SCHEMA,
     SUMMARY,
     StoredTables,

@@ -36,10 +36,18 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.locks import LOCKS, locked
 from kproto.tables import TABLES
 from kproto.tables.files import explained
-from kproto.tables.places import RemotePath, at_store, explained_at, make_new, place_of, remove_tree, require_no_link
+from kproto.tables.places import (
+    MANIFEST,
+    RemotePath,
+    at_store,
+    explained_at,
+    make_new,
+    place_of,
+    remove_tree,
+    require_no_link,
+)
 from kproto.tables.stored import (
     BESIDE,
-    MANIFEST,
     ROLLUPS,
     RUNS,
     current_run,

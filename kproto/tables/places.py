@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
+MANIFEST: Final = "_kproto.json"
+"""The name of the file in a directory of tables that lists what counts."""
+
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """File systems without directories and without rename, on which a file appears whole when its writer closes it."""
 

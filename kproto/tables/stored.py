@@ -17,14 +17,12 @@ import pyarrow.parquet as pq
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
-from kproto.tables.places import Place, RemotePath, arrow_path, require_no_link, require_no_links_in
+from kproto.tables.places import MANIFEST, Place, RemotePath, arrow_path, require_no_link, require_no_links_in
 from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-MANIFEST: Final = "_kproto.json"
 
 RUNS: Final = "kproto-runs"
 """The directory of the runs' directories."""

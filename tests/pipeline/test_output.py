@@ -15,7 +15,8 @@ import pytest
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
 from kproto.tables import TABLES
-from kproto.tables.stored import MANIFEST, SCHEMA, current_run, current_tables
+from kproto.tables.places import MANIFEST
+from kproto.tables.stored import SCHEMA, current_run, current_tables
 
 
 def write(out: OutputDirectory, text: str) -> None:

@@ -24,9 +24,9 @@ from kproto.query.rollups import roll_up
 from kproto.report import write_report
 from kproto.tables import TABLES, read
 from kproto.tables.auditing import audit
-from kproto.tables.places import RemotePath, place_of
+from kproto.tables.places import MANIFEST, RemotePath, place_of
 from kproto.tables.points import points_of
-from kproto.tables.stored import MANIFEST, current_run, current_tables, read_parquet
+from kproto.tables.stored import current_run, current_tables, read_parquet
 from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
