@@ -78,6 +78,14 @@ class Message(Tagged):
 
     version: int
 
+    def for_version(self, version: int) -> Self:
+        """Return the message as one who reads it in this version gets it: with the fields that the version has.
+
+        Raises:
+            FieldNotInVersion: A field that the version lacks holds a value that may not be dropped.
+            EncodeError, UnsupportedVersion: As ``encode``.
+        """
+
 @final
 class LeaderAndIsrPartitionState(Struct):
     """One partition's state. Ids are tuples; ``topic_name`` is on the wire in versions 0-1 only."""

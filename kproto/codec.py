@@ -4,8 +4,8 @@ The functions use the C-accelerated codec for LeaderAndIsr, StopReplica and Upda
 for every other API. ``get_codec`` returns one implementation alone, by name. Where the extension is not built, its
 first use raises an ``ImportError`` that says what to do; the slow reference never takes its place in silence.
 
-A type checker knows what the three control APIs decode to: ``decode_request(ApiKey.UPDATE_METADATA, 8, body)`` is an
-``UpdateMetadataRequest``. Messages of the other APIs are ``Any``.
+A type checker knows what each API decodes to: ``decode_request(ApiKey.METADATA, 12, body)`` is a ``MetadataRequest``,
+whose fields have their types.
 
 >>> from kproto.api import ApiKey
 >>> answer = decode_response(ApiKey.STOP_REPLICA, 4, bytes.fromhex("000b0100"))
@@ -24,26 +24,16 @@ from typing import (
     Literal,
     Protocol,
     Self,
-    TypeAlias,
     cast,
-    overload,
     runtime_checkable,
 )
 
-from .api import CONTROL_APIS, ApiKey
+from .api import CONTROL_APIS
 from .errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._codec import (
-        LeaderAndIsrRequest,
-        LeaderAndIsrResponse,
-        StopReplicaRequest,
-        StopReplicaResponse,
-        UpdateMetadataRequest,
-        UpdateMetadataResponse,
-    )
     from .types import Buffer, Json, Kind
 
 Implementation = Literal["cython", "construct"]
@@ -67,6 +57,14 @@ class Message(Protocol):
         Raises:
             FieldNotInVersion: As ``encode``.
             UnsupportedVersion: The API has no such version.
+        """
+
+    def for_version(self, version: int) -> Self:
+        """Return the message as one who reads it in this version gets it: with the fields that the version has.
+
+        Raises:
+            FieldNotInVersion: A field that the version lacks holds a value that may not be dropped.
+            EncodeError, UnsupportedVersion: As ``encode``.
         """
 
     @classmethod
@@ -144,10 +142,6 @@ class Codec(Protocol):
     def encode_response_header(self, header: Any, header_version: int) -> bytes: ...
 
 
-_LeaderAndIsr: TypeAlias = Literal[ApiKey.LEADER_AND_ISR, 4]
-_StopReplica: TypeAlias = Literal[ApiKey.STOP_REPLICA, 5]
-_UpdateMetadata: TypeAlias = Literal[ApiKey.UPDATE_METADATA, 6]
-
 _MODULES: Final = {"cython": "kproto._codec", "construct": "kproto.reference"}
 
 
@@ -180,92 +174,60 @@ def codec_for(api_key: int) -> Codec:
     return get_codec("cython" if api_key in CONTROL_APIS else "construct")
 
 
-@overload
-def decode_request(
-    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
-) -> LeaderAndIsrRequest: ...
-@overload
-def decode_request(
-    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
-) -> StopReplicaRequest: ...
-@overload
-def decode_request(
-    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
-) -> UpdateMetadataRequest: ...
-@overload
-def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any: ...
-def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
-    """Read a request's body.
+if TYPE_CHECKING:  # what each API decodes to: a stub, since there are two hundred overloads
+    from ._typed_codec import (
+        decode_request as decode_request,
+    )
+    from ._typed_codec import (
+        decode_request_from as decode_request_from,
+    )
+    from ._typed_codec import (
+        decode_response as decode_response,
+    )
+    from ._typed_codec import (
+        decode_response_from as decode_response_from,
+    )
+    from ._typed_codec import (
+        message_class as message_class,
+    )
+else:
 
-    Args:
-        api_key: The request's API, e.g. ``ApiKey.UPDATE_METADATA``.
-        version: The API version that the request's header names.
-        data: The body, without length prefix and header. Bytes after the message are ignored unless ``strict``.
-        strict: Refuse what the protocol forbids although Kafka accepts it.
+    def decode_request(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+        """Read a request's body.
 
-    Raises:
-        DecodeError: The bytes are no such message.
-        UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
-        UnsupportedVersion: The API has no such version in Kafka 3.9.1.
-    """
-    return codec_for(api_key).decode_request(api_key, version, data, strict=strict)
+        Args:
+            api_key: The request's API, e.g. ``ApiKey.UPDATE_METADATA``.
+            version: The API version that the request's header names.
+            data: The body, without length prefix and header. Bytes after the message are ignored unless ``strict``.
+            strict: Refuse what the protocol forbids although Kafka accepts it.
 
+        Raises:
+            DecodeError: The bytes are no such message.
+            UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
+            UnsupportedVersion: The API has no such version in Kafka 3.9.1.
+        """
+        return codec_for(api_key).decode_request(api_key, version, data, strict=strict)
 
-@overload
-def decode_request_from(
-    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[LeaderAndIsrRequest, int]: ...
-@overload
-def decode_request_from(
-    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[StopReplicaRequest, int]: ...
-@overload
-def decode_request_from(
-    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[UpdateMetadataRequest, int]: ...
-@overload
-def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]: ...
-def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """Read a request's body as ``decode_request`` does; also return how many bytes it took."""
-    return codec_for(api_key).decode_request_from(api_key, version, data, strict=strict)
+    def decode_request_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+        """Read a request's body as ``decode_request`` does; also return how many bytes it took."""
+        return codec_for(api_key).decode_request_from(api_key, version, data, strict=strict)
 
+    def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
+        """Read a response's body. ``version`` is that of the request; errors are those of ``decode_request``."""
+        return codec_for(api_key).decode_response(api_key, version, data, strict=strict)
 
-@overload
-def decode_response(
-    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
-) -> LeaderAndIsrResponse: ...
-@overload
-def decode_response(
-    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
-) -> StopReplicaResponse: ...
-@overload
-def decode_response(
-    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
-) -> UpdateMetadataResponse: ...
-@overload
-def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any: ...
-def decode_response(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> Any:
-    """Read a response's body. ``version`` is that of the request; errors are those of ``decode_request``."""
-    return codec_for(api_key).decode_response(api_key, version, data, strict=strict)
+    def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
+        """Read a response's body as ``decode_response`` does; also return how many bytes it took."""
+        return codec_for(api_key).decode_response_from(api_key, version, data, strict=strict)
 
+    def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
+        """Return the class of an API's requests or responses.
 
-@overload
-def decode_response_from(
-    api_key: _LeaderAndIsr, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[LeaderAndIsrResponse, int]: ...
-@overload
-def decode_response_from(
-    api_key: _StopReplica, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[StopReplicaResponse, int]: ...
-@overload
-def decode_response_from(
-    api_key: _UpdateMetadata, version: int, data: Buffer, *, strict: bool = False
-) -> tuple[UpdateMetadataResponse, int]: ...
-@overload
-def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]: ...
-def decode_response_from(api_key: int, version: int, data: Buffer, *, strict: bool = False) -> tuple[Any, int]:
-    """Read a response's body as ``decode_response`` does; also return how many bytes it took."""
-    return codec_for(api_key).decode_response_from(api_key, version, data, strict=strict)
+        Raises:
+            UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
+            ValueError: ``kind`` is neither ``request`` nor ``response``.
+        """
+        return codec_for(api_key).message_class(api_key, kind)
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -279,27 +241,3 @@ def encode(message: Message, version: int) -> bytes:
     """
     name: Implementation = "cython" if type(message).__module__ == "kproto._codec" else "construct"
     return get_codec(name).encode(message, version)
-
-
-@overload
-def message_class(api_key: _LeaderAndIsr, kind: Literal["request"]) -> type[LeaderAndIsrRequest]: ...
-@overload
-def message_class(api_key: _StopReplica, kind: Literal["request"]) -> type[StopReplicaRequest]: ...
-@overload
-def message_class(api_key: _UpdateMetadata, kind: Literal["request"]) -> type[UpdateMetadataRequest]: ...
-@overload
-def message_class(api_key: _LeaderAndIsr, kind: Literal["response"]) -> type[LeaderAndIsrResponse]: ...
-@overload
-def message_class(api_key: _StopReplica, kind: Literal["response"]) -> type[StopReplicaResponse]: ...
-@overload
-def message_class(api_key: _UpdateMetadata, kind: Literal["response"]) -> type[UpdateMetadataResponse]: ...
-@overload
-def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]: ...
-def message_class(api_key: int, kind: Literal["request", "response"]) -> type[Any]:
-    """Return the class of an API's requests or responses.
-
-    Raises:
-        UnsupportedApi: Kafka 3.9.1 has no such API, or kproto does not read its bodies.
-        ValueError: ``kind`` is neither ``request`` nor ``response``.
-    """
-    return codec_for(api_key).message_class(api_key, kind)

@@ -181,7 +181,7 @@ def _metadata(broker: EmbeddedBroker, context: RequestContext, request: Any) -> 
     controller = broker.cluster_controller
     if controller is not None and request.allow_auto_topic_creation:
         missing = [t for t in topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and t.name]
-        names = [t.name for t in missing if is_topic_name(t.name)]
+        names = [name for t in missing if (name := t.name) is not None and is_topic_name(name)]
         if missing and controller.create_missing(names):
             for topic in missing:
                 is_made = topic.name in names

@@ -692,8 +692,9 @@ class BrokerRecords:
             for part in topic.partitions:
                 data = self._read(TopicPartition(topic.topic, part.partition), part, left, is_first=not found)
                 parts.append(data)
-                found += len(data.records)
-                left -= len(data.records)
+                size = len(data.records or b"")
+                found += size
+                left -= size
                 is_urgent = is_urgent or data.error_code != ErrorCode.NONE
             topics.append(messages.FetchableTopicResponse(topic=topic.topic, partitions=parts))
         if not topics or is_urgent or found >= request.min_bytes:

@@ -472,7 +472,7 @@ class SaslServer:
             answer.error_code = int(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
         elif self.user is not None and version == 0:
             self.failure = AuthenticationFailed("a session can be renewed by SaslHandshake v1 or newer alone")
-            answer.error_code, answer.mechanisms = int(ErrorCode.ILLEGAL_SASL_STATE), []
+            answer.error_code, answer.mechanisms = int(ErrorCode.ILLEGAL_SASL_STATE), ()
         else:
             self._bare = version == 0
             self._mechanism = request.mechanism

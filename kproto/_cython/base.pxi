@@ -196,3 +196,8 @@ cdef class Message(Tagged):
         values = {name: getattr(self, name) for name in self._fields}
         values["version"] = self.version
         return _rebuild, (type(self), values)
+
+    def for_version(self, version):
+        """The message as one who reads it in this version gets it: with the fields that the version has."""
+        read = decode_request if self.kind == "request" else decode_response
+        return read(self.api_key, version, encode(self, version))

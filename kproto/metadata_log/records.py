@@ -132,7 +132,7 @@ class MetadataRecord(Struct):
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and self.version == getattr(other, "version", None)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None
 
 
 _Record = TypeVar("_Record", bound=MetadataRecord)
@@ -177,13 +177,20 @@ class UnknownRecord:
 class BrokerEndpoint(Struct):
     """One address. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields = Fields("name" / String, "host" / String, "port" / UInt16, "security_protocol" / Int16)
+    fields: ClassVar[Fields] = Fields("name" / String, "host" / String, "port" / UInt16, "security_protocol" / Int16)
+    name: str
+    host: str
+    port: int
+    security_protocol: int
 
 
 class FeatureRange(Struct):
     """A feature and the levels that a node can run."""
 
-    fields = Fields("name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
+    fields: ClassVar[Fields] = Fields("name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
+    name: str
+    min_supported_version: int
+    max_supported_version: int
 
 
 class RegisterBrokerRecord(MetadataRecord):
@@ -191,7 +198,7 @@ class RegisterBrokerRecord(MetadataRecord):
 
     record_type = 0
     newest = 3
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "is_migrating_zk_broker" / Since(2, Bool),
         "incarnation_id" / Uuid,
@@ -203,27 +210,43 @@ class RegisterBrokerRecord(MetadataRecord):
         "in_controlled_shutdown" / Since(1, Bool),
         "log_dirs" / Tagged(0, ArrayOf(Uuid), since=3),
     )
+    broker_id: int
+    is_migrating_zk_broker: bool
+    incarnation_id: bytes
+    broker_epoch: int
+    end_points: list[BrokerEndpoint]
+    features: list[FeatureRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[bytes, ...]
 
 
 class UnregisterBrokerRecord(MetadataRecord):
     """A broker is no member of the cluster any more."""
 
     record_type = 1
-    fields = Fields("broker_id" / Int32, "broker_epoch" / Int64)
+    fields: ClassVar[Fields] = Fields("broker_id" / Int32, "broker_epoch" / Int64)
+    broker_id: int
+    broker_epoch: int
 
 
 class FenceBrokerRecord(MetadataRecord):
     """A broker is fenced: it leads nothing."""
 
     record_type = 7
-    fields = Fields("id" / Int32, "epoch" / Int64)
+    fields: ClassVar[Fields] = Fields("id" / Int32, "epoch" / Int64)
+    id: int
+    epoch: int
 
 
 class UnfenceBrokerRecord(MetadataRecord):
     """A broker is not fenced any more."""
 
     record_type = 8
-    fields = Fields("id" / Int32, "epoch" / Int64)
+    fields: ClassVar[Fields] = Fields("id" / Int32, "epoch" / Int64)
+    id: int
+    epoch: int
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord):
@@ -231,26 +254,36 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
 
     record_type = 17
     newest = 2
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "broker_epoch" / Int64,
         "fenced" / Tagged(0, Int8, since=0),
         "in_controlled_shutdown" / Tagged(1, Int8, since=1),
         "log_dirs" / Tagged(2, ArrayOf(Uuid), since=2),
     )
+    broker_id: int
+    broker_epoch: int
+    fenced: int
+    in_controlled_shutdown: int
+    log_dirs: tuple[bytes, ...]
 
 
 class RegisterControllerRecord(MetadataRecord):
     """A node of the quorum registered."""
 
     record_type = 27
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "controller_id" / Int32,
         "incarnation_id" / Uuid,
         "zk_migration_ready" / Bool,
         "end_points" / ArrayOf(BrokerEndpoint),
         "features" / ArrayOf(FeatureRange),
     )
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    end_points: list[BrokerEndpoint]
+    features: list[FeatureRange]
 
 
 # ---- topics ----------------------------------------------------------------------------------------------------------
@@ -260,14 +293,17 @@ class TopicRecord(MetadataRecord):
     """A topic was created."""
 
     record_type = 2
-    fields = Fields("name" / String, "topic_id" / Uuid)
+    fields: ClassVar[Fields] = Fields("name" / String, "topic_id" / Uuid)
+    name: str
+    topic_id: bytes
 
 
 class RemoveTopicRecord(MetadataRecord):
     """A topic was deleted, with its partitions."""
 
     record_type = 9
-    fields = Fields("topic_id" / Uuid)
+    fields: ClassVar[Fields] = Fields("topic_id" / Uuid)
+    topic_id: bytes
 
 
 class PartitionRecord(MetadataRecord):
@@ -275,7 +311,7 @@ class PartitionRecord(MetadataRecord):
 
     record_type = 3
     newest = 2
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "partition_id" / Since(0, Int32, default=-1),
         "topic_id" / Uuid,
         "replicas" / ArrayOf(Int32),
@@ -290,6 +326,19 @@ class PartitionRecord(MetadataRecord):
         "eligible_leader_replicas" / Tagged(1, Nullable(ArrayOf(Int32)), since=2, default=None),
         "last_known_elr" / Tagged(2, Nullable(ArrayOf(Int32)), since=2, default=None),
     )
+    partition_id: int
+    topic_id: bytes
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...]
+    eligible_leader_replicas: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
 
     def to_json_text(self) -> str:
         """``to_json`` as text, written by hand: a snapshot holds one of these for each partition."""
@@ -316,7 +365,7 @@ class PartitionChangeRecord(MetadataRecord):
 
     record_type = 5
     newest = 2
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "partition_id" / Since(0, Int32, default=-1),
         "topic_id" / Uuid,
         "isr" / Tagged(0, Nullable(ArrayOf(Int32)), since=0, default=None),
@@ -329,11 +378,23 @@ class PartitionChangeRecord(MetadataRecord):
         "eligible_leader_replicas" / Tagged(6, Nullable(ArrayOf(Int32)), since=2, default=None),
         "last_known_elr" / Tagged(7, Nullable(ArrayOf(Int32)), since=2, default=None),
     )
+    partition_id: int
+    topic_id: bytes
+    isr: tuple[int, ...] | None
+    leader: int
+    replicas: tuple[int, ...] | None
+    removing_replicas: tuple[int, ...] | None
+    adding_replicas: tuple[int, ...] | None
+    leader_recovery_state: int
+    directories: tuple[bytes, ...] | None
+    eligible_leader_replicas: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
 
     def to_json_text(self) -> str:
         """``to_json`` as text, the common fields written by hand."""
         if not (
-            self.replicas is self.removing_replicas is self.adding_replicas is self.directories is None
+            self.replicas is self.removing_replicas is self.adding_replicas is None
+            and self.directories is None
             and self.eligible_leader_replicas is self.last_known_elr is None
         ):
             return super().to_json_text()
@@ -348,7 +409,8 @@ class ClearElrRecord(MetadataRecord):
     """The eligible leader replicas of a topic were cleared; without a name, those of all topics."""
 
     record_type = 28
-    fields = Fields("topic_name" / String)
+    fields: ClassVar[Fields] = Fields("topic_name" / String)
+    topic_name: str
 
 
 # ---- configurations, features, producers -----------------------------------------------------------------------------
@@ -358,34 +420,55 @@ class ConfigRecord(MetadataRecord):
     """A configuration was set, or removed (null). ``resource_type``: 2 topic, 4 broker, 16 client metrics, 32 group."""
 
     record_type = 4
-    fields = Fields("resource_type" / Int8, "resource_name" / String, "name" / String, "value" / Nullable(String))
+    fields: ClassVar[Fields] = Fields(
+        "resource_type" / Int8, "resource_name" / String, "name" / String, "value" / Nullable(String)
+    )
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
 
 
 class FeatureLevelRecord(MetadataRecord):
     """The cluster runs a feature at this level; 0 removes it."""
 
     record_type = 12
-    fields = Fields("name" / String, "feature_level" / Int16)
+    fields: ClassVar[Fields] = Fields("name" / String, "feature_level" / Int16)
+    name: str
+    feature_level: int
 
 
 class EntityData(Struct):
     """A part of the entity that a quota is for; a name of null is the default of its type."""
 
-    fields = Fields("entity_type" / String, "entity_name" / Nullable(String))
+    fields: ClassVar[Fields] = Fields("entity_type" / String, "entity_name" / Nullable(String))
+    entity_type: str
+    entity_name: str | None
 
 
 class ClientQuotaRecord(MetadataRecord):
     """A client's quota was set or removed."""
 
     record_type = 14
-    fields = Fields("entity" / ArrayOf(EntityData), "key" / String, "value" / Float64, "remove" / Bool)
+    fields: ClassVar[Fields] = Fields(
+        "entity" / ArrayOf(EntityData), "key" / String, "value" / Float64, "remove" / Bool
+    )
+    entity: list[EntityData]
+    key: str
+    value: float
+    remove: bool
 
 
 class ProducerIdsRecord(MetadataRecord):
     """A broker was given a block of producer ids."""
 
     record_type = 15
-    fields = Fields("broker_id" / Int32, "broker_epoch" / Since(0, Int64, default=-1), "next_producer_id" / Int64)
+    fields: ClassVar[Fields] = Fields(
+        "broker_id" / Int32, "broker_epoch" / Since(0, Int64, default=-1), "next_producer_id" / Int64
+    )
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
 
 
 # ---- security --------------------------------------------------------------------------------------------------------
@@ -395,7 +478,7 @@ class AccessControlRecord(MetadataRecord):
     """An access control entry without an id, which Kafka 3.3 still defines."""
 
     record_type = 6
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "resource_type" / Int8,
         "resource_name" / Nullable(String),
         "pattern_type" / Int8,
@@ -404,13 +487,20 @@ class AccessControlRecord(MetadataRecord):
         "operation" / Int8,
         "permission_type" / Int8,
     )
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
 
 
 class AccessControlEntryRecord(MetadataRecord):
     """An access control entry was added."""
 
     record_type = 18
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "id" / Uuid,
         "resource_type" / Int8,
         "resource_name" / String,
@@ -420,20 +510,29 @@ class AccessControlEntryRecord(MetadataRecord):
         "operation" / Int8,
         "permission_type" / Int8,
     )
+    id: bytes
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord):
     """An access control entry was removed."""
 
     record_type = 19
-    fields = Fields("id" / Uuid)
+    fields: ClassVar[Fields] = Fields("id" / Uuid)
+    id: bytes
 
 
 class UserScramCredentialRecord(MetadataRecord):
     """A user's SCRAM credential; salt and keys are secrets."""
 
     record_type = 11
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "name" / String,
         "mechanism" / Int8,
         "salt" / Bytes,
@@ -441,20 +540,28 @@ class UserScramCredentialRecord(MetadataRecord):
         "server_key" / Bytes,
         "iterations" / Int32,
     )
+    name: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord):
     """A user's SCRAM credential was removed."""
 
     record_type = 22
-    fields = Fields("name" / String, "mechanism" / Int8)
+    fields: ClassVar[Fields] = Fields("name" / String, "mechanism" / Int8)
+    name: str
+    mechanism: int
 
 
 class DelegationTokenRecord(MetadataRecord):
     """A delegation token was made or renewed; its HMAC follows from its id and the brokers' secret key."""
 
     record_type = 10
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "owner" / String,
         "requester" / String,
         "renewers" / ArrayOf(String),
@@ -463,13 +570,21 @@ class DelegationTokenRecord(MetadataRecord):
         "expiration_timestamp" / Int64,
         "token_id" / String,
     )
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
 
 
 class RemoveDelegationTokenRecord(MetadataRecord):
     """A delegation token was removed."""
 
     record_type = 26
-    fields = Fields("token_id" / String)
+    fields: ClassVar[Fields] = Fields("token_id" / String)
+    token_id: str
 
 
 # ---- the log itself --------------------------------------------------------------------------------------------------
@@ -479,35 +594,38 @@ class NoOpRecord(MetadataRecord):
     """Nothing: the active controller writes one twice a second, so that lag can be seen."""
 
     record_type = 20
-    fields = Fields()
+    fields: ClassVar[Fields] = Fields()
 
 
 class ZkMigrationStateRecord(MetadataRecord):
     """The state of a migration: 0 none, 1 pre-migration, 2 migration, 3 post-migration, 4 ZooKeeper's metadata left."""
 
     record_type = 21
-    fields = Fields("zk_migration_state" / Int8)
+    fields: ClassVar[Fields] = Fields("zk_migration_state" / Int8)
+    zk_migration_state: int
 
 
 class BeginTransactionRecord(MetadataRecord):
     """The records from here to the EndTransactionRecord hold together; after an AbortTransactionRecord, none does."""
 
     record_type = 23
-    fields = Fields("name" / Tagged(0, Nullable(String), since=0, default=None))
+    fields: ClassVar[Fields] = Fields("name" / Tagged(0, Nullable(String), since=0, default=None))
+    name: str | None
 
 
 class EndTransactionRecord(MetadataRecord):
     """The transaction holds."""
 
     record_type = 24
-    fields = Fields()
+    fields: ClassVar[Fields] = Fields()
 
 
 class AbortTransactionRecord(MetadataRecord):
     """The transaction never happened."""
 
     record_type = 25
-    fields = Fields("reason" / Tagged(0, Nullable(String), since=0, default=None))
+    fields: ClassVar[Fields] = Fields("reason" / Tagged(0, Nullable(String), since=0, default=None))
+    reason: str | None
 
 
 RECORDS: Final[Mapping[int, type[MetadataRecord]]] = {
@@ -523,7 +641,7 @@ class ControlRecord(MetadataRecord):
     """A record in a control batch, which the quorum writes for itself. ``record_type`` is the type in its key."""
 
     record_type = -1
-    fields = Fields()
+    fields: ClassVar[Fields] = Fields()
 
     @classmethod
     @cache
@@ -535,7 +653,9 @@ class ControlRecord(MetadataRecord):
 class Voter(Struct):
     """A voter by its node id, and from version 1 on by its directory."""
 
-    fields = Fields("voter_id" / Int32, "voter_directory_id" / Since(1, Uuid))
+    fields: ClassVar[Fields] = Fields("voter_id" / Int32, "voter_directory_id" / Since(1, Uuid))
+    voter_id: int
+    voter_directory_id: bytes
 
 
 class LeaderChangeRecord(ControlRecord):
@@ -543,60 +663,80 @@ class LeaderChangeRecord(ControlRecord):
 
     record_type = 2
     newest = 1
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "version" / Int16, "leader_id" / Int32, "voters" / ArrayOf(Voter), "granting_voters" / ArrayOf(Voter)
     )
+    version: int
+    leader_id: int
+    voters: list[Voter]
+    granting_voters: list[Voter]
 
 
 class SnapshotHeaderRecord(ControlRecord):
     """A snapshot begins; it holds the log up to a record of this time (ms since 1970)."""
 
     record_type = 3
-    fields = Fields("version" / Int16, "last_contained_log_timestamp" / Int64)
+    fields: ClassVar[Fields] = Fields("version" / Int16, "last_contained_log_timestamp" / Int64)
+    version: int
+    last_contained_log_timestamp: int
 
 
 class SnapshotFooterRecord(ControlRecord):
     """A snapshot ends; one without it is not whole."""
 
     record_type = 4
-    fields = Fields("version" / Int16)
+    fields: ClassVar[Fields] = Fields("version" / Int16)
+    version: int
 
 
 class KRaftVersionRecord(ControlRecord):
     """The quorum's version: 0 its voters are configured, 1 they are in the log."""
 
     record_type = 5
-    fields = Fields("version" / Int16, "k_raft_version" / Int16)
+    fields: ClassVar[Fields] = Fields("version" / Int16, "k_raft_version" / Int16)
+    version: int
+    k_raft_version: int
 
 
 class VoterEndpoint(Struct):
     """An address of a voter."""
 
-    fields = Fields("name" / String, "host" / String, "port" / UInt16)
+    fields: ClassVar[Fields] = Fields("name" / String, "host" / String, "port" / UInt16)
+    name: str
+    host: str
+    port: int
 
 
 class QuorumVersions(Struct):
     """The quorum's versions that a voter can run."""
 
-    fields = Fields("min_supported_version" / Int16, "max_supported_version" / Int16)
+    fields: ClassVar[Fields] = Fields("min_supported_version" / Int16, "max_supported_version" / Int16)
+    min_supported_version: int
+    max_supported_version: int
 
 
 class VoterEntry(Struct):
     """A voter, its directory, addresses and versions."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "voter_id" / Int32,
         "voter_directory_id" / Uuid,
         "endpoints" / ArrayOf(VoterEndpoint),
         "k_raft_version_feature" / StructOf(QuorumVersions),
     )
+    voter_id: int
+    voter_directory_id: bytes
+    endpoints: list[VoterEndpoint]
+    k_raft_version_feature: QuorumVersions
 
 
 class KRaftVotersRecord(ControlRecord):
     """The quorum's voters from here on."""
 
     record_type = 6
-    fields = Fields("version" / Int16, "voters" / ArrayOf(VoterEntry))
+    fields: ClassVar[Fields] = Fields("version" / Int16, "voters" / ArrayOf(VoterEntry))
+    version: int
+    voters: list[VoterEntry]
 
 
 CONTROL_RECORDS: Final[Mapping[int, type[ControlRecord]]] = {

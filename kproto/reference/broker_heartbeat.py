@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Uuid
@@ -15,8 +17,8 @@ from .struct import RequestMessage, ResponseMessage
 class BrokerHeartbeatRequest(RequestMessage):
     """A broker's metadata offset, and whether it wants to be fenced or shut down."""
 
-    api_key = ApiKey.BROKER_HEARTBEAT
-    fields = Fields(
+    api_key: int = ApiKey.BROKER_HEARTBEAT
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "broker_epoch" / Since(0, Int64, default=-1),
         "current_metadata_offset" / Int64,
@@ -24,16 +26,27 @@ class BrokerHeartbeatRequest(RequestMessage):
         "want_shut_down" / Bool,
         "offline_log_dirs" / Tagged(0, ArrayOf(Uuid), since=1),
     )
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: tuple[bytes, ...]
 
 
 class BrokerHeartbeatResponse(ResponseMessage):
     """The broker's state as the controller sees it: caught up, fenced, to shut down."""
 
-    api_key = ApiKey.BROKER_HEARTBEAT
-    fields = Fields(
+    api_key: int = ApiKey.BROKER_HEARTBEAT
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Int32,
         "error_code" / Int16,
         "is_caught_up" / Bool,
         "is_fenced" / Since(0, Bool, default=True),
         "should_shut_down" / Bool,
     )
+    throttle_time_ms: int
+    error_code: int
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool

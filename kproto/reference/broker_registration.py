@@ -10,6 +10,8 @@ What each version brought:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
@@ -20,29 +22,36 @@ from .struct import RequestMessage, ResponseMessage, Struct
 class Listener(Struct):
     """One address of the broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "name" / String,
         "host" / String,
         "port" / UInt16,
         "security_protocol" / Int16,
     )
+    name: str
+    host: str
+    port: int
+    security_protocol: int
 
 
 class Feature(Struct):
     """A feature and the levels that the broker can run."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "name" / String,
         "min_supported_version" / Int16,
         "max_supported_version" / Int16,
     )
+    name: str
+    min_supported_version: int
+    max_supported_version: int
 
 
 class BrokerRegistrationRequest(RequestMessage):
     """A broker's registration: its id, addresses, rack and features."""
 
-    api_key = ApiKey.BROKER_REGISTRATION
-    fields = Fields(
+    api_key: int = ApiKey.BROKER_REGISTRATION
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "cluster_id" / String,
         "incarnation_id" / Uuid,
@@ -53,14 +62,26 @@ class BrokerRegistrationRequest(RequestMessage):
         "log_dirs" / Since(2, ArrayOf(Uuid), ignorable=True),
         "previous_broker_epoch" / Since(3, Int64, default=-1, ignorable=True),
     )
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    listeners: list[Listener]
+    features: list[Feature]
+    rack: str | None
+    is_migrating_zk_broker: bool
+    log_dirs: tuple[bytes, ...]
+    previous_broker_epoch: int
 
 
 class BrokerRegistrationResponse(ResponseMessage):
     """The broker epoch that the controller gave."""
 
-    api_key = ApiKey.BROKER_REGISTRATION
-    fields = Fields(
+    api_key: int = ApiKey.BROKER_REGISTRATION
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Int32,
         "error_code" / Int16,
         "broker_epoch" / Since(0, Int64, default=-1),
     )
+    throttle_time_ms: int
+    error_code: int
+    broker_epoch: int

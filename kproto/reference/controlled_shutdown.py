@@ -10,6 +10,8 @@ What each version brought:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, String
@@ -20,27 +22,33 @@ from .struct import RequestMessage, ResponseMessage, Struct
 class ControlledShutdownRequest(RequestMessage):
     """A broker's request to lose its leaderships before it stops."""
 
-    api_key = ApiKey.CONTROLLED_SHUTDOWN
-    fields = Fields(
+    api_key: int = ApiKey.CONTROLLED_SHUTDOWN
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
     )
+    broker_id: int
+    broker_epoch: int
 
 
 class RemainingPartition(Struct):
     """A partition that the broker still leads."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / String,
         "partition_index" / Int32,
     )
+    topic_name: str
+    partition_index: int
 
 
 class ControlledShutdownResponse(ResponseMessage):
     """The partitions that the broker still leads; it repeats the request while there are any."""
 
-    api_key = ApiKey.CONTROLLED_SHUTDOWN
-    fields = Fields(
+    api_key: int = ApiKey.CONTROLLED_SHUTDOWN
+    fields: ClassVar[Fields] = Fields(
         "error_code" / Int16,
         "remaining_partitions" / ArrayOf(RemainingPartition),
     )
+    error_code: int
+    remaining_partitions: list[RemainingPartition]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .broker_registration import Feature, Listener
@@ -13,22 +15,30 @@ from .struct import RequestMessage, ResponseMessage
 class ControllerRegistrationRequest(RequestMessage):
     """A controller's registration: its id, addresses and features."""
 
-    api_key = ApiKey.CONTROLLER_REGISTRATION
-    fields = Fields(
+    api_key: int = ApiKey.CONTROLLER_REGISTRATION
+    fields: ClassVar[Fields] = Fields(
         "controller_id" / Int32,
         "incarnation_id" / Uuid,
         "zk_migration_ready" / Bool,
         "listeners" / ArrayOf(Listener),
         "features" / ArrayOf(Feature),
     )
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    listeners: list[Listener]
+    features: list[Feature]
 
 
 class ControllerRegistrationResponse(ResponseMessage):
     """Whether the controller is registered."""
 
-    api_key = ApiKey.CONTROLLER_REGISTRATION
-    fields = Fields(
+    api_key: int = ApiKey.CONTROLLER_REGISTRATION
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Int32,
         "error_code" / Int16,
         "error_message" / Nullable(String),
     )
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None

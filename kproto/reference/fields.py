@@ -157,8 +157,8 @@ class Fields:
     """The fields of one struct in wire order, over all its versions."""
 
     def __init__(self, *fields: Field) -> None:
-        self.all = {field.name: field for field in fields}
-        self.names = (*self.all, "unknown_tagged_fields")
+        self.all: dict[str, Field] = {field.name: field for field in fields}
+        self.names: tuple[str, ...] = (*self.all, "unknown_tagged_fields")
         self._constructs: dict[tuple[int, bool], Construct] = {}
 
     def at(self, cls: StructClass, version: int, flexible: bool) -> Construct:

@@ -12,6 +12,8 @@ What each version brought:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
@@ -22,18 +24,21 @@ from .struct import RequestMessage, ResponseMessage, Struct
 class FindCoordinatorRequest(RequestMessage):
     """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""
 
-    api_key = ApiKey.FIND_COORDINATOR
-    fields = Fields(
+    api_key: int = ApiKey.FIND_COORDINATOR
+    fields: ClassVar[Fields] = Fields(
         "key" / Until(3, String),
         "key_type" / Since(1, Int8),
         "coordinator_keys" / Since(4, ArrayOf(String)),
     )
+    key: str
+    key_type: int
+    coordinator_keys: tuple[str, ...]
 
 
 class Coordinator(Struct):
     """The coordinator of one group or transactional id."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "key" / Since(4, String),
         "node_id" / Since(4, Int32),
         "host" / Since(4, String),
@@ -41,13 +46,19 @@ class Coordinator(Struct):
         "error_code" / Since(4, Int16),
         "error_message" / Since(4, Nullable(String), ignorable=True),
     )
+    key: str
+    node_id: int
+    host: str
+    port: int
+    error_code: int
+    error_message: str | None
 
 
 class FindCoordinatorResponse(ResponseMessage):
     """The coordinator up to version 3, the coordinators from version 4 on."""
 
-    api_key = ApiKey.FIND_COORDINATOR
-    fields = Fields(
+    api_key: int = ApiKey.FIND_COORDINATOR
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Since(1, Int32, ignorable=True),
         "error_code" / Until(3, Int16),
         "error_message" / Between(1, 3, Nullable(String), ignorable=True),
@@ -56,3 +67,10 @@ class FindCoordinatorResponse(ResponseMessage):
         "port" / Until(3, Int32),
         "coordinators" / Since(4, ArrayOf(Coordinator)),
     )
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+    coordinators: list[Coordinator]

@@ -79,12 +79,16 @@ class RequestHeader(_Header):
 
     kind = "request_header"
     flexible_from = 2
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "request_api_key" / Int16,
         "request_api_version" / Int16,
         "correlation_id" / Int32,
         "client_id" / Since(1, Nullable(PlainString), ignorable=True),
     )
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    client_id: str | None
 
     @property
     def client_id_or_empty(self) -> str:
@@ -97,9 +101,10 @@ class ResponseHeader(_Header):
 
     kind = "response_header"
     flexible_from = 1
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "correlation_id" / Int32,
     )
+    correlation_id: int
 
 
 def decode_request_header(data: Buffer, header_version: int | None = None, *, strict: bool = False) -> RequestHeader:

@@ -12,6 +12,8 @@ What each version brought:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import Bool, Int16, Int32, Int64, Nullable, String
@@ -22,8 +24,8 @@ from .struct import RequestMessage, ResponseMessage
 class InitProducerIdRequest(RequestMessage):
     """A producer's request for its id; a null transactional id if it is not transactional."""
 
-    api_key = ApiKey.INIT_PRODUCER_ID
-    fields = Fields(
+    api_key: int = ApiKey.INIT_PRODUCER_ID
+    fields: ClassVar[Fields] = Fields(
         "transactional_id" / Nullable(String),
         "transaction_timeout_ms" / Int32,
         "producer_id" / Since(3, Int64, default=-1),
@@ -31,13 +33,19 @@ class InitProducerIdRequest(RequestMessage):
         "enable2_pc" / Since(6, Bool),
         "keep_prepared_txn" / Since(6, Bool),
     )
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    enable2_pc: bool
+    keep_prepared_txn: bool
 
 
 class InitProducerIdResponse(ResponseMessage):
     """The producer id and its epoch."""
 
-    api_key = ApiKey.INIT_PRODUCER_ID
-    fields = Fields(
+    api_key: int = ApiKey.INIT_PRODUCER_ID
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Since(0, Int32, ignorable=True),
         "error_code" / Int16,
         "producer_id" / Since(0, Int64, default=-1),
@@ -45,3 +53,9 @@ class InitProducerIdResponse(ResponseMessage):
         "ongoing_txn_producer_id" / Since(6, Int64, default=-1),
         "ongoing_txn_producer_epoch" / Since(6, Int16, default=-1),
     )
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    ongoing_txn_producer_id: int
+    ongoing_txn_producer_epoch: int

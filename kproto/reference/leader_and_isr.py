@@ -14,7 +14,7 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from kproto.api import ApiKey
 
@@ -32,7 +32,7 @@ class LeaderAndIsrPartitionState(Struct):
     ``partition_epoch`` is the version of the partition's state in ZooKeeper.
     """
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Until(1, String, ignorable=True),
         "partition_index" / Int32,
         "controller_epoch" / Int32,
@@ -46,33 +46,51 @@ class LeaderAndIsrPartitionState(Struct):
         "is_new" / Since(1, Bool, ignorable=True),
         "leader_recovery_state" / Since(6, Int8),
     )
+    topic_name: str
+    partition_index: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    is_new: bool
+    leader_recovery_state: int
 
 
 class LeaderAndIsrTopicState(Struct):
     """The partitions of one topic, versions 2 and above."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Since(2, String),
         "topic_id" / Since(5, Uuid, ignorable=True),
         "partition_states" / Since(2, ArrayOf(LeaderAndIsrPartitionState)),
     )
+    topic_name: str
+    topic_id: bytes
+    partition_states: list[LeaderAndIsrPartitionState]
 
 
 class LeaderAndIsrLiveLeader(Struct):
     """The address at which followers reach a leader of the partitions."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "broker_id" / Int32,
         "host_name" / String,
         "port" / Int32,
     )
+    broker_id: int
+    host_name: str
+    port: int
 
 
 class LeaderAndIsrRequest(RequestMessage):
     """The partitions that a broker is to lead or follow."""
 
-    api_key = ApiKey.LEADER_AND_ISR
-    fields = Fields(
+    api_key: int = ApiKey.LEADER_AND_ISR
+    fields: ClassVar[Fields] = Fields(
         "controller_id" / Int32,
         "is_kraft_controller" / Since(7, Bool),
         "controller_epoch" / Int32,
@@ -82,6 +100,14 @@ class LeaderAndIsrRequest(RequestMessage):
         "topic_states" / Since(2, ArrayOf(LeaderAndIsrTopicState)),
         "live_leaders" / ArrayOf(LeaderAndIsrLiveLeader),
     )
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    type: int
+    ungrouped_partition_states: list[LeaderAndIsrPartitionState]
+    topic_states: list[LeaderAndIsrTopicState]
+    live_leaders: list[LeaderAndIsrLiveLeader]
 
     @property
     def partition_states(self) -> tuple[LeaderAndIsrPartitionState, ...]:
@@ -126,31 +152,39 @@ class LeaderAndIsrRequest(RequestMessage):
 class LeaderAndIsrPartitionError(Struct):
     """The result for one partition; 0 means success."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Until(4, String, ignorable=True),
         "partition_index" / Int32,
         "error_code" / Int16,
     )
+    topic_name: str
+    partition_index: int
+    error_code: int
 
 
 class LeaderAndIsrTopicError(Struct):
     """The results for one topic's partitions, versions 5 and above."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_id" / Since(5, Uuid),
         "partition_errors" / Since(5, ArrayOf(LeaderAndIsrPartitionError)),
     )
+    topic_id: bytes
+    partition_errors: list[LeaderAndIsrPartitionError]
 
 
 class LeaderAndIsrResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition."""
 
-    api_key = ApiKey.LEADER_AND_ISR
-    fields = Fields(
+    api_key: int = ApiKey.LEADER_AND_ISR
+    fields: ClassVar[Fields] = Fields(
         "error_code" / Int16,
         "partition_errors" / Until(4, ArrayOf(LeaderAndIsrPartitionError)),
         "topics" / Since(5, ArrayOf(LeaderAndIsrTopicError)),
     )
+    error_code: int
+    partition_errors: list[LeaderAndIsrPartitionError]
+    topics: list[LeaderAndIsrTopicError]
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""

@@ -10,6 +10,8 @@ What each version brought:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, String
@@ -20,30 +22,39 @@ from .struct import RequestMessage, ResponseMessage, Struct
 class ListGroupsRequest(RequestMessage):
     """The states and types of the groups to list; empty for all."""
 
-    api_key = ApiKey.LIST_GROUPS
-    fields = Fields(
+    api_key: int = ApiKey.LIST_GROUPS
+    fields: ClassVar[Fields] = Fields(
         "states_filter" / Since(4, ArrayOf(String)),
         "types_filter" / Since(5, ArrayOf(String)),
     )
+    states_filter: tuple[str, ...]
+    types_filter: tuple[str, ...]
 
 
 class ListedGroup(Struct):
     """One group."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "group_id" / String,
         "protocol_type" / String,
         "group_state" / Since(4, String, ignorable=True),
         "group_type" / Since(5, String, ignorable=True),
     )
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
 
 
 class ListGroupsResponse(ResponseMessage):
     """The groups."""
 
-    api_key = ApiKey.LIST_GROUPS
-    fields = Fields(
+    api_key: int = ApiKey.LIST_GROUPS
+    fields: ClassVar[Fields] = Fields(
         "throttle_time_ms" / Since(1, Int32, ignorable=True),
         "error_code" / Int16,
         "groups" / ArrayOf(ListedGroup),
     )
+    throttle_time_ms: int
+    error_code: int
+    groups: list[ListedGroup]

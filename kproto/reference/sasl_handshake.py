@@ -8,6 +8,8 @@ It never became flexible: it is spoken before the two ends know each other.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, String
@@ -18,17 +20,20 @@ from .struct import RequestMessage, ResponseMessage
 class SaslHandshakeRequest(RequestMessage):
     """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""
 
-    api_key = ApiKey.SASL_HANDSHAKE
-    fields = Fields(
+    api_key: int = ApiKey.SASL_HANDSHAKE
+    fields: ClassVar[Fields] = Fields(
         "mechanism" / String,
     )
+    mechanism: str
 
 
 class SaslHandshakeResponse(ResponseMessage):
     """An error code, and the mechanisms that the broker has."""
 
-    api_key = ApiKey.SASL_HANDSHAKE
-    fields = Fields(
+    api_key: int = ApiKey.SASL_HANDSHAKE
+    fields: ClassVar[Fields] = Fields(
         "error_code" / Int16,
         "mechanisms" / ArrayOf(String),
     )
+    error_code: int
+    mechanisms: tuple[str, ...]

@@ -11,7 +11,7 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kproto.api import ApiKey
 
@@ -32,45 +32,54 @@ class StopReplicaState(NamedTuple):
 class StopReplicaPartitionV0(Struct):
     """One partition, version 0."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Until(0, String),
         "partition_index" / Until(0, Int32),
     )
+    topic_name: str
+    partition_index: int
 
 
 class StopReplicaTopicV1(Struct):
     """One topic's partitions, versions 1 and 2."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "name" / Between(1, 2, String),
         "partition_indexes" / Between(1, 2, ArrayOf(Int32)),
     )
+    name: str
+    partition_indexes: tuple[int, ...]
 
 
 class StopReplicaPartitionState(Struct):
     """One partition, versions 3 and above. ``leader_epoch``: -1 unknown, -2 the topic is being deleted."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "partition_index" / Since(3, Int32),
         "leader_epoch" / Since(3, Int32, default=-1),
         "delete_partition" / Since(3, Bool),
     )
+    partition_index: int
+    leader_epoch: int
+    delete_partition: bool
 
 
 class StopReplicaTopicState(Struct):
     """One topic's partitions, versions 3 and above."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Since(3, String),
         "partition_states" / Since(3, ArrayOf(StopReplicaPartitionState)),
     )
+    topic_name: str
+    partition_states: list[StopReplicaPartitionState]
 
 
 class StopReplicaRequest(RequestMessage):
     """The replicas that a broker is to stop."""
 
-    api_key = ApiKey.STOP_REPLICA
-    fields = Fields(
+    api_key: int = ApiKey.STOP_REPLICA
+    fields: ClassVar[Fields] = Fields(
         "controller_id" / Int32,
         "is_kraft_controller" / Since(4, Bool),
         "controller_epoch" / Int32,
@@ -80,6 +89,14 @@ class StopReplicaRequest(RequestMessage):
         "topics" / Between(1, 2, ArrayOf(StopReplicaTopicV1)),
         "topic_states" / Since(3, ArrayOf(StopReplicaTopicState)),
     )
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    delete_partitions: bool
+    ungrouped_partitions: list[StopReplicaPartitionV0]
+    topics: list[StopReplicaTopicV1]
+    topic_states: list[StopReplicaTopicState]
 
     @property
     def partition_states(self) -> tuple[StopReplicaState, ...]:
@@ -125,21 +142,26 @@ class StopReplicaRequest(RequestMessage):
 class StopReplicaPartitionError(Struct):
     """The result for one partition; 0 means success."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / String,
         "partition_index" / Int32,
         "error_code" / Int16,
     )
+    topic_name: str
+    partition_index: int
+    error_code: int
 
 
 class StopReplicaResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
-    api_key = ApiKey.STOP_REPLICA
-    fields = Fields(
+    api_key: int = ApiKey.STOP_REPLICA
+    fields: ClassVar[Fields] = Fields(
         "error_code" / Int16,
         "partition_errors" / ArrayOf(StopReplicaPartitionError),
     )
+    error_code: int
+    partition_errors: list[StopReplicaPartitionError]
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""

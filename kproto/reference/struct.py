@@ -41,7 +41,7 @@ class Struct(metaclass=_FieldSlots):
     """
 
     __slots__ = ("frozen", "unknown_tagged_fields")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
     fields: ClassVar[Fields]
     frozen: bool
     unknown_tagged_fields: tuple[RawTag, ...]
@@ -66,10 +66,6 @@ class Struct(metaclass=_FieldSlots):
     def to_values(self) -> dict[str, Any]:
         """Return every field's value by name."""
         return {name: getattr(self, name) for name in self.fields.names}
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.frozen:
@@ -189,6 +185,15 @@ class ReferenceMessage(Struct):
             UnsupportedVersion: The API has no such version.
         """
         return build(self.at(version), self)
+
+    def for_version(self, version: int) -> Self:
+        """Return the message as one who reads it in this version gets it: with the fields that the version has.
+
+        Raises:
+            FieldNotInVersion: A field that the version lacks holds a value that may not be dropped.
+            EncodeError, UnsupportedVersion: As ``encode``.
+        """
+        return self.decode(version, self.encode(version))[0]
 
     def to_json(self, version: int) -> Json:
         """Return Kafka's JSON form of that version, as brokers write it to their request log.

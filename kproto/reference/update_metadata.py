@@ -15,7 +15,7 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kproto.api import ApiKey
 
@@ -36,7 +36,7 @@ class UpdateMetadataPartitionState(Struct):
     ``zk_version`` is the version of the partition's state in ZooKeeper.
     """
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Until(4, String, ignorable=True),
         "partition_index" / Int32,
         "controller_epoch" / Int32,
@@ -47,39 +47,60 @@ class UpdateMetadataPartitionState(Struct):
         "replicas" / ArrayOf(Int32),
         "offline_replicas" / Since(4, ArrayOf(Int32), ignorable=True),
     )
+    topic_name: str
+    partition_index: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
 
 
 class UpdateMetadataTopicState(Struct):
     """The partitions of one topic, versions 5 and above."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "topic_name" / Since(5, String),
         "topic_id" / Since(7, Uuid, ignorable=True),
         "partition_states" / Since(5, ArrayOf(UpdateMetadataPartitionState)),
     )
+    topic_name: str
+    topic_id: bytes
+    partition_states: list[UpdateMetadataPartitionState]
 
 
 class UpdateMetadataEndpoint(Struct):
     """One address of a broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "port" / Since(1, Int32),
         "host" / Since(1, String),
         "listener" / Since(3, String, ignorable=True),
         "security_protocol" / Since(1, Int16),
     )
+    port: int
+    host: str
+    listener: str
+    security_protocol: int
 
 
 class UpdateMetadataBroker(Struct):
     """A broker that is alive."""
 
-    fields = Fields(
+    fields: ClassVar[Fields] = Fields(
         "id" / Int32,
         "v0_host" / Until(0, String, ignorable=True),
         "v0_port" / Until(0, Int32, ignorable=True),
         "endpoints" / Since(1, ArrayOf(UpdateMetadataEndpoint), ignorable=True),
         "rack" / Since(2, Nullable(String), ignorable=True),
     )
+    id: int
+    v0_host: str
+    v0_port: int
+    endpoints: list[UpdateMetadataEndpoint]
+    rack: str | None
 
 
 class BrokerEndpoints(NamedTuple):
@@ -93,8 +114,8 @@ class BrokerEndpoints(NamedTuple):
 class UpdateMetadataRequest(RequestMessage):
     """The live brokers, and the states of partitions."""
 
-    api_key = ApiKey.UPDATE_METADATA
-    fields = Fields(
+    api_key: int = ApiKey.UPDATE_METADATA
+    fields: ClassVar[Fields] = Fields(
         "controller_id" / Int32,
         "is_kraft_controller" / Since(8, Bool),
         "type" / Tagged(0, Int8, since=8),
@@ -104,6 +125,14 @@ class UpdateMetadataRequest(RequestMessage):
         "topic_states" / Since(5, ArrayOf(UpdateMetadataTopicState)),
         "live_brokers" / ArrayOf(UpdateMetadataBroker),
     )
+    controller_id: int
+    is_kraft_controller: bool
+    type: int
+    controller_epoch: int
+    broker_epoch: int
+    ungrouped_partition_states: list[UpdateMetadataPartitionState]
+    topic_states: list[UpdateMetadataTopicState]
+    live_brokers: list[UpdateMetadataBroker]
 
     @property
     def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
@@ -149,10 +178,11 @@ class UpdateMetadataRequest(RequestMessage):
 class UpdateMetadataResponse(ResponseMessage):
     """The broker's answer: one error code for the request; flexible since version 6."""
 
-    api_key = ApiKey.UPDATE_METADATA
-    fields = Fields(
+    api_key: int = ApiKey.UPDATE_METADATA
+    fields: ClassVar[Fields] = Fields(
         "error_code" / Int16,
     )
+    error_code: int
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code: the response has one."""

@@ -11,6 +11,7 @@ from conftest import DATA, read_jsonl
 from strategies import LATEST, MESSAGES, plain_json
 
 from kproto.codec import Codec
+from kproto.errors import UnsupportedVersion
 
 FIRST = {"request": "controller_id", "response": "error_code"}
 KINDS = pytest.mark.parametrize(("api", "kind"), MESSAGES)
@@ -100,3 +101,17 @@ def test_topic_ids_print_as_kafka_prints_them(codec: Codec) -> None:
     form = plain_json(MESSAGES[6, "request"], 8)
     form["topicStates"][0]["topicId"] = "AAECAwQFBgcICQoLDA0ODw"
     assert codec.UpdateMetadataRequest.from_json(form, 8).to_json(8) == form
+
+
+@KINDS
+def test_a_message_for_a_version_is_what_its_reader_gets(codec: Codec, api: int, kind: Any) -> None:
+    read = codec.decode_request if kind == "request" else codec.decode_response
+    newest = plain(codec, api, kind)
+    assert newest.for_version(LATEST[api]) == newest
+    for version in range(LATEST[api] + 1):
+        message = codec.message_class(api, kind).from_json(plain_json(MESSAGES[api, kind], version), version)
+        found = message.for_version(version)
+        assert (found, found.version) == (message, version)
+        assert found == read(api, version, codec.encode(message, version))
+    with pytest.raises(UnsupportedVersion):
+        newest.for_version(LATEST[api] + 1)

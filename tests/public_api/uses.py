@@ -31,6 +31,9 @@ from kproto.messages import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
     MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
     RequestHeader,
     ResponseHeader,
     StopReplicaRequest,
@@ -71,6 +74,23 @@ def fields(request: UpdateMetadataRequest) -> None:
     assert_type(request.error_response(11), UpdateMetadataResponse)
     assert_type(request.to_json(8), Json)
     assert_type(UpdateMetadataRequest.from_json(request.to_json(8), 8), UpdateMetadataRequest)
+    assert_type(request.for_version(5), UpdateMetadataRequest)
+
+
+def typed_answers() -> None:
+    """What the other APIs decode to is known, with the types of its fields."""
+    broker = MetadataResponseBroker(node_id=1, host="broker-1", port=9092)
+    body = kproto.encode(MetadataResponse(brokers=[broker], topics=[MetadataResponseTopic(name="orders")]), 12)
+    metadata = kproto.decode_response(ApiKey.METADATA, 12, body)
+    assert_type(metadata, MetadataResponse)
+    assert_type(metadata.brokers, list[MetadataResponseBroker])
+    assert_type(metadata.brokers[0].rack, str | None)
+    assert_type(metadata.topics[0].name, str | None)
+    assert_type(metadata.controller_id, int)
+    assert_type(metadata.for_version(9), MetadataResponse)
+    asked = kproto.encode(MetadataRequest(topics=None), 12)
+    assert_type(decode_request_from(3, 12, asked), tuple[MetadataRequest, int])
+    assert_type(message_class(ApiKey.METADATA, "response"), type[MetadataResponse])
 
 
 def decode(body: bytes) -> None:
@@ -178,6 +198,7 @@ def main() -> None:
     assert isinstance(decode_any(6, 8, body), Message)
     assert decode_any(6, 8, body[:-1]) is None
     other_apis()
+    typed_answers()
     callbacks()
     headers(body)
     columns(body)
