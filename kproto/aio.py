@@ -76,7 +76,7 @@ async def ask(
     return read_response(payload, header)[1]
 
 
-class Connection:
+class BrokerConnection:
     """A client's connection with several requests in flight; it counts the correlation ids itself.
 
     Requests go out in the order of the calls of ``ask``, from any number of tasks of one event loop. Responses are

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kproto
 from channel import EmbeddedCluster
-from kproto.aio import Connection, ask, frames
+from kproto.aio import BrokerConnection, ask, frames
 from kproto.errors import FrameTooLarge, Malformed, Truncated
 from kproto.framing import frame
 
@@ -127,7 +127,7 @@ async def served(
     ended = asyncio.Event()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        async with Connection(reader, writer) as connection:
+        async with BrokerConnection(reader, writer) as connection:
             try:
                 return await ask_all(connection)
             finally:
@@ -141,7 +141,7 @@ def response_to(payload: bytes, error_code: int = 0) -> bytes:
 
 
 def test_responses_find_their_requests_in_whatever_order_they_come() -> None:
-    async def ask_all(connection: Connection) -> list[int]:
+    async def ask_all(connection: BrokerConnection) -> list[int]:
         return [r.error_code for r in await asyncio.gather(*(connection.ask(REQUEST, 4) for _ in range(5)))]
 
     def backwards(came: list[bytes]) -> list[bytes]:
@@ -151,7 +151,7 @@ def test_responses_find_their_requests_in_whatever_order_they_come() -> None:
 
 
 def test_a_caller_that_is_cancelled_costs_itself_alone() -> None:
-    async def ask_all(connection: Connection) -> object:
+    async def ask_all(connection: BrokerConnection) -> object:
         first = asyncio.create_task(connection.ask(REQUEST, 4))
         await asyncio.sleep(0)
         first.cancel()
@@ -173,7 +173,7 @@ def test_a_caller_that_is_cancelled_costs_itself_alone() -> None:
 def test_what_is_no_response_is_an_error_of_each_request(
     answer: Callable[[list[bytes]], list[bytes]], error: type[Exception]
 ) -> None:
-    async def ask_all(connection: Connection) -> list[object]:
+    async def ask_all(connection: BrokerConnection) -> list[object]:
         return await asyncio.gather(*(connection.ask(REQUEST, 4) for _ in range(2)), return_exceptions=True)
 
     first, second = asyncio.run(served(answer, 2, ask_all))  # type: ignore[misc]
@@ -185,7 +185,7 @@ def test_requests_beyond_the_limit_wait_for_their_turn() -> None:
     async def ask_three() -> tuple[int, list[int]]:
         with EmbeddedCluster(1) as cluster:
             reader, writer = await asyncio.open_connection(cluster[0].host, cluster[0].port)
-            async with asyncio.timeout(30), Connection(reader, writer, in_flight=1) as connection:
+            async with asyncio.timeout(30), BrokerConnection(reader, writer, in_flight=1) as connection:
                 asked = [asyncio.create_task(connection.ask(REQUEST, 4)) for _ in range(3)]
                 await asyncio.sleep(0)
                 waiting = len(connection._in_flight)
@@ -196,7 +196,7 @@ def test_requests_beyond_the_limit_wait_for_their_turn() -> None:
 
 
 def test_a_closed_connection_says_so() -> None:
-    async def ask_closed(connection: Connection) -> object:
+    async def ask_closed(connection: BrokerConnection) -> object:
         await connection.close()
         await connection.close()
         return await connection.ask(REQUEST, 4)
