@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from conftest import DATA
+from kraft_runs import metadata
+from state_runs import logs_of
+
+from kproto.cli import main
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = DATA / "golden"
@@ -82,6 +88,29 @@ def test_the_page_shows_what_the_command_prints(story: str) -> None:
     page = (ROOT / "docs" / "on-call.md").read_text(encoding="utf-8")
     printed = (GOLDEN / f"{story}.pipe.txt").read_text(encoding="utf-8")
     assert f"```console\n$ kproto {STORIES[story]}\n{printed}```" in page
+
+
+@pytest.mark.slow
+def test_the_page_begins_with_a_command_for_what_people_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "on-call.md").read_text(encoding="utf-8")
+    section = page.split("\n## ")[1]
+    assert section.startswith("What do you have?")
+    commands = [command.split() for command in re.findall(r"`kproto ([^`]+)`", section)]
+    commands = [command for command in commands if len(command) > 1 and "..." not in command]
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(DATA / "captures" / "ibp-3.9-a.pcap.gz", "control.pcap")
+    shutil.copytree(DATA / "request_log", "request-logs")
+    for name, data in logs_of("kafka-2.8.2", "TRACE").items():
+        path = tmp_path / "logs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    shutil.copytree(metadata("kraft-3.9-a"), "metadata")
+    assert {command[1] for command in commands} == {"control.pcap", "request-logs", "logs", "metadata"}
+    for command in commands:
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, (command, result.stderr)
+        assert "without a zone" not in result.stderr
+        assert result.stdout or command[0] in ("doctor", "inspect"), command
 
 
 def test_the_readme_begins_with_the_first_story() -> None:

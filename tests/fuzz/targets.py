@@ -427,9 +427,11 @@ def log_lines() -> list[bytes]:
 
 def state_lines() -> list[bytes]:
     """Lines of every kind that brokers and controllers logged, plain and as Docker keeps them."""
-    with tarfile.open(DATA / "state_logs" / "ibp-3.9-a.tar.xz") as tar:
-        logs = [tar.extractfile(name) for name in tar.getnames() if name.endswith(".log")]
-        lines = [line for log in logs if log is not None for line in log.read().splitlines(keepends=True)]
+    lines: list[bytes] = []
+    for run in ("ibp-3.9-a", "kafka-1.0.2", "kafka-0.11.0.3"):
+        with tarfile.open(DATA / "state_logs" / f"{run}.tar.xz") as tar:
+            logs = [tar.extractfile(name) for name in tar.getnames() if name.endswith(("change.log", "controller.log"))]
+            lines += [line for log in logs if log is not None for line in log.read().splitlines(keepends=True)]
     kinds = {re.sub(rb"\d+|partition \S+", b"", line)[:90]: line for line in lines}
     found = [line for line in kinds.values() if len(line) < 1500]
     docker = [

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from packets import pcap, pcapng, read_pcap
 from pyspark.errors import AnalysisException, StreamingQueryException
+from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 
 from channel.network.recorder import PcapngRecorder
@@ -21,6 +22,7 @@ from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.pipeline import read_frames, requests_of, states_of
 from kproto.tables import FRAMES, SCAN, read, scan
+from kproto.tables.filters import Filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,3 +241,24 @@ def test_a_stream_is_refused_with_what_to_do(spark: SparkSession, folder: Path, 
         StreamingQueryException, match=r"kafka_control reads no stream: use kproto\.pipeline\.stream_frames"
     ):
         query.awaitTermination(60)
+
+
+def test_state_logs_make_the_rows_that_a_local_reading_makes(spark: SparkSession, tmp_path: Path) -> None:
+    """The logs of three brokers of Kafka 1.0, rows and what the controllers' logs tell beside them."""
+    for name, data in logs_of("kafka-1.0.2", "TRACE").items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    load = spark.read.format("kafka_control").option("log_zone", "UTC").load
+    local = read(str(tmp_path), filters=Filters(logs=LogReading("UTC")))
+    frames = load(str(tmp_path))
+    of_requests = frames.where("direction = 'request'").select("frame_id").collect()
+    assert {bytes(row.frame_id) for row in of_requests} == set(local["requests"]["frame_id"].to_pylist())
+    assert len(of_requests) > 400
+    captures = (
+        spark.read.format("kafka_control").option("table", "captures").option("log_zone", "UTC").load(str(tmp_path))
+    )
+    found = sorted((row.file, row.format, len(row.controller_events)) for row in captures.collect())
+    rows = local["captures"].to_pylist()
+    assert found == sorted((row["file"], row["format"], len(row["controller_events"])) for row in rows)
+    assert sum(events for _file, _form, events in found) > 5
