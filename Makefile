@@ -1,5 +1,5 @@
 # What a person would type by hand. Every target makes .venv ready first; a second call is quick.
-.PHONY: help run analyze test quick format spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench docs dist wheels sbom clean
+.PHONY: help run analyze test quick format spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench guard docs dist wheels sbom clean
 
 help:    ## this list
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -104,12 +104,16 @@ soak:    ## the real thing for MINUTES, with faults drawn by a seed that is prin
 	.venv/bin/python tests/soak/run.py $(SOAK)
 
 BENCHES =
-DOORS = .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-columns=min,ops --benchmark-min-rounds=1 --benchmark-max-time=0.01
+DOORS = .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-columns=min,ops $(if $(QUICK),--benchmark-min-rounds=1 --benchmark-max-time=0.01,--benchmark-max-time=0.3 --benchmark-json=out/doors.json)
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## all figures of docs/figures.md; QUICK=1 tries every program, BENCHES="ratios tap_ratios" measures some
 	@tools/setup bench java maven tshark
 	@status=0; .venv/bin/python benches/everything.py $(if $(QUICK),--quick) $(BENCHES) || status=1; \
-	  $(if $(QUICK),$(DOORS) || status=1;) exit $$status
+	  $(DOORS) || status=1; exit $$status
+
+guard:   ## the codec beside that of the last release, or of 30 commits before, by turns: no door may lose a fifth of its speed
+	@tools/setup test
+	.venv/bin/python benches/guard.py
 
 docs: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 docs:    ## the documentation site -> out/docs; warnings are errors

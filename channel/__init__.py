@@ -15,6 +15,7 @@ The names below are the front door; each is loaded on first use:
 from __future__ import annotations
 
 import ast
+import select
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -59,6 +60,13 @@ if TYPE_CHECKING:
     from channel.types import EndPoint as EndPoint
     from channel.types import Node as Node
     from channel.types import SecurityProtocol as SecurityProtocol
+
+if not hasattr(select, "epoll"):
+    raise ImportError(
+        "channel needs Linux: its connections wait by epoll, which this system does not have; kproto's codec, captures "
+        "and tables do without it",
+        name="channel",
+    )
 
 
 def _modules() -> dict[str, str]:

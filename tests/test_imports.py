@@ -55,6 +55,18 @@ def test_the_core_pulls_in_no_optional_package(statement: str) -> None:
     assert "kproto.reference" not in loaded
 
 
+def test_the_channel_says_what_it_needs_where_epoll_is_missing() -> None:
+    said = run(
+        "import select; del select.epoll\ntry: import channel\nexcept ImportError as e: print(e)\n"
+        "import kproto, kproto.capture; print(kproto.encode(kproto.StopReplicaRequest(), 4).hex()[:8])"
+    )
+    assert said.splitlines() == [
+        "channel needs Linux: its connections wait by epoll, which this system does not have; kproto's codec, captures "
+        "and tables do without it",
+        "00000000",
+    ]
+
+
 def test_the_reference_never_loads_the_extension() -> None:
     loaded = loaded_by(
         "import kproto.reference as r; r.decode_response(6, 0, bytes(2)); r.encode(r.UpdateMetadataRequest(), 8)"

@@ -138,8 +138,8 @@ class EmbeddedCluster(Startable):
         kraft: Whether brokers take part in a migration to KRaft; their KRaft epoch is their broker epoch.
         features: The features that all brokers announce.
         cluster_id: The cluster id in Metadata answers.
-        records: Whether brokers store the records of producers in memory, and with what limits; off by default, and
-            then a producer or consumer finds that the brokers have no such API.
+        records: Whether brokers store the records of producers in memory, and with what limits; off by default:
+            Produce, Fetch, ListOffsets and InitProducerId are refused with POLICY_VIOLATION then.
         register: Registers a broker whose port is open and returns its broker epoch; the broker serves no request
             before. By default no registry is used, and the broker epoch is the next number.
         protocol: The security protocol of every listener.
