@@ -54,6 +54,7 @@ lint:    ## style, types, stubs, import contracts
 	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi kproto/capture/*.pxd kproto/tables/*.pxd channel/*.pxd channel/*/*.pxd channel/*/*.pyx
 	.venv/bin/mypy
 	.venv/bin/pyright
+	.venv/bin/python tests/public_api/completeness.py
 	MYPYPATH=. .venv/bin/python -m mypy.stubtest --allowlist tests/codec_ext/stubtest-allowlist.txt kproto._codec
 	.venv/bin/lint-imports
 

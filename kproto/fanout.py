@@ -52,8 +52,8 @@ class SharedBody:
         prefix = prefix_of(api_key, version)
         if prefix is None:
             raise ValueError("only control requests differ between brokers by their broker epoch alone")
-        self.api_key = int(api_key)
-        self.version = version
+        self.api_key: int = int(api_key)
+        self.version: int = version
         self.start, self.broker_epoch, first = prefix.cut(body[0])
         self.rest: tuple[bytes | memoryview, ...] = (first, *body[1:])
 
@@ -90,7 +90,7 @@ class Fanout:
     __slots__ = ("_lead", "_rest", "_start", "_struct", "api_key", "body", "broker_epoch", "version")
 
     def __init__(self, message: Message, version: int, *, client_id: str | None = "") -> None:
-        self.body = encode(message, version)
+        self.body: bytes = encode(message, version)
         if message.kind != "request":
             raise ValueError(f"a {message.kind} is for one peer; only control requests can be shared by brokers")
         shared = SharedBody(message.api_key, version, [self.body])

@@ -115,9 +115,9 @@ class Conversation:
         self.client: Side | None = None
         self.protocol: Literal["kafka", "TLS", "HTTP", "unknown"] | None = None
         self.file = ""
-        self.faults = 0
+        self.faults: int = 0
         self.ending = False
-        self.held = 0
+        self.held: int = 0
         self._senders = senders
         self._streams = streams
         self._opened_ns = opened_ns
@@ -609,7 +609,7 @@ class Collector:
         keeps_payloads: bool = True,
         payloads: PayloadStore | None = None,
     ) -> None:
-        self.time_ns = 0
+        self.time_ns: int = 0
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)

@@ -66,12 +66,12 @@ class PendingRequest:
     __slots__ = ("api_key", "api_version", "correlation_id", "frame", "held_bytes", "pending", "same_id", "shared")
 
     def __init__(self, correlation_id: int, api_key: int | None, api_version: int, frame: Frame | None = None) -> None:
-        self.correlation_id = correlation_id
-        self.api_key = api_key
-        self.api_version = api_version
+        self.correlation_id: int = correlation_id
+        self.api_key: int | None = api_key
+        self.api_version: int = api_version
         self.frame = frame
-        self.held_bytes = _OVERHEAD
-        self.pending = True
+        self.held_bytes: int = _OVERHEAD
+        self.pending: bool = True
         self.same_id: PendingRequest | None = None
         self.shared: SharedPayload | None = None
 
@@ -95,7 +95,7 @@ class Matcher:
         self._newest: dict[int, PendingRequest] = {}
         self._before_loss: dict[int, PendingRequest] = {}  # the newest by correlation id, of the requests sent before
         self._wanted: deque[PendingRequest] | None = None
-        self.held_bytes = 0
+        self.held_bytes: int = 0
 
     def add(self, request: PendingRequest) -> PendingRequest | None:
         """Take the next request; if too many are pending then, give up the oldest one and return it."""
@@ -202,10 +202,10 @@ class RequestInStream:
         self, header: FrameHeader, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
     ) -> None:
         self.header = header
-        self.offset = offset
-        self.first_ns = first_ns
-        self.last_ns = last_ns
-        self.status = status
+        self.offset: int = offset
+        self.first_ns: int = first_ns
+        self.last_ns: int = last_ns
+        self.status: int = status
         self.payload = payload
 
 
@@ -233,13 +233,13 @@ class ResponseInStream:
         payload: bytes | None,
     ) -> None:
         self.request = request
-        self.correlation_id = correlation_id
-        self.size = size
-        self.offset = offset
-        self.first_ns = first_ns
-        self.last_ns = last_ns
-        self.status = status
-        self.payload = payload
+        self.correlation_id: int = correlation_id
+        self.size: int = size
+        self.offset: int = offset
+        self.first_ns: int = first_ns
+        self.last_ns: int = last_ns
+        self.status: int = status
+        self.payload: bytes | None = payload
 
 
 class AuthenticationToken(NamedTuple):
@@ -324,9 +324,9 @@ class FrameCutter:
     """
 
     def __init__(self, search: Search, least: int, *, aligned: bool) -> None:
-        self.skip_to = 0
-        self.searching = not aligned
-        self.held_bytes = 0
+        self.skip_to: int = 0
+        self.searching: bool = not aligned
+        self.held_bytes: int = 0
         self._search = search
         self._least = least
         self._unconfirmed = not aligned  # the boundaries are the search's guess until a frame confirms them
@@ -822,7 +822,7 @@ class ResponseCutter(FrameCutter):
 
     def __init__(self, wanted: WantedApis, limit: int, pending: Matcher, *, aligned: bool) -> None:
         super().__init__(ResponseSearch(wanted, limit, pending), 8, aligned=aligned)
-        self.unmatched_bytes = 0
+        self.unmatched_bytes: int = 0
         self._limit = limit
         self._pending = pending
         self._request: PendingRequest | None = None  # the request that the current response answers

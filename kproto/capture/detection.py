@@ -63,13 +63,13 @@ class FrameHeader:
     def __init__(
         self, size: int, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_at: int
     ) -> None:
-        self.size = size
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.body_at = body_at
-        self.sender = -1
+        self.size: int = size
+        self.api_key: int = api_key
+        self.api_version: int = api_version
+        self.correlation_id: int = correlation_id
+        self.client_id: str | None = client_id
+        self.body_at: int = body_at
+        self.sender: int = -1
 
 
 def read_request_header(data: bytes | bytearray, at: int, end: int) -> FrameHeader | int:

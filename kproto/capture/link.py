@@ -50,14 +50,14 @@ class Segment:
         self, flow: bytes, sequence: int, acknowledged: int, flags: int, buffer: bytes, begin: int, end: int,
         on_wire: int,
     ) -> None:  # fmt: skip
-        self.flow = flow
-        self.sequence = sequence
-        self.acknowledged = acknowledged
-        self.flags = flags
-        self.buffer = buffer
-        self.begin = begin
-        self.end = end
-        self.on_wire = on_wire
+        self.flow: bytes = flow
+        self.sequence: int = sequence
+        self.acknowledged: int = acknowledged
+        self.flags: int = flags
+        self.buffer: bytes = buffer
+        self.begin: int = begin
+        self.end: int = end
+        self.on_wire: int = on_wire
 
 
 def segment(

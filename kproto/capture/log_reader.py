@@ -94,8 +94,8 @@ class LogReader:
         apis: Collection[int] | WantedApis | None,
         reading: LogReading | None = None,
     ) -> None:
-        self.file = ""
-        self.time_ns = 0
+        self.file: str = ""
+        self.time_ns: int = 0
         self._summary = summary
         self._capture = capture
         self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)

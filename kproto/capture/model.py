@@ -74,9 +74,9 @@ class Connection:
     ) -> None:
         self.client = client
         self.server = server
-        self.opened_ns = opened_ns
-        self.capture = capture
-        self.saw_open = saw_open
+        self.opened_ns: int = opened_ns
+        self.capture: str = capture
+        self.saw_open: bool = saw_open
 
     @cached_property
     def ends(self) -> bytes:
@@ -158,19 +158,19 @@ class Frame:
     ) -> None:
         self.connection = connection
         self.direction = direction
-        self.offset = offset
-        self.time_ns = time_ns
-        self.time_last_ns = time_last_ns
+        self.offset: int = offset
+        self.time_ns: int = time_ns
+        self.time_last_ns: int = time_last_ns
         self.status = status
-        self.length = length
+        self.length: int = length
         self.content = content
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.body_at = body_at
-        self.file = file
-        self.sequence = sequence
+        self.api_key: int | None = api_key
+        self.api_version: int | None = api_version
+        self.correlation_id: int = correlation_id
+        self.client_id: str | None = client_id
+        self.body_at: int = body_at
+        self.file: str = file
+        self.sequence: int | None = sequence
         self.request: Frame | None = None
         self.unmatched_reason: str | None = None
 
@@ -239,7 +239,7 @@ class Exchange:
             raise ValueError("an exchange has a request or a response")
         self.request = request
         self.response = response
-        self.strict = strict
+        self.strict: bool = strict
 
     @property
     def frame(self) -> Frame:

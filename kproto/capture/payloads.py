@@ -65,7 +65,7 @@ class PayloadStore:
     """
 
     def __init__(self) -> None:
-        self.held_bytes = 0
+        self.held_bytes: int = 0
         self._first: dict[_Key, _Chunk] = {}
         self._recent: dict[_Chunk, _Key] = {}  # last chunks of released payloads, the longest released first
         self._recent_bytes = 0

@@ -203,7 +203,7 @@ class RecordSearch:
         self._base = 0  # place of the buffer's first byte, counted from the damaged record, as all places here
         self._next = 1  # the first place that was not tried
         self._chains: list[tuple[int, int, int]] = []  # next record, first record, records so far
-        self.size = 0
+        self.size: int = 0
 
     def feed(self, data: bytes) -> int | None:
         """Take more bytes; return the place of the first valid record, None if there is none yet."""

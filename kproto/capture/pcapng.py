@@ -84,7 +84,7 @@ class PcapngReader:
         self._last_ns = 0
         self._described: list[tuple[object, ...]] = []
         self._section_options = b""
-        self.context = 0
+        self.context: int = 0
         """Blocks so far that later ones depend on: section headers, interfaces, packets without a time."""
 
     @property

@@ -105,24 +105,24 @@ class Stream:
     def __init__(self, connection: TcpConnection, side: Literal[0, 1]) -> None:
         self.connection = connection
         self.side: Literal[0, 1] = side
-        self.next = UNKNOWN
-        self.offset = 0
-        self.first = 0
+        self.next: int = UNKNOWN
+        self.offset: int = 0
+        self.first: int = 0
         self.start: int | None = None
-        self.seen = False
-        self.active_ns = 0
-        self.finish = -1
-        self.closed = False
-        self.ignored = False
-        self.ended_unread = False
+        self.seen: bool = False
+        self.active_ns: int = 0
+        self.finish: int = -1
+        self.closed: bool = False
+        self.ignored: bool = False
+        self.ended_unread: bool = False
         self._held: list[tuple[int, int, bytes]] | None = None  # (offset, time, data) behind holes, no overlap
         self._held_from = 0  # entries before this one were delivered
-        self.held_bytes = 0
-        self.acknowledged = 0  # the other side has acknowledged every byte before this offset
-        self.acknowledged_ns = 0
-        self.hole_ns = 0  # when the hole at ``offset`` was first met
+        self.held_bytes: int = 0
+        self.acknowledged: int = 0  # the other side has acknowledged every byte before this offset
+        self.acknowledged_ns: int = 0
+        self.hole_ns: int = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
-        self.due_ns = NEVER
+        self.due_ns: int = NEVER
 
     @property
     def holds(self) -> bool:
@@ -275,13 +275,13 @@ class TcpConnection:
         a, b = Stream(self, 0), Stream(self, 1)
         a.peer, b.peer = b, a
         self.streams = (a, b)
-        self.file = ""
-        self.flow = flow
-        self.opened_ns = time_ns
+        self.file: str = ""
+        self.flow: bytes = flow
+        self.opened_ns: int = time_ns
         self.client: Stream | None = None
-        self.opening = False
-        self.over = False
-        self.closed_ns = 0
+        self.opening: bool = False
+        self.over: bool = False
+        self.closed_ns: int = 0
         self.beginning: list[tuple[int, Segment]] | None = None
         self.begun: list[tuple[int, Segment]] | None = None
 

@@ -121,7 +121,7 @@ class Source:
         *,
         opener: Callable[[str], IO[bytes]] | None = None,
     ) -> None:
-        self.name = file_name(file)
+        self.name: str = file_name(file)
         self.damage: str | None = None
         self._head = b""
         self._close: Callable[[], object] | None = None
@@ -138,9 +138,9 @@ class Source:
             self._close = raw.close
         try:
             size = _regular_size(raw)
-            self.follows = size is None
+            self.follows: bool = size is None
             counted = _CountingStream(raw, progress, size)
-            self.packed_head = counted.peek(4)
+            self.packed_head: bytes = counted.peek(4)
             self._take = self._unpacked(counted)
         except OSError as e:
             self.close()

@@ -43,7 +43,7 @@ class WantedApis:
     def __init__(self, apis: Collection[int] | None, fetch_client: str | None = None) -> None:
         self._fetch_client = fetch_client
         self._apis = None if apis is None else frozenset(map(int, apis))
-        self.control = self._apis is None or not self._apis.isdisjoint(CONTROL_APIS)
+        self.control: bool = self._apis is None or not self._apis.isdisjoint(CONTROL_APIS)
         self.unwanted = frozenset() if self._apis is None else _unwanted(self._apis)
 
     def __contains__(self, api_key: int) -> bool:

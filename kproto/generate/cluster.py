@@ -46,27 +46,29 @@ class Cluster:
         self.fleet = fleet
         starts = fleet.topic_starts
         sizes = [end - start for start, end in pairwise(starts)]
-        self.topic = [name for name, size in zip(fleet.topic_names, sizes, strict=True) for _ in range(size)]
-        self.topic_id = [uuid for uuid, size in zip(fleet.topic_ids, sizes, strict=True) for _ in range(size)]
-        self.index = [index for size in sizes for index in range(size)]
+        self.topic: list[str] = [name for name, size in zip(fleet.topic_names, sizes, strict=True) for _ in range(size)]
+        self.topic_id: list[bytes] = [
+            uuid for uuid, size in zip(fleet.topic_ids, sizes, strict=True) for _ in range(size)
+        ]
+        self.index: list[int] = [index for size in sizes for index in range(size)]
         self.replicas = [fleet.replicas(partition) for partition in range(fleet.partitions)]
         self.isr = list(self.replicas)
-        self.leader = [replicas[0] for replicas in self.replicas]
-        self.leader_epoch = [0] * fleet.partitions
-        self.partition_epoch = [0] * fleet.partitions
-        self.controller_epoch = [1] * fleet.partitions
+        self.leader: list[int] = [replicas[0] for replicas in self.replicas]
+        self.leader_epoch: list[int] = [0] * fleet.partitions
+        self.partition_epoch: list[int] = [0] * fleet.partitions
+        self.controller_epoch: list[int] = [1] * fleet.partitions
         self.offline: list[list[int]] = [[]] * fleet.partitions
         self.gone: set[int] = set()
         self.reserved: set[int] = set()
         self.busy: set[int] = set()
         self._undeleted: dict[int, list[int]] = {}  # by broker: partitions that were deleted while it was down
-        self.topics_left = list(range(fleet.topics))
+        self.topics_left: list[int] = list(range(fleet.topics))
         self.stopped: list[int] = []
         self.former: PlannedController | None = None
         self._registrations = 0
         self._turn = 0
         self._request_type = 0
-        self.live = list(fleet.broker_ids)
+        self.live: list[int] = list(fleet.broker_ids)
         self.controller = PlannedController(random_of(fleet.seed, "controller").choice(self.live), 1)
         self.broker_epochs = {broker: self.register() for broker in self.live}
 

@@ -137,7 +137,7 @@ class TrafficPlanner:
         self._missed_on: dict[
             int, PlannedConnection | None
         ] = {}  # by broker, where the capture missed the last exchange
-        self.slow = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
+        self.slow: int = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
         if fleet.plants and SLOW_BROKER not in fleet.plants:
             self.slow = 0  # nobody: a fleet with planted faults has no others
 

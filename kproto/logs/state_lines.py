@@ -203,21 +203,21 @@ class LoggedRequest:
         correlation_id: int | None,
         time_ns: int,
     ) -> None:
-        self.api_key = api_key
-        self.broker_id = broker_id
-        self.controller_id = controller_id
-        self.controller_epoch = controller_epoch
-        self.correlation_id = correlation_id
+        self.api_key: int = api_key
+        self.broker_id: int = broker_id
+        self.controller_id: int = controller_id
+        self.controller_epoch: int = controller_epoch
+        self.correlation_id: int | None = correlation_id
         self.time_ns = self.last_ns = time_ns
         self.topics: dict[bytes, list[dict[str, Any]]] = {}
         self.errors: list[tuple[bytes, int, int]] = []
-        self.error_code = 0
-        self.answered = False
+        self.error_code: int = 0
+        self.answered: bool = False
         self.live_brokers: list[int] = []
-        self.broker_epoch = -1
-        self.detailed = False  # whether lines at TRACE tell its states
+        self.broker_epoch: int = -1
+        self.detailed: bool = False  # whether lines at TRACE tell its states
         self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
-        self.count = 0
+        self.count: int = 0
 
     def add(self, topic: bytes, state: dict[str, Any]) -> None:
         """Add a partition's state."""
@@ -347,7 +347,7 @@ class StateLog:
         self._broker_epochs: dict[int, int] = {}
         self._says_finished = False
         self._detailed = False
-        self.latest_ns = 0
+        self.latest_ns: int = 0
         self._of_brokers: dict[bytes, Callable[[int, bytes, int], bool]] = {
             b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,

@@ -233,7 +233,7 @@ class LogClock:
     """
 
     def __init__(self, reading: LogReading) -> None:
-        self.assumed = False
+        self.assumed: bool = False
         self._reading = reading
         self._zone = zone_of(reading.zone)
         self._offsets: dict[int, int] = {}  # quarter of an hour on the log's clock -> its distance to UTC

@@ -46,7 +46,7 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        self.offset = 0
+        self.offset: int = 0
         self._parts: list[bytes] = []
         self._held = 0
         self._too_long = False
@@ -197,7 +197,7 @@ class Unwrapper:
         self._binary: bytearray | None = None
         self._binary_name = b""
         self._export_at = 0
-        self.is_open = False
+        self.is_open: bool = False
 
     def line(self, line: bytes, offset: int, length: int) -> Iterator[LogLine]:
         """Take a line with its end; yield what it completes."""

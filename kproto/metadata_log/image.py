@@ -148,7 +148,7 @@ class Image:
         self.next_producer_id: int | None = None
         self.migration_state: int | None = None
         self.unknown: dict[tuple[int, int], int] = {}
-        self.transactions_aborted = 0
+        self.transactions_aborted: int = 0
         self._held: list[MetadataRecord | UnknownRecord] | None = None
 
     @property

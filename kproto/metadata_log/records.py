@@ -150,9 +150,9 @@ class UnknownRecord:
     __slots__ = ("data", "record_type", "version")
 
     def __init__(self, record_type: int, version: int, data: bytes) -> None:
-        self.record_type = record_type
-        self.version = version
-        self.data = data
+        self.record_type: int = record_type
+        self.version: int = version
+        self.data: bytes = data
 
     def title(self) -> str:
         """The type by its number, or by its name where only the version is unknown."""

@@ -40,13 +40,13 @@ class Wire:
     __slots__ = ("api_key", "at", "data", "short_at", "strict", "version", "wanted")
 
     def __init__(self, data: bytes, strict: bool, api_key: int | None, version: int) -> None:
-        self.data = data
-        self.at = 0
-        self.strict = strict
-        self.api_key = api_key
-        self.version = version
-        self.short_at = 0
-        self.wanted = 0
+        self.data: bytes = data
+        self.at: int = 0
+        self.strict: bool = strict
+        self.api_key: int | None = api_key
+        self.version: int = version
+        self.short_at: int = 0
+        self.wanted: int = 0
 
     @property
     def left(self) -> int:

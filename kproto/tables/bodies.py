@@ -163,7 +163,7 @@ class BodyCache:
     def __init__(self) -> None:
         self._bodies: OrderedDict[bytes, tuple[ControlBody | None, int]] = OrderedDict()
         self._bytes = 0
-        self.decoded = 0
+        self.decoded: int = 0
 
     def of(self, frame: Frame | None) -> ControlBody | None:
         """The body of a control request's frame; None where it cannot be read, or is of another API."""

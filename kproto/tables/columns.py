@@ -50,8 +50,8 @@ class BodyColumns:
         self._name_brokers = api_key == ApiKey.UPDATE_METADATA and direction == "request"
         self._known_brokers: dict[bytes, bytes] = {}
         self.part = "state" if direction == "request" else "error"
-        self.size = 0
-        self.brokers_id = b""
+        self.size: int = 0
+        self.brokers_id: bytes = b""
 
     def append(self, body_id: bytes, version: int, data: Buffer) -> list[Endpoint]:
         """Decode one body.

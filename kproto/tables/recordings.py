@@ -139,7 +139,7 @@ class Known:
         for each in self.recordings.values():
             self._by_start.setdefault((each.start, each.start_bytes), []).append(each)
         self._places = {(each.cluster, each.capture): each.place for each in self.recordings.values()}
-        self.is_changed = False
+        self.is_changed: bool = False
 
     def parts_to_read(
         self,

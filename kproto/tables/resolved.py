@@ -187,7 +187,7 @@ class Resolution:
         self._identities: list[Identity] = []
         self._brokers: dict[tuple[str, str, int], int] = {}
         as_stored = self._one is not None and {self._one} == set(stored)
-        self.changes_rows = self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids)
+        self.changes_rows: bool = self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids)
 
     def learn(self, found: list[Identity]) -> None:
         """Take what is known of addresses that no listing names."""

@@ -91,10 +91,10 @@ class Life:
     def __init__(self, request: Request, address: str) -> None:
         self.broker = request.broker_id
         self.address: str | None = address
-        self.is_kraft = bool(request.is_kraft_controller)
-        self.epoch = request.broker_epoch or 0
+        self.is_kraft: bool = bool(request.is_kraft_controller)
+        self.epoch: int = request.broker_epoch or 0
         self.first = self.last = request.ts
-        self.requests = 0
+        self.requests: int = 0
         self.connections: set[bytes] = set()
         self.former: Life | None = None
         self.until: int | None = None
@@ -192,8 +192,8 @@ class Facts:
         self.clocks: dict[str, PointClock] = {row[0]: PointClock(*row) for row in self._rows("clocks")}
         requests = self._tables.get("requests")
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
-        self.end = max((request.ts for request in self.requests), default=0)
-        self.begin = self.requests[0].ts if self.requests else 0
+        self.end: int = max((request.ts for request in self.requests), default=0)
+        self.begin: int = self.requests[0].ts if self.requests else 0
         self._live_sets = self._read_live_sets()
         self.unanswered_deletions: set[tuple[str, int, Any]] = set()
         self.bodies = self._read_bodies()

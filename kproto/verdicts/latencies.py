@@ -21,7 +21,7 @@ class Latencies:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._is_coarse = False
-        self.count = 0
+        self.count: int = 0
         self.max_us: int | None = None
 
     def add(self, latencies_us: Sequence[int]) -> None:

@@ -127,10 +127,10 @@ class Timeline:
         self._by_topic_ids = filters.by_partition and (apis is None or not apis <= set(CONTROL_APIS))
         self._topic_names: dict[str, str] = {}
         self._chosen: dict[int, tuple[Changes, tuple[PartitionChange, ...]]] = {}
-        self.seen = 0
+        self.seen: int = 0
         self.given: Counter[int | None] = Counter()
         self.outcomes: Counter[str] = Counter()
-        self.unnamed = 0
+        self.unnamed: int = 0
         self.brokers: set[BrokerId] = set()
 
     def entries(self, exchanges: Iterable[Exchange]) -> Iterator[Entry]:

@@ -46,7 +46,7 @@ class Body:
     __slots__ = ("api_key", "first", "last", "live", "request", "sent", "states", "told")
 
     def __init__(self, request: Request, live: frozenset[int] | None) -> None:
-        self.api_key = request.api_key
+        self.api_key: int = request.api_key
         self.request = request
         self.live = live
         self.first = self.last = 0
