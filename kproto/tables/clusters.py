@@ -8,7 +8,8 @@ unless something speaks against it:
 - topics of one name have other ids, and no topic has the same id;
 - updates in their captures list no listener in common;
 - one controller epoch is that of two controllers, or brokers accept a lower one long after others a higher one;
-- both were sent updates about partitions while the other was, and never the same one.
+- both were sent updates about partitions while the other was, and never the same one; state-change logs do not show the
+  bytes of an update, so that theirs are not compared.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class _Shown(NamedTuple):
         ids: The topics in these updates that have ids, with them.
         listeners: Those that updates in their captures list; empty if the captures show others' updates too.
         reigns: The controllers of each epoch that they accepted.
+        is_logged: Whether state-change logs alone show them: what these tell of an update is not its body.
     """
 
     nodes: frozenset[Node]
@@ -81,6 +83,7 @@ class _Shown(NamedTuple):
     ids: set[tuple[str, bytes]]
     listeners: set[tuple[str, int]]
     reigns: dict[int, _Reign]
+    is_logged: bool
 
 
 class _Reign(NamedTuple):
@@ -113,7 +116,8 @@ class ClusterEvidence:
     def add_brokers(self, brokers: pa.Table) -> None:
         """Add rows of ``brokers``."""
         for capture, host, port in rows_of(brokers, ("capture", "host", "port")):
-            self._listeners[capture].add((host, port))
+            if port:  # a state-change log lacks the listeners
+                self._listeners[capture].add((host, port))
 
     def add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``, with the columns ``CLUSTER_COLUMNS``."""
@@ -187,7 +191,8 @@ class ClusterEvidence:
             for epoch, (controllers, first, last) in self._reigns.get(node, {}).items():
                 ahead = clock(node[0], first)
                 _add_reign(reigns, epoch, _Reign(controllers, first - ahead, last - ahead))
-        return _Shown(nodes, {}, sum(self._nodes[node] for node in nodes), set(), listeners, reigns)
+        is_logged = all(port == 0 for _capture, _ip, port in nodes)
+        return _Shown(nodes, {}, sum(self._nodes[node] for node in nodes), set(), listeners, reigns, is_logged)
 
     def _sent(self) -> Iterator[tuple[Any, ...]]:
         """Yield the updates about partitions, each to each undeclared address."""
@@ -250,7 +255,7 @@ def _of_one_cluster(
                     _add_reign(reigns, epoch, reign)
                 found[place] = _Shown(
                     kin.nodes | part.nodes, kin.bodies | part.bodies, kin.requests + part.requests, kin.ids | ids,
-                    kin.listeners | part.listeners, reigns,
+                    kin.listeners | part.listeners, reigns, kin.is_logged and part.is_logged,
                 )  # fmt: skip
                 break
         else:
@@ -268,7 +273,7 @@ def _are_strangers(one: _Shown, other: _Shown) -> bool:
         return True
     if _are_two_chains(one.reigns, other.reigns) or _are_two_chains(other.reigns, one.reigns):
         return True
-    if not one.bodies or not other.bodies:
+    if not one.bodies or not other.bodies or one.is_logged or other.is_logged:
         return False
     begin = max(min(one.bodies.values()), min(other.bodies.values()))
     end = min(max(one.bodies.values()), max(other.bodies.values()))

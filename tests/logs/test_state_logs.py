@@ -11,12 +11,14 @@ shows are written by hand.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from hosts import by_host, recorded
 from state_runs import files_of, logs_of
 
 from kproto import tables
@@ -427,3 +429,32 @@ def test_any_bytes_among_the_lines_do_no_harm() -> None:
     summary = CaptureSummary()
     assert 0 < len(list(exchanges(b"".join(lines), summary=summary))) <= whole + len(lines) // 7
     assert not any("Error" in bad.reason for bad in summary.bad_inputs)
+
+
+@pytest.mark.parametrize(
+    ("run", "level"), [("kafka-2.8.2", "TRACE"), ("kafka-2.8.2", "INFO"), ("kafka-1.0.2", "TRACE")]
+)
+def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str, level: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.pcap.gz"
+    whole.write_bytes(gzip.compress(files_of(run)["control.pcap"], 1))
+    servers = {(exchange.server.ip, exchange.server.port) for exchange in exchanges(whole)}
+    of_host = by_host(recorded(whole), servers)
+    (tmp_path / "mixed").mkdir()
+    (name,) = [name for name in of_host if "19093" in name]
+    of_host[name].write(tmp_path / "mixed" / "broker-1.pcap")
+    for name, data in logs_of(run, level).items():
+        if not name.startswith("broker-1/"):
+            path = tmp_path / "mixed" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+
+    def troubles(path: Path) -> set[Any]:
+        return {(f["rule"], f.get("topic"), f.get("partition")) for f in doctor(path) if f["severity"] != "note"}
+
+    def controllers(path: Path) -> list[Any]:
+        result = CliRunner().invoke(main, ["query", str(path), "controllers", "--format", "json"])
+        rows = map(json.loads, result.stdout.splitlines())
+        return [(row["cluster"], row["controller_id"], row["controller_epoch"]) for row in rows]
+
+    assert controllers(tmp_path / "mixed") == controllers(whole)
+    assert troubles(tmp_path / "mixed") == troubles(whole)
