@@ -431,9 +431,7 @@ def test_any_bytes_among_the_lines_do_no_harm() -> None:
     assert not any("Error" in bad.reason for bad in summary.bad_inputs)
 
 
-@pytest.mark.parametrize(
-    ("run", "level"), [("kafka-2.8.2", "TRACE"), ("kafka-2.8.2", "INFO"), ("kafka-1.0.2", "TRACE")]
-)
+@pytest.mark.parametrize(("run", "level"), [("kafka-2.8.2", "TRACE"), ("kafka-2.8.2", "INFO"), ("ibp-3.9-a", "INFO")])
 def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str, level: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole.pcap.gz"
     whole.write_bytes(gzip.compress(files_of(run)["control.pcap"], 1))
