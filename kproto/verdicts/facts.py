@@ -21,6 +21,7 @@ from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
 from kproto.tables.clocks import CLOCKS, PointClock
 from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.live_lists import LiveLists
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
     BEING_DELETED,
@@ -441,12 +442,12 @@ class Facts:
     @cached_property
     def live_changes(self) -> list[tuple[int, frozenset[int]]]:
         """The times at which the live brokers in accepted updates changed, with the brokers from then on."""
-        changes: list[tuple[int, frozenset[int]]] = []
+        lists = LiveLists()
         for request in self.requests:
             live = self.live_in(request)
-            if live is not None and request.error_code == 0 and (not changes or changes[-1][1] != live):
-                changes.append((request.ts, live))
-        return changes
+            if live is not None and request.error_code == 0:
+                lists.add(request.ts, request.controller_epoch, request.broker_id, live)
+        return lists.changes
 
     @cached_property
     def absences(self) -> dict[int, list[Stretch]]:
