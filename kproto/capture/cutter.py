@@ -69,7 +69,7 @@ class PendingRequest:
         self.correlation_id: int = correlation_id
         self.api_key: int | None = api_key
         self.api_version: int = api_version
-        self.frame = frame
+        self.frame: Frame | None = frame
         self.held_bytes: int = _OVERHEAD
         self.pending: bool = True
         self.same_id: PendingRequest | None = None
@@ -201,12 +201,12 @@ class RequestInStream:
     def __init__(
         self, header: FrameHeader, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
     ) -> None:
-        self.header = header
+        self.header: FrameHeader = header
         self.offset: int = offset
         self.first_ns: int = first_ns
         self.last_ns: int = last_ns
         self.status: int = status
-        self.payload = payload
+        self.payload: Payload | None = payload
 
 
 class ResponseInStream:
@@ -232,7 +232,7 @@ class ResponseInStream:
         status: int,
         payload: bytes | None,
     ) -> None:
-        self.request = request
+        self.request: PendingRequest | None = request
         self.correlation_id: int = correlation_id
         self.size: int = size
         self.offset: int = offset

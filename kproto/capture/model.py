@@ -72,8 +72,8 @@ class Connection:
     def __init__(
         self, client: Endpoint, server: Endpoint, opened_ns: int, capture: str = "", *, saw_open: bool = True
     ) -> None:
-        self.client = client
-        self.server = server
+        self.client: Endpoint = client
+        self.server: Endpoint = server
         self.opened_ns: int = opened_ns
         self.capture: str = capture
         self.saw_open: bool = saw_open
@@ -156,14 +156,14 @@ class Frame:
         file: str,
         sequence: int | None = None,
     ) -> None:
-        self.connection = connection
+        self.connection: Connection = connection
         self.direction = direction
         self.offset: int = offset
         self.time_ns: int = time_ns
         self.time_last_ns: int = time_last_ns
-        self.status = status
+        self.status: FrameStatus = status
         self.length: int = length
-        self.content = content
+        self.content: Payload = content
         self.api_key: int | None = api_key
         self.api_version: int | None = api_version
         self.correlation_id: int = correlation_id
@@ -237,8 +237,8 @@ class Exchange:
     def __init__(self, request: Frame | None, response: Frame | None, *, strict: bool = False) -> None:
         if request is None and response is None:
             raise ValueError("an exchange has a request or a response")
-        self.request = request
-        self.response = response
+        self.request: Frame | None = request
+        self.response: Frame | None = response
         self.strict: bool = strict
 
     @property

@@ -66,7 +66,7 @@ class CaptureReader:
         payloads: PayloadStore | None = None,
         logs: LogReading | None = None,
     ) -> None:
-        self.summary = CaptureSummary() if summary is None else summary
+        self.summary: CaptureSummary = CaptureSummary() if summary is None else summary
         self._packets = Collector(
             self.summary,
             capture=capture,

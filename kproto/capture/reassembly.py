@@ -103,7 +103,7 @@ class Stream:
     peer: Stream
 
     def __init__(self, connection: TcpConnection, side: Literal[0, 1]) -> None:
-        self.connection = connection
+        self.connection: TcpConnection = connection
         self.side: Literal[0, 1] = side
         self.next: int = UNKNOWN
         self.offset: int = 0
@@ -274,7 +274,7 @@ class TcpConnection:
     def __init__(self, flow: bytes, time_ns: int) -> None:
         a, b = Stream(self, 0), Stream(self, 1)
         a.peer, b.peer = b, a
-        self.streams = (a, b)
+        self.streams: tuple[Stream, Stream] = (a, b)
         self.file: str = ""
         self.flow: bytes = flow
         self.opened_ns: int = time_ns

@@ -101,7 +101,8 @@ class Search(ABC):
 
     def __init__(self, wanted: WantedApis, limit: int) -> None:
         self.step: FrameLink | None = None
-        self.seen = self.decoded = 0
+        self.seen: int = 0
+        self.decoded: int = 0
         self._wanted = wanted
         self._limit = limit
         self._buffer = bytearray()

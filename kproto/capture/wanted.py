@@ -44,7 +44,7 @@ class WantedApis:
         self._fetch_client = fetch_client
         self._apis = None if apis is None else frozenset(map(int, apis))
         self.control: bool = self._apis is None or not self._apis.isdisjoint(CONTROL_APIS)
-        self.unwanted = frozenset() if self._apis is None else _unwanted(self._apis)
+        self.unwanted: frozenset[tuple[int, int]] = frozenset() if self._apis is None else _unwanted(self._apis)
 
     def __contains__(self, api_key: int) -> bool:
         return self._apis is None or api_key in self._apis

@@ -208,7 +208,8 @@ class LoggedRequest:
         self.controller_id: int = controller_id
         self.controller_epoch: int = controller_epoch
         self.correlation_id: int | None = correlation_id
-        self.time_ns = self.last_ns = time_ns
+        self.time_ns: int = time_ns
+        self.last_ns: int = time_ns
         self.topics: dict[bytes, list[dict[str, Any]]] = {}
         self.errors: list[tuple[bytes, int, int]] = []
         self.error_code: int = 0

@@ -49,7 +49,8 @@ class Body:
         self.api_key: int = request.api_key
         self.request = request
         self.live = live
-        self.first = self.last = 0
+        self.first: int = 0
+        self.last: int = 0
         self.states: list[tuple[str, int, bytes | None, Any]] = []
         self.told: dict[Any, tuple[int, int]] = {}
         self.sent: dict[Any, int] = {}
