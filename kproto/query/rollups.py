@@ -69,7 +69,7 @@ class _Day(NamedTuple):
 _DAY: Final = """
     CREATE OR REPLACE TEMP TABLE sent AS
     SELECT coalesce(cluster, 'default') AS cluster, frame_id, body_id, ts, api_key, controller_id, broker_id,
-           error_code, response_frame_id
+           server_ip, server_port, error_code, response_frame_id
     FROM day_requests;
     CREATE OR REPLACE TEMP VIEW all_sent AS
     SELECT cluster, frame_id, body_id, ts, api_key, controller_id, error_code FROM sent UNION ALL
@@ -175,8 +175,10 @@ def _computed(connection: duckdb.DuckDBPyConnection, day: str, held: pa.Table) -
     for name in ("leadership", "isr_events", "spans"):
         query = VIEWS[name].sql.format(changes="day_changes")
         connection.execute(f"CREATE OR REPLACE TEMP TABLE day_{name} AS {query}")
-    tables = {"requests": "sent", "responses": "day_responses"}
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW day_propagation AS {VIEWS['propagation'].sql.format_map(tables)}")
+    tables = {"requests": "sent", "responses": "day_responses", "deliveries": "day_deliveries"}
+    for name in ("deliveries", "propagation"):
+        query = VIEWS[name].sql.format_map(tables)
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW day_{name} AS {query}")
     brokers = connection.sql(_FIGURES, params=[day]).to_arrow_table().cast(BROKER_DAYS)
     left = connection.sql(_STATES_LEFT).to_arrow_table().cast(_HELD)
     connection.unregister("held")

@@ -110,6 +110,40 @@ _ISR_EVENTS: Final = Derived(
 
 _STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
 
+_DELIVERIES: Final = Derived(
+    described(
+        "Who was told what, and when: each distinct body with each broker that it was sent to.",
+        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+        column("body_id", pa.binary(), "The body. Joins requests and partition_states."),
+        column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata."),
+        column("broker_id", pa.int32(), "Broker; null where nothing tells it."),
+        column("address", pa.string(), "IP and port of a broker whose id is not known; null: it is."),
+        column("requests", pa.int64(), "Requests with this body to this broker."),
+        column("first_ts", TIME, "When the first of them passed (UTC, us)."),
+        column("last_ts", TIME, "When the last of them passed (UTC, us)."),
+        column("accepted_ts", TIME, "When the first that the broker accepted passed (UTC, us); null: none."),
+        column("acked_ts", TIME, "When its first response without error passed (UTC, us); null: none."),
+        column("refused", pa.int64(), "Requests that the broker refused as a whole."),
+        column("error_code", pa.int16(), "The highest error code with which it did; null: none."),
+        column("unanswered", pa.int64(), "Requests without response."),
+    ),
+    """
+    WITH sent AS (
+        SELECT q.cluster, q.body_id, q.api_key, q.broker_id, q.ts, q.error_code, q.response_frame_id,
+               CASE WHEN q.broker_id IS NULL THEN concat(q.server_ip, ':', q.server_port) END AS address,
+               CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
+        FROM {requests} q LEFT JOIN {responses} r ON r.frame_id = q.frame_id
+        WHERE q.api_key IN (4, 5, 6) AND q.body_id IS NOT NULL
+    )
+    SELECT cluster, body_id, api_key, broker_id, address, count(*) AS requests, min(ts) AS first_ts, max(ts) AS last_ts,
+           min(CASE WHEN error_code = 0 THEN ts END) AS accepted_ts, min(acked_ts) AS acked_ts,
+           count(CASE WHEN error_code <> 0 THEN 1 END) AS refused,
+           max(CASE WHEN error_code <> 0 THEN error_code END) AS error_code,
+           count(CASE WHEN response_frame_id IS NULL THEN 1 END) AS unanswered
+    FROM sent GROUP BY cluster, body_id, api_key, broker_id, address
+    """,
+)
+
 _PROPAGATION: Final = Derived(
     described(
         "How each UpdateMetadata reached each broker.",
@@ -122,19 +156,10 @@ _PROPAGATION: Final = Derived(
         column("lag_us", pa.int64(), "From first_ts to delivered_ts, in us."),
     ),
     """
-    WITH updates AS (
-        SELECT q.cluster, q.body_id, q.broker_id, q.ts, CASE WHEN r.error_code = 0 THEN r.ts END AS acked_ts
-        FROM {requests} q LEFT JOIN {responses} r ON r.frame_id = q.frame_id
-        WHERE q.api_key = 6 AND q.body_id IS NOT NULL AND q.broker_id IS NOT NULL
-    ), deliveries AS (
-        SELECT cluster, body_id, broker_id, min(ts) AS delivered_ts, min(acked_ts) AS acked_ts
-        FROM updates GROUP BY cluster, body_id, broker_id
-    ), bodies AS (
-        SELECT cluster, body_id, min(delivered_ts) AS first_ts FROM deliveries GROUP BY cluster, body_id
-    )
-    SELECT b.cluster, b.body_id AS change_id, b.first_ts, d.broker_id, d.delivered_ts, d.acked_ts,
-           unix_micros(d.delivered_ts) - unix_micros(b.first_ts) AS lag_us
-    FROM bodies b JOIN deliveries d ON d.cluster = b.cluster AND d.body_id = b.body_id
+    SELECT cluster, body_id AS change_id, min(first_ts) OVER body AS first_ts, broker_id, first_ts AS delivered_ts,
+           acked_ts, unix_micros(first_ts) - unix_micros(min(first_ts) OVER body) AS lag_us
+    FROM {deliveries} WHERE api_key = 6 AND broker_id IS NOT NULL
+    WINDOW body AS (PARTITION BY cluster, body_id)
     """,
 )
 
@@ -170,7 +195,7 @@ DERIVED: Final = {
     "propagation": _PROPAGATION,
     "errors": _ERRORS,
 }
-"""The derived tables by name; each uses only stored tables and those above it."""
+"""The derived tables by name; each uses only stored tables, the deliveries, and those above it."""
 
 _BY_BROKER: Final = Derived(
     described(
@@ -202,7 +227,7 @@ _SPANS: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
-VIEWS: Final = DERIVED | {
+VIEWS: Final = {"deliveries": _DELIVERIES} | DERIVED | {
     "spans": _SPANS,
     "partition_states_by_broker": _BY_BROKER,
     "findings": Derived(FINDINGS, judge=findings_table),

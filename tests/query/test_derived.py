@@ -316,6 +316,20 @@ def test_a_request_for_an_earlier_life_of_a_broker_is_stale() -> None:
     ]
 
 
+def test_deliveries_say_who_was_told_what_and_when() -> None:
+    traffic = Traffic()
+    told = [(3, 0, 4, 7, [0])]
+    traffic.send(0, 0, told, error=11)
+    traffic.send(1, 0, told)
+    traffic.send(2, 0, told)
+    traffic.send(3, 1, told, error=None)
+    columns = "api_key broker_id requests first_ts last_ts accepted_ts acked_ts refused error_code unanswered"
+    assert traffic.ask("deliveries", columns) == [
+        (6, 0, 3, at(0), at(2), at(1), at(1.001), 1, 11, 0),
+        (6, 1, 1, at(3), at(3), None, None, 0, None, 1),
+    ]
+
+
 def test_propagation_counts_from_the_first_broker() -> None:
     traffic = Traffic()
     for broker in range(4):
