@@ -41,6 +41,11 @@ Questions:
   reassignments     partitions that got other replicas, from when to when
   leader            who led a partition, until when, by which controller
   controllers       which controller was active in which epoch
+  brokers           what a broker was to KRaft's controller: fenced, shut down
+  elections         how each leader of KRaft's quorum came
+  quorum-outages    when KRaft's quorum had no leader that answered
+  metadata-lag      when a broker was told KRaft's metadata, and applied it
+  asked             who asked KRaft's controller for which change
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
   diff              what differs about partitions at two times (--from, --to)
