@@ -1,0 +1,31 @@
+"""What ``kproto controller --status`` tells of the controller's registration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from channel.zookeeper import znodes
+from channel.zookeeper.cluster_state import controller_status
+
+
+class Session:
+    """A ZooKeeper that holds the controller's znode alone."""
+
+    def __init__(self, contents: bytes) -> None:
+        self._contents = contents
+
+    def get_many(self, paths: list[str]) -> list[Any]:
+        return [(self._contents, None) if path == znodes.CONTROLLER else None for path in paths]
+
+    def children(self, _path: str) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize(("kraft_epoch", "kraft"), [(-1, False), (0, True), (7, True)])
+def test_a_kraft_controller_is_known_by_its_epoch_from_0_on(kraft_epoch: int, kraft: bool) -> None:
+    registered = {"version": 2, "brokerid": 3, "timestamp": "1795242957700", "kraftControllerEpoch": kraft_epoch}
+    found = controller_status(Session(json.dumps(registered).encode()))  # type: ignore[arg-type]
+    assert (found["controller"], found["kraft"], found["since"]) == (3, kraft, "2026-11-21T06:35:57.700Z")
