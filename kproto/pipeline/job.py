@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -288,7 +288,8 @@ class _Job:
         self._on_step = on_step
         self._adds = plan.stored is not None
         facts = plan.stored.facts if plan.stored else {}
-        self._stored = plan.stored or StoredTables(out.run, {}, {})
+        self._moves: dict[str, Place] = {}
+        self._stored = replace(plan.stored or StoredTables(out.run, {}, {}), moves=self._moves)
         self._base = facts.get("base", self._id)
         self._spans: dict[str, list[int]] = dict(facts.get("spans", {}))
         self._facts: dict[str, str] = dict(facts.get("facts", {}))
@@ -296,7 +297,6 @@ class _Job:
         self._beside: set[str] = set(facts.get("beside", []))
         self._borders: str = facts.get("borders", "")
         self._replaced: list[str] = []
-        self._moves: dict[str, Place] = {}
         self._figures: dict[str, Any] | None = None
         self._relabelled: dict[bytes, tuple[str, str]] = {}
         run.rows = dict(facts.get("tables", dict.fromkeys(tables.TABLES, 0)))
@@ -467,7 +467,7 @@ class _Job:
         for number, file in enumerate(self._stored.paths("requests")):
             if not self._stored.rows[file]:
                 continue
-            table = read_parquet(self._stored.run / file)
+            table = read_parquet(self._stored.place(file))
             ids = broker_ids_of(directory, table)
             here = pc.equal(table["cluster"], cluster)
             column = pc.if_else(here, ids, table["broker_id"])
@@ -481,7 +481,7 @@ class _Job:
             for number, file in enumerate(self._stored.paths(name)):
                 if not self._stored.rows[file]:
                     continue
-                table = read_parquet(self._stored.run / file)
+                table = read_parquet(self._stored.place(file))
                 if "capture" not in table.column_names:
                     frames = self._relabelled
                     keys = [frames.get(each) for each in table["frame_id"].to_pylist()]
@@ -507,10 +507,10 @@ class _Job:
         path = "/".join((name, *day, f"{kind_of(file)}-{token_of(file)}-{self._id}-{part}.zstd.parquet"))
         span = self._spans.get(file)
         self._replace(file)
-        if table.num_rows:  # it stands where later steps of this run read it; until the manifest lists it, it is none
-            write_table(self._stored.run / path, name, table)
-            self._stored.rows[path] = table.num_rows
-            self.run.rows[name] += table.num_rows
+        if table.num_rows:
+            folder = self._out.run / "small"
+            write_table(folder / path, name, table)
+            self._keep(folder, {path: table.num_rows})
             if span is not None:
                 self._spans[path] = span_of(table)
 
@@ -518,7 +518,8 @@ class _Job:
         """Take a stored file out of the manifest."""
         self.run.rows[file.partition("/")[0]] -= self._stored.rows.pop(file)
         self._spans.pop(file, None)
-        self._replaced.append(file)
+        if self._moves.pop(file, None) is None:
+            self._replaced.append(file)
 
     def _write(self, name: str, table: pa.Table, part: str) -> None:
         """Write a table's file, aside until it is moved."""

@@ -67,7 +67,7 @@ def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[st
         for file in stored.paths("requests"):
             begin, end = spans.get(file, (first, last))
             if stored.rows[file] and begin <= last and end >= first:
-                sources.append(_ranked(read_parquet(stored.run / file, _READ)))
+                sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
     for frame_id, losers in _losers(sources):
         for number in losers:
@@ -126,7 +126,7 @@ def without_superseded(stored: StoredTables, superseded: Mapping[str, list[bytes
     of_token: dict[str, list[bytes]] = {JOINED: []}
     answers: dict[str, list[bytes]] = {JOINED: []}
     for file, ids in superseded.items():
-        theirs = read_parquet(stored.run / file, ["frame_id", "response_frame_id"])
+        theirs = read_parquet(stored.place(file), ["frame_id", "response_frame_id"])
         found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
         for token in {token_of(file), JOINED}:
             of_token.setdefault(token, []).extend(ids)
@@ -134,7 +134,7 @@ def without_superseded(stored: StoredTables, superseded: Mapping[str, list[bytes
     for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:
         token = token_of(file)
         if stored.rows[file] and token in of_token:
-            table = read_parquet(stored.run / file)
+            table = read_parquet(stored.place(file))
             gone = [*of_token[token], *(answers[token] if name == "frames" else [])]
             mask = pc.is_in(table["frame_id"], value_set=pa.array(gone, pa.binary()))
             if pc.any(mask).as_py():

@@ -203,7 +203,7 @@ def _open_rows(source: StoredTables | Mapping[str, pa.Table]) -> Iterator[Callab
             for name, table in _TABLES.items():
                 if isinstance(source, StoredTables):
                     connection.register(table, _of_day(source, name, day))
-                    if name == "partition_states" and connection.execute(_LACKING).fetchone() is not None:
+                    if name == "partition_states" and connection.execute(_LACKING).fetchall():
                         connection.register(table, _of_day(source, name, day, or_later=True))
                 else:
                     of_day = "" if name == "partition_states" else f"WHERE CAST(ts AS date) = '{day}'"

@@ -85,7 +85,7 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
         for side, sequence in enumerate(end.border.in_order.sequences):
             at.setdefault((end.border.key, side, sequence), []).append(end)
     pairs: list[tuple[End, Begin]] = []
-    others: list[tuple[bool, int, int, int, End, Begin]] = []
+    others: list[tuple[bool, bool, int, int, int, End, Begin]] = []
     taken: set[End] = set()
     for number, begin in enumerate(sorted(begins, key=lambda each: (each.border.time_ns, each.part))):
         sides = enumerate(begin.border.in_order.sequences)
@@ -96,16 +96,18 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
             for end in near
             if end.part != begin.part and end.border.time_ns <= latest_ns and goes_on(end.border, begin.border)
         ]
-        same = [end for end in found if end.capture == begin.capture and end not in taken]
+        begin_ns = begin.border.time_ns
+        same = [end for end in found if end.capture == begin.capture and end.border.time_ns <= begin_ns]
+        same = [end for end in same if end not in taken]
         if same:
-            before = [end for end in same if end.border.time_ns <= begin.border.time_ns] or same
-            best = max(before, key=lambda end: (end.border.time_ns, end.part))
+            best = max(same, key=lambda end: (end.border.time_ns, end.part))
             taken.add(best)
             pairs.append((best, begin))
             continue
         for end in found:
-            later_ns = begin.border.time_ns - end.border.time_ns
-            others.append((later_ns < 0, overlap(end.border, begin.border), abs(later_ns), number, end, begin))
+            later_ns = begin_ns - end.border.time_ns
+            rank = later_ns < 0, end.capture != begin.capture, overlap(end.border, begin.border), abs(later_ns)
+            others.append((*rank, number, end, begin))
     joined: set[Begin] = set()
     for *_rank, end, begin in sorted(others):
         if end not in taken and begin not in joined:

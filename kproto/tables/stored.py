@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -51,15 +51,22 @@ class StoredTables:
         run: The directory of the files, a directory for each table.
         rows: The rows of each file, by its path below ``run``.
         facts: The content of the manifest.
+        moves: The directories of files that a run has written, and not moved below ``run`` yet.
     """
 
     run: Place
     rows: dict[str, int]
     facts: dict[str, Any]
+    moves: dict[str, Place] = field(default_factory=dict)
+
+    def place(self, file: str) -> Place:
+        """Return where a file stands."""
+        place: Place = self.moves.get(file, self.run) / file
+        return place
 
     def files(self, name: str) -> list[Place]:
         """Return the files of a table that have rows."""
-        return [self.run / file for file in self.paths(name) if self.rows[file]]
+        return [self.place(file) for file in self.paths(name) if self.rows[file]]
 
     def paths(self, name: str) -> list[str]:
         """Return the files of a table, below ``run``."""

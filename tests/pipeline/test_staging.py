@@ -14,6 +14,7 @@ import pytest
 from table_truth import CAPTURES, name_of
 
 from kproto.capture import CapturePoint
+from kproto.pipeline import stages
 from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodies
 from kproto.pipeline.tasks import body_bytes_a_task
 from kproto.tables import read, scan
@@ -58,6 +59,17 @@ def test_a_piece_gives_the_tables_of_the_capture(point: CapturePoint, tmp_path: 
     expected = read(point.files[0])
     found = tables_of(scan([point]), tmp_path)
     assert {name: len(rows) for name, rows in found.items()} == {name: expected[name].num_rows for name in NAMES}
+
+
+def test_bodies_of_one_batch_are_staged_in_many(
+    point: CapturePoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bodies above 8 MiB are."""
+    expected = tables_of(scan([point]), tmp_path / "in one")
+    monkeypatch.setattr(stages, "BATCH_BYTES", 1 << 12)
+    assert tables_of(scan([point]), tmp_path / "in many") == expected
+    (bodies,) = (tmp_path / "in many").glob("piece-*/bodies.arrow")
+    assert pa.ipc.open_file(bodies).num_record_batches > 10
 
 
 def test_ten_terabytes_take_no_more_receipts_than_the_driver_holds_in_two_gigabytes(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import DATA
+from packets import Packet, pcap, read_pcap
+from tasks_here import TasksHere
 
 import kproto.tables
+from kproto.pipeline import OutputDirectory, analyze
 from kproto.query import ask, ask_sql, open_tables
+from kproto.query.rollups import broker_days, roll_up
+from kproto.tables.stored import current_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DAY_US = 86_400_000_000
 FIGURES = (
@@ -79,3 +87,28 @@ def test_the_worst_broker_of_a_week_comes_first() -> None:
     assert minutes == sorted(minutes, reverse=True)
     for row in found:
         assert row["p99_us"] == pytest.approx(p99[row["broker"]], rel=0.05)
+
+
+def test_a_day_whose_states_are_gone_is_computed_again(tmp_path: Path) -> None:
+    """The next day is computed from the states that the day before it left; without them that day is computed too."""
+    link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
+    third = len(packets) // 3
+    for number in range(3):
+        part = packets[third * number : third * (number + 1)]
+        file = tmp_path / f"control.pcap{number}"
+        ns = number * DAY_US * 1000
+        file.write_bytes(pcap([Packet(each.time_ns + ns, each.data, each.on_wire) for each in part], link))
+        analyze(TasksHere(), [str(file)], OutputDirectory(tmp_path / "out"))  # type: ignore[arg-type]
+        if number == 1:
+            assert roll_up(tmp_path / "out") == (2, 2)
+            (tmp_path / "out" / "kproto-rollups" / "date=2026-11-21" / "held.parquet").unlink()
+    assert roll_up(tmp_path / "out") == (2, 3)
+    stored = current_tables(tmp_path / "out")
+    kept, made = broker_days(stored, tmp_path / "out"), broker_days(stored)
+    assert rounded(kept) == rounded(made)
+
+
+def rounded(days: pa.Table) -> list[dict[str, Any]]:
+    """The rows, with sums of minutes to the millisecond: they are added up in any order."""
+    rows = days.to_pylist()
+    return [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in rows]

@@ -1,0 +1,40 @@
+"""What tells clusters apart, where two controllers have the same epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kproto.tables.clusters import CLUSTER_COLUMNS, ClusterEvidence
+from kproto.tables.schemas import REQUESTS
+
+
+def clusters(*updates: tuple[int, int | None]) -> int:
+    """The number of clusters of two brokers under a controller each, with these further updates of one list."""
+    base: dict[str, Any] = dict.fromkeys(CLUSTER_COLUMNS)
+    rows = [
+        base | {"capture": "a", "server_ip": f"10.0.0.{broker}", "server_port": 9092, "ts": 0, "api_key": 4}
+        | {"controller_id": broker, "controller_epoch": 5, "error_code": 0, "n_partitions": 1}
+        for broker in (1, 2)
+    ]  # fmt: skip
+    rows += [
+        base | {"capture": "a", "server_ip": f"10.0.0.{broker}", "server_port": 9092, "ts": 1, "api_key": 6}
+        | {"controller_id": broker, "controller_epoch": 5, "error_code": error, "n_partitions": 0}
+        | {"live_brokers_id": b"list"}
+        for broker, error in updates
+    ]  # fmt: skip
+    evidence = ClusterEvidence()
+    evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in CLUSTER_COLUMNS])))
+    return len(set(evidence.clusters(dict, lambda _point, _ts: 0).values()))
+
+
+@pytest.mark.parametrize(
+    ("updates", "found"),
+    [([], 2), ([(1, 0), (2, 0)], 1), ([(1, 0), (2, None)], 1), ([(1, 0), (2, 11)], 2), ([(1, 11), (2, 11)], 2)],
+)
+def test_a_list_of_brokers_joins_those_that_did_not_refuse_it(
+    updates: list[tuple[int, int | None]], found: int
+) -> None:
+    assert clusters(*updates) == found
