@@ -360,8 +360,9 @@ class _Job:
             place = place_of(read.edges)
             name = place.name
             made[name] = place
-            ends += [End(name, labels[read.recording], border, name) for border in read.ends]
-            begins += [Begin(name, labels[read.recording], read.file, border) for border in read.begins]
+            label, point = labels[read.recording], self._known.recordings[read.recording].place
+            ends += [End(name, label, border, name, point) for border in read.ends]
+            begins += [Begin(name, label, read.file, border, point) for border in read.begins]
 
         def load(name: str) -> bytes | None:
             try:
@@ -389,10 +390,7 @@ class _Job:
         gone = {name for name in self._beside if name.startswith("edges-")} - needed
         self._replaced += sorted(gone | ({self._borders} - {""}))
         self._beside -= gone | {self._borders}
-        kept = [
-            [(end.part, end.capture, tuple(end.border), end.state) for end in joiner.ends],
-            [(each.part, each.capture, each.file, tuple(each.border), each.guessed) for each in joiner.begins],
-        ]
+        kept = [[tuple(each) for each in some] for some in (joiner.ends, joiner.begins)]
         self._borders = self._store_beside("borders", freeze(kept) or b"")
         return joiner
 
@@ -587,12 +585,12 @@ def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
         return [], []
     try:
         ends, begins = thaw(file.read_bytes())
-        return (
-            [End(part, capture, Border(*border), state) for part, capture, border, state in ends],
-            [Begin(part, capture, name, Border(*border), guessed) for part, capture, name, border, guessed in begins],
-        )
+        found = [End(*each) for each in ends], [Begin(*each) for each in begins]
     except (OSError, ValueError, TypeError):
         return [], []  # they are damaged: the frames across these borders are lost
+    if not all(isinstance(each.border, Border) for some in found for each in some):
+        return [], []
+    return found
 
 
 def _midnight_us(day: str | None) -> int:

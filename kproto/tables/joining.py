@@ -44,12 +44,14 @@ class End(NamedTuple):
         part, capture: The part's name, and its label.
         border: The connection there.
         state: The name of the edges that have the reader's state.
+        place: See ``Recording.place``.
     """
 
     part: str
     capture: str
     border: Border
     state: str
+    place: str
 
 
 class Begin(NamedTuple):
@@ -58,6 +60,7 @@ class Begin(NamedTuple):
     Attributes:
         part, capture, file: The part's name, its label, and the name of its file.
         border: The connection there.
+        place: See ``Recording.place``.
         guessed: The state behind which it was read on, but which may not be the right one; it is read again behind
             another one. Empty: none.
     """
@@ -66,6 +69,7 @@ class Begin(NamedTuple):
     capture: str
     file: str
     border: Border
+    place: str
     guessed: str = ""
 
 
@@ -77,8 +81,8 @@ def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes |
 def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Begin]]:
     """Return the pairs of an end and the beginning that goes on there, in the order of the beginnings' times.
 
-    Where several recordings hold the same bytes, that of the same label goes on; of other labels the one that ended
-    before, at the very byte, and shortly before; each end goes on once.
+    Where several recordings hold the same bytes, that of the same place goes on, whatever the labels; of other places
+    the one that ended before, at the very byte, and shortly before; each end goes on once.
     """
     at: dict[tuple[bytes, int, int], list[End]] = {}
     for end in ends:
@@ -97,7 +101,7 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
             if end.part != begin.part and end.border.time_ns <= latest_ns and goes_on(end.border, begin.border)
         ]
         begin_ns = begin.border.time_ns
-        same = [end for end in found if end.capture == begin.capture and end.border.time_ns <= begin_ns]
+        same = [end for end in found if end.place == begin.place and end.border.time_ns <= begin_ns]
         same = [end for end in same if end not in taken]
         if same:
             best = max(same, key=lambda end: (end.border.time_ns, end.part))
@@ -106,7 +110,7 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
             continue
         for end in found:
             later_ns = begin_ns - end.border.time_ns
-            rank = later_ns < 0, end.capture != begin.capture, overlap(end.border, begin.border), abs(later_ns)
+            rank = later_ns < 0, end.place != begin.place, overlap(end.border, begin.border), abs(later_ns)
             others.append((*rank, number, end, begin))
     joined: set[Begin] = set()
     for *_rank, end, begin in sorted(others):
@@ -153,7 +157,7 @@ class Joiner:
         """Join what goes on.
 
         At an end before the first exchange of a connection that is older than the recording, the boundaries of frames
-        are a guess, which an earlier recording may mend. Of recordings with other labels a better one may come. Both
+        are a guess, which an earlier recording may mend. Of recordings of other places a better one may come. Both
         sides are read on there, and kept.
 
         Yields:
@@ -168,7 +172,7 @@ class Joiner:
             for found, begin in matched(left_ends, left_begins):
                 end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
                 here = begin.part, begin.border.key
-                if end.border.is_sure and end.capture == begin.capture:
+                if end.border.is_sure and end.place == begin.place:
                     del left_ends[end], left_begins[begin]
                 elif begin.guessed != end.state and guesses[here] < _MOST_GUESSES:
                     guesses[here] += 1
@@ -230,7 +234,7 @@ class Joiner:
         for request in requests.waiting:
             self._rows.add_frame(request)
             self._rows.add_unanswered(request)
-        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges))
+        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
 
     def _state(self, name: str) -> tuple[Collector, list[Frame]] | None:
         if name not in self._states:

@@ -54,8 +54,8 @@ class Shelf:
             self.known.note(part)
             if part.edges is not None:
                 label = labels[part.recording]
-                self.ends += [End(part.edges, label, border, part.edges) for border in part.ends]
-                self.begins += [Begin(part.edges, label, part.file, border) for border in part.begins]
+                self.ends += [End(part.edges, label, border, part.edges, label) for border in part.ends]
+                self.begins += [Begin(part.edges, label, part.file, border, label) for border in part.begins]
         joiner = Joiner(Selection(), self.edges.get, self.store)
         self.batches += joiner.join(self.ends, self.begins)
         self.ends, self.begins = joiner.ends, joiner.begins
