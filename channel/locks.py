@@ -7,8 +7,13 @@ plain locks, which cost nothing more.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
-from typing import Any, Final
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ORDER: Final = (
     "fleet commands",
@@ -52,7 +57,14 @@ _is_checked = False
 _HEAP_TYPE: Final = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: a class that Python made, whose attributes can be replaced."""
 
-_under_construction: Final[set[int]] = set()
+_under_construction: Final[Counter[int]] = Counter()
+
+_GUARDED_METHODS: Final = (
+    "__delitem__", "__iadd__", "__ior__", "__iter__", "__reversed__", "__setitem__", "add", "append", "appendleft",
+    "clear", "copy", "difference_update", "discard", "extend", "insert", "items", "keys", "move_to_end", "pop",
+    "popitem", "popleft", "remove", "setdefault", "sort", "update", "values",
+)  # fmt: skip
+"""The methods of collections that change them, or go through them."""
 
 
 class UnguardedError(AssertionError):
@@ -73,29 +85,59 @@ def guards(kind: type, lock: str, *attributes: str) -> None:
     """Declare which attributes of a class a lock guards: while order is checked, an access without the lock raises.
 
     Only the attribute is watched: what is taken out of it under the lock may be used after the lock's release.
-    Construction is free of it, as no other thread knows the object. Attributes of compiled classes cannot be watched:
-    ``tests/channel/test_guards.py`` runs their tests on the modules as the Python that they are.
+    Construction is free of it, as no other thread knows the object, and so is what tests look at. Attributes of
+    compiled classes cannot be watched: ``tests/channel/test_guards.py`` runs their tests on the modules as the Python
+    that they are.
 
     Args:
         kind: The class.
         lock: The name of the attribute that holds the lock, or a condition around it.
         attributes: The names of what it guards, every read and write of them.
     """
+    if _watches(kind):
+        for name in attributes:
+            setattr(kind, name, _GuardedAttribute(kind, name, lock))
+
+
+def guards_changes(kind: type, lock: str, *attributes: str) -> None:
+    """Declare attributes that any thread may look at, and only a thread that holds the lock may change.
+
+    A dictionary, list, set or deque in one may be asked for one element without the lock; whoever changes it, or goes
+    through it, holds the lock. See ``guards``.
+    """
+    if _watches(kind):
+        for name in attributes:
+            setattr(kind, name, _GuardedChanges(kind, name, lock))
+
+
+def guards_calls(kind: type, lock: str, *methods: str) -> None:
+    """Declare methods whose caller holds the lock: of the object, or of the first argument. See ``guards``."""
+    if _watches(kind):
+        for name in methods:
+            setattr(kind, name, _guarded_method(kind, name, lock))
+
+
+def _watches(kind: type) -> bool:
+    """Whether a class is watched; its constructor then notes its work, once."""
     if not _is_checked or not kind.__flags__ & _HEAP_TYPE:
-        return
-    for name in attributes:
-        setattr(kind, name, _GuardedAttribute(kind, name, lock))
+        return False
     made: Any = kind.__init__  # type: ignore[misc]
+    if hasattr(made, "notes_construction"):
+        return True
 
     @functools.wraps(made)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        _under_construction.add(id(self))
+        _under_construction[id(self)] += 1
         try:
             made(self, *args, **kwargs)
         finally:
-            _under_construction.discard(id(self))
+            _under_construction[id(self)] -= 1
+            if not _under_construction[id(self)]:
+                del _under_construction[id(self)]
 
+    init.notes_construction = True  # type: ignore[attr-defined]
     kind.__init__ = init  # type: ignore[misc]
+    return True
 
 
 def new_lock(name: str) -> Any:
@@ -120,6 +162,8 @@ class _GuardedAttribute:
     """An attribute that raises ``UnguardedError`` to a thread that does not hold its lock."""
 
     def __init__(self, kind: type, name: str, lock: str) -> None:
+        self._what = f"{kind.__name__}.{name}"
+        self._package = _package(kind.__module__)
         self._name = name
         self._lock = lock
         self._slot: Any = kind.__dict__.get(name)  # of a class with slots
@@ -127,7 +171,7 @@ class _GuardedAttribute:
     def __get__(self, instance: Any, kind: type | None = None) -> Any:
         if instance is None:
             return self
-        self._check(instance)
+        self._look(instance)
         if self._slot is not None:
             return self._slot.__get__(instance, kind)
         try:
@@ -149,9 +193,70 @@ class _GuardedAttribute:
         else:
             del instance.__dict__[self._name]
 
+    def _look(self, instance: Any) -> None:
+        self._check(instance)
+
     def _check(self, instance: Any) -> None:
-        if id(instance) not in _under_construction and not getattr(instance, self._lock)._is_owned():
-            raise UnguardedError(f"{type(instance).__name__}.{self._name} is used without {self._lock}")
+        _check_held(instance, instance, self._lock, self._what, self._package)
+
+
+class _GuardedChanges(_GuardedAttribute):
+    """An attribute that only a thread that holds its lock may change, with what is in it."""
+
+    def _look(self, instance: Any) -> None:
+        pass
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if type(value) in (dict, list, set, deque):
+            kind: Any = type(value)
+            value = _watched_collection(kind)(value)
+            value.check = functools.partial(self._check, instance)
+        super().__set__(instance, value)
+
+
+@functools.cache
+def _watched_collection(kind: Any) -> Any:
+    """Make a kind of collection that calls ``check`` before it is changed or gone through."""
+
+    def watched(name: str) -> Callable[..., Any]:
+        plain = getattr(kind, name)
+
+        @functools.wraps(plain)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if hasattr(self, "check"):  # else it is being filled
+                self.check()
+            return plain(self, *args, **kwargs)
+
+        return method
+
+    found = {name: watched(name) for name in _GUARDED_METHODS if hasattr(kind, name)}
+    return type(f"Watched{kind.__name__}", (kind,), found)
+
+
+def _guarded_method(kind: type, name: str, lock: str) -> Callable[..., Any]:
+    plain, package = getattr(kind, name), _package(kind.__module__)
+
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _check_held(self, self if hasattr(self, lock) else args[0], lock, f"{kind.__name__}.{name}", package)
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _check_held(guarded: Any, owner: Any, lock: str, what: str, package: str) -> None:
+    """Raise ``UnguardedError`` to code of a package that uses what its lock guards without holding the lock."""
+    if id(guarded) in _under_construction or getattr(owner, lock)._is_owned():
+        return
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
+        frame = frame.f_back
+    if _package(frame.f_globals.get("__name__", "")) == package:
+        raise UnguardedError(f"{what} is used without {lock}")
 
 
 class _CheckedLock:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .clock import SYSTEM_CLOCK, Clock
-from .locks import guards, new_lock
+from .locks import guards, guards_changes, new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -256,6 +256,7 @@ class Metrics:
 
 
 guards(Metrics, "_lock", "_index")
+guards_changes(Metrics, "_lock", "_readers")
 
 
 def _places(name: MetricName) -> list[tuple[str, tuple[str, str] | None]]:

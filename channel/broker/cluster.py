@@ -334,9 +334,9 @@ class EmbeddedCluster(Startable):
         member = self[broker_id]
         if member.listener is not None:
             self.kill(broker_id)
-        logs = member.broker.replicas.logs
+        former = member.broker.replicas
         member.broker = self._broker(broker_id, member.broker.hooks)
-        member.broker.replicas.logs.update(logs)
+        member.broker.replicas.take_logs(former)
         self._records.restart(broker_id)
         self._server.call(lambda: self._reopen(member))
         try:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.errors import IllegalState
-from channel.locks import new_lock
+from channel.locks import guards_changes, new_lock
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID
@@ -163,6 +163,9 @@ class DelayedAnswers:
             self._submit(partial(waiting.answer, waiting.response))
         except (IllegalState, RuntimeError):  # the brokers are closing, or the system gives no thread
             waiting.answer(waiting.response)
+
+
+guards_changes(DelayedAnswers, "_lock", "_waiting")
 
 
 def _changes(api_key: int, request: Any, counts: dict[str, int], response: Any) -> Iterator[_Change]:

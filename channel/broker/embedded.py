@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from channel.errors import IllegalState
-from channel.locks import new_reentrant_lock
+from channel.locks import guards_calls, guards_changes, new_reentrant_lock
 from channel.logs import bounded, state_change_log
 from channel.types import EPOCH_DURING_DELETE, NO_BROKER_EPOCH, NO_EPOCH, NO_LEADER, UpdateType
 from kproto.api import CONTROL_APIS, ApiKey
@@ -347,10 +347,32 @@ class BrokerReplicas:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
+    def take_logs(self, former: BrokerReplicas) -> None:
+        """Have the logs of the broker's former start."""
+        with former.lock:
+            logs = dict(former.logs)
+        with self.lock:
+            self.logs.update(logs)
+
+    def take_isr(self, tp: TopicPartition, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """Take over an ISR that was stored, unless the leader has changed since; the caller holds the lock."""
+        replica = self.hosted.get(tp)
+        if (
+            replica is not None
+            and replica.role == "leader"
+            and replica.leader_epoch == leader_epoch
+            and replica.partition_epoch < partition_epoch
+        ):
+            replica.isr, replica.partition_epoch = isr, partition_epoch
+
     def _forget(self, tp: TopicPartition) -> None:
         self.hosted.pop(tp, None)
         self.logs.pop(tp, None)
         self.fetchers.pop(tp, None)
+
+
+guards_calls(BrokerReplicas, "lock", "fence", "take_isr", "_forget")
+guards_changes(BrokerReplicas, "lock", "controller_epoch", "fetchers", "hosted", "logs")
 
 
 class EmbeddedBroker:

@@ -133,14 +133,7 @@ class LedPartitions:
         self._pending.pop(proposal.tp, None)
         replicas = self.broker.replicas
         with replicas.lock:
-            replica = replicas.hosted.get(proposal.tp)
-            if (
-                replica is not None
-                and replica.role == "leader"
-                and replica.leader_epoch == proposal.leader_epoch
-                and replica.partition_epoch < partition_epoch
-            ):
-                replica.isr, replica.partition_epoch = isr, partition_epoch
+            replicas.take_isr(proposal.tp, proposal.leader_epoch, isr, partition_epoch)
 
     def forget(self, proposal: IsrProposal) -> None:
         """Forget a proposal; a later check repeats it if it is still due."""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from channel.locks import guards, new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import TRACE, bounded, state_change_log
 from channel.types import LEADER_DURING_DELETE, Broker, EndPoint, Node, UpdateType
 from kproto import codec, messages
@@ -574,6 +574,9 @@ class MetadataCache:
         snapshot = self._last.snapshot
         nodes = _nodes(snapshot, listener)
         return tuple(nodes.values()), _controller(snapshot, nodes)
+
+
+guards_changes(MetadataCache, "_write", "_last")
 
 
 def _nodes(snapshot: MetadataSnapshot, listener: str) -> dict[int, Node]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
-from channel.locks import new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import bounded
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.request import ClientRequest, ClientResponse
@@ -553,6 +553,12 @@ class NodeToControllerThread(StoppableThread):
     def forget_in_child(self) -> None:
         """Count as ended in a forked child."""
         super().forget_in_child()
-        self._is_over = True
+        self._lock = new_lock("controller channels")
+        with self._lock:
+            self._is_over = True
         self.client.abandon()
         self.unsent.clear()
+
+
+guards(NodeToControllerThread, "_lock", "_waiting")
+guards_changes(NodeToControllerThread, "_lock", "_is_over")

@@ -122,4 +122,4 @@ class Worker:
             _log.exception("work on %s failed", self._name)
 
 
-guards(Worker, "_changed", "_started")
+guards(Worker, "_changed", "_is_closed", "_started", "_tasks")

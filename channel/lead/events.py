@@ -12,7 +12,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import bounded
 from channel.send.batch import RequestBatch
 from channel.threads import StoppableThread
@@ -349,6 +349,7 @@ class ControllerEventManager(StoppableThread):
         self._on_died = on_died
         self._put_lock = new_lock("event queue")
         self._queue: SimpleQueue[QueuedEvent] = SimpleQueue()
+        self._append = self._queue.put
         self._queue_time = metrics.histogram(_GROUP, _QUEUE_TIME, doc="How long events waited, in ms")
         metrics.gauge(_GROUP, _QUEUE_SIZE, self._queue.qsize, doc="Events waiting")
 
@@ -388,7 +389,7 @@ class ControllerEventManager(StoppableThread):
         """Append an event; from any thread. It is preempted at once if the event thread has died."""
         queued = QueuedEvent(event, self._clock.milliseconds())
         with self._put_lock:
-            self._queue.put(queued)
+            self._append(queued)
         if self.has_died:
             self._preempt(self._take_all())
         return queued
@@ -414,7 +415,7 @@ class ControllerEventManager(StoppableThread):
                 except Empty:
                     break
             for each in following:
-                self._queue.put(each)
+                self._append(each)
         return taken
 
     def _preempt(self, cleared: Iterable[QueuedEvent]) -> None:
@@ -458,3 +459,6 @@ class ControllerEventManager(StoppableThread):
             except Empty:
                 self._queue_time.clear()
         return self._queue.get()
+
+
+guards(ControllerEventManager, "_put_lock", "_append")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from channel.errors import IllegalState, NodeExists
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.send.context import ControllerContext
 from channel.send.manager import ControllerChannelManager
 from channel.threads import close_all
@@ -154,3 +154,6 @@ class ZooKeeperLeadership:
             if self._timer is not None:
                 self._timer.cancel()
         close_all(self._store.unwatch, lambda: self._decisions.close(timeout_s))
+
+
+guards(ZooKeeperLeadership, "_lock", "_is_closed", "_timer")

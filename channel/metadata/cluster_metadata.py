@@ -19,7 +19,7 @@ from channel.errors import (
     TopicAuthorizationFailed,
     TopicNotKnown,
 )
-from channel.locks import guards, new_reentrant_lock
+from channel.locks import guards, guards_changes, new_reentrant_lock
 from channel.network.backoff import ExponentialBackoff
 from channel.types import Node
 from kproto.error_codes import ErrorCode, error_name
@@ -424,7 +424,8 @@ class Metadata:
             return False
         if topic in self.new_topics or now < expires:
             return True
-        del self._expires[topic]
+        with self._changed:
+            del self._expires[topic]
         return False
 
     # ---- when --------------------------------------------------------------------------------------------------------
@@ -732,4 +733,15 @@ guards(
     "_is_closed",
     "_refresh",
     "_request_version",
+)
+guards_changes(
+    Metadata,
+    "_changed",
+    "_expires",
+    "_last_seen_epochs",
+    "_needs_full_update",
+    "_needs_partial_update",
+    "new_topics",
+    "snapshot",
+    "update_version",
 )

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.locks import new_lock
+from channel.locks import guards_calls, guards_changes, new_lock
 
 from .frames import UNLIMITED, FrameReader, Send, Window
 from .request import InFlightRequests
@@ -522,6 +522,10 @@ class Channel:
                 self.unanswered = self.connection.close()
                 if self.authenticator is not None:
                     self.authenticator.close()
+
+
+guards_calls(Channel, "lock", "begin_session", "prepare", "renew", "renewal_takes", "write")
+guards_changes(Channel, "lock", "closed")
 
 
 class Receive:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.addresses import show_address
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
@@ -147,6 +147,9 @@ class DoorServer(ThreadingHTTPServer):
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         """Note that a connection has ended in the middle."""
         _log.debug("a client of %s has gone", self.server_address, exc_info=True)
+
+
+guards(DoorServer, "_lock", "_deadlines")
 
 
 class RefusedRequest(Exception):

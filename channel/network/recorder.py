@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from crc32c import crc32c
 
-from channel.locks import guards, new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import get_logger
 from channel.threads import Closeable
 from kproto import __version__
@@ -390,8 +390,7 @@ class PcapngRecorder(Closeable):
         self._blocks: list[Bytes] = []
         self._frames_in_blocks = 0
         self._told_of_error = False
-        with self._lock:
-            self._open()
+        self._open()
 
     def opened(self, local: Address, remote: Address, time_ns: int, *, initiator: bool = True) -> None:
         """Write the handshake of a connection."""
@@ -552,6 +551,7 @@ class PcapngRecorder(Closeable):
 
 
 guards(PcapngRecorder, "_lock", "_conversations", "_fd", "_frames_in_blocks", "_told_of_error")
+guards_changes(PcapngRecorder, "_lock", "_blocks")
 
 
 def _open_new(names: Iterator[Path]) -> tuple[int, Path]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
+from channel.locks import guards_calls
 from channel.logs import get_logger
 
 from . import sockets
@@ -712,6 +713,9 @@ class ChannelWriter:
         if send is not None:
             self.completed.append(send)
         return True
+
+
+guards_calls(ChannelWriter, "lock", "_renew_if_due", "_take")
 
 
 class ChannelRegistry:

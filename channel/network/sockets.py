@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from channel.locks import new_lock
+from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from kproto.errors import ConfigurationError
 
@@ -142,11 +142,12 @@ def dial(address: Address, send_buffer: int, receive_buffer: int) -> tuple[socke
 class Waker:
     """A descriptor that any thread can make readable."""
 
-    __slots__ = ("_fd", "_lock")
+    __slots__ = ("_fd", "_is_open", "_lock")
 
     def __init__(self) -> None:
         self._lock = new_lock("waker")
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_open = True
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""
@@ -155,7 +156,7 @@ class Waker:
     def wake(self) -> None:
         """Make the descriptor readable; does nothing once it is closed."""
         with self._lock:
-            if self._fd >= 0:
+            if self._is_open:
                 os.eventfd_write(self._fd, 1)
 
     def drain(self) -> None:
@@ -171,9 +172,13 @@ class Waker:
     def close(self) -> None:
         """Close the descriptor."""
         with self._lock:
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                os.close(fd)
+            if self._is_open:
+                self._is_open = False
+                os.close(self._fd)
+                self._fd = -1
+
+
+guards(Waker, "_lock", "_is_open")
 
 
 def listening_socket(host: str, port: int, backlog: int = 128) -> socket.socket:

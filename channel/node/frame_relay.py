@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from channel.broker.worker import Worker
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.locks import guards, new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import get_logger
 from channel.network.frames import Send
 from channel.network.secured import client_channels
@@ -180,6 +180,7 @@ class FrameRelay:
 
 
 guards(FrameRelay, "_lock", "_open")
+guards_changes(FrameRelay, "_lock", "_is_closed")
 
 
 def _addresses(brokers: Sequence[Node]) -> Iterator[tuple[Node, str | OSError]]:

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from channel.errors import RequestTimeout
-from channel.locks import new_reentrant_lock
+from channel.locks import guards_changes, new_reentrant_lock
 from channel.logs import bounded
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
@@ -144,6 +144,9 @@ class Journal:
             raise RequestTimeout(
                 f"{len(left())} requests are not answered after {timeout_s:g} s, by brokers {bounded(silent)}"
             )
+
+
+guards_changes(Journal, "_changed", "_open")
 
 
 class JournaledChannels(ControllerChannelManager):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
-from channel.locks import guards, new_lock, new_reentrant_lock
+from channel.locks import guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.client import NetworkClient
@@ -204,8 +204,7 @@ class ControllerChannelManager(Closeable):
             IllegalState: The caller is a callback on a send thread, which would wait for itself.
         """
         with self._changes(None):
-            with self._lock:
-                state = self._brokers.get(broker_id)
+            state = self._brokers.get(broker_id)
             if state is None:
                 raise BrokerNotAvailable(f"controller {self.controller_id} has no channel to broker {broker_id}")
             self._remove(broker_id, state)
@@ -252,8 +251,9 @@ class ControllerChannelManager(Closeable):
         """Drop all brokers in a forked child: threads and connections are the parent's."""
         self._lock, self._changing = new_lock("brokers by id"), new_reentrant_lock("changes of brokers")
         self._dropped.forget_lock()
-        self._is_shut_down = True
-        self._brokers = {}
+        with self._lock:
+            self._is_shut_down = True
+            self._brokers = {}
         self._threads.forget()
 
     # ---- sending
@@ -439,6 +439,8 @@ class ControllerChannelManager(Closeable):
 
 
 guards(ControllerChannelManager, "_changing", "_clients")
+guards_calls(ControllerChannelManager, "_changing", "_add", "_remove")
+guards_changes(ControllerChannelManager, "_lock", "_brokers", "_is_shut_down")
 
 
 DroppedHook: TypeAlias = "Callable[[int, list[DroppedRequest]], None]"
@@ -480,6 +482,9 @@ class DroppedRequests:
     def forget_lock(self) -> None:
         """Replace the lock in a forked child: a thread of the parent may have held it."""
         self._lock = new_lock("dropped requests")
+
+
+guards_changes(DroppedRequests, "_lock", "count", "possibly_applied")
 
 
 SendThreads = int | Literal["per_broker"]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from channel.clock import FOREVER
 from channel.errors import ClientClosed, Disconnected, IllegalState, RequestTimeout
-from channel.locks import guards, new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import STATE_CHANGE, TRACE, bounded
 from channel.network.client import MetadataUpdater
 from channel.threads import StoppableThread
@@ -332,6 +332,7 @@ class BrokerRequests:
 
 
 guards(BrokerRequests, "_lock", "_client", "_on_answer")
+guards_changes(BrokerRequests, "_lock", "_busy", "_queue")
 
 
 def _refuse(api_key: int, request: ControlRequest) -> None:
@@ -596,3 +597,6 @@ class RequestSendThread(StoppableThread):
         self.client.abandon()
         self.brokers.clear()
         self._tasks.clear()
+
+
+guards(RequestSendThread, "_initiate", "_is_done")

@@ -36,7 +36,7 @@ from channel.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from channel.locks import new_lock
+from channel.locks import guards, guards_changes, new_lock
 from channel.logs import get_logger
 from channel.threads import Startable, call_within, ends_with_process
 from kproto.errors import ConfigurationError
@@ -406,7 +406,9 @@ class ZooKeeperSession(Startable):
 
     def forget_in_child(self) -> None:
         """Count as closed in a forked child: the connection and its threads are the parent's."""
-        self._is_closed = True
+        self._lock = new_lock("ZooKeeper session")
+        with self._lock:
+            self._is_closed = True
 
     @property
     def id(self) -> int:
@@ -789,9 +791,10 @@ class ZooKeeperSession(Startable):
                 raise ZooKeeperError(f"ZooKeeper refused a request: {type(e).__name__} {e}".rstrip()) from e
             losses = 0
             in_flight.extend((each, ask(client, each)) for each in islice(left, 1))
-            if began and self._latencies is not None:
+            if began:
                 with self._recording:
-                    self._latencies.record((time.perf_counter_ns() - began) / 1e6)
+                    if self._latencies is not None:
+                        self._latencies.record((time.perf_counter_ns() - began) / 1e6)
             began = 0
             yield thing, answer
 
@@ -802,6 +805,11 @@ class ZooKeeperSession(Startable):
             raise IllegalState("the ZooKeeper session is closed")
         if client is not self._client or client.state == KazooState.LOST:
             raise SessionExpired("the ZooKeeper session has expired")
+
+
+guards(ZooKeeperSession, "_lock", "_lost", "_renewing")
+guards(ZooKeeperSession, "_recording", "_latencies")
+guards_changes(ZooKeeperSession, "_lock", "_client", "_is_closed")
 
 
 def _present(path: str, found: _T | None) -> _T:

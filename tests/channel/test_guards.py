@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Condition
+from typing import TYPE_CHECKING
 
 import pytest
 
-from channel.locks import UnguardedError, guards, new_lock, new_reentrant_lock
+from channel.locks import UnguardedError, guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +42,37 @@ class Slotted:
         self.count = 0
 
 
+class Members:
+    def __init__(self) -> None:
+        self.lock = new_lock("worker")
+        self.by_id = {1: "one"}
+        self.names = ["one"]
+        self.is_closed = False
+
+    def end(self) -> None:
+        self.is_closed = True
+
+    def add(self, number: int) -> None:
+        self.by_id[number] = str(number)
+
+    def all(self) -> list[int]:
+        return sorted(self.by_id)
+
+    def append(self, name: str) -> None:
+        self.names += [name]
+
+    def change(self) -> None:
+        """The caller holds the lock."""
+
+
+class Owner:
+    def take(self, members: Members) -> None:
+        """The caller holds the lock of the members."""
+
+
+guards_changes(Members, "lock", "by_id", "is_closed", "names")
+guards_calls(Members, "lock", "change")
+guards_calls(Owner, "lock", "take")
 guards(Counter, "_lock", "count")
 guards(Counter, "_changed", "entries")
 guards(Slotted, "lock", "count")
@@ -69,8 +104,31 @@ def test_a_slot_is_guarded_too() -> None:
         slotted.count += 1
 
 
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (Members.end, "Members.is_closed"),
+        (lambda members: members.add(2), "Members.by_id"),
+        (Members.all, "Members.by_id"),
+        (lambda members: members.append("two"), "Members.names"),
+        (Members.change, "Members.change"),
+        (lambda members: Owner().take(members), "Owner.take"),
+    ],
+)
+def test_what_is_looked_at_without_a_lock_is_changed_under_it_alone(
+    use: Callable[[Members], object], what: str
+) -> None:
+    members = Members()
+    assert (members.by_id[1], 1 in members.by_id, len(members.names), members.is_closed) == ("one", True, 1, False)
+    with pytest.raises(UnguardedError, match=f"{what} is used without lock"):
+        use(members)
+    with members.lock:
+        use(members)
+
+
 def test_compiled_classes_use_what_their_locks_guard_under_them() -> None:
     files = ["network/test_recorder.py", "send/test_send_thread.py", "test_metrics.py", "network/test_tls.py"]
+    files += ["network/test_selector.py", "network/test_reauthentication.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "uncompiled", "-p", "no:kproto", "-m", "not slow"]
     command += ["-p", "no:cacheprovider", "-n", "0", *(f"tests/channel/{name}" for name in files)]
     paths = os.pathsep.join(map(str, (ROOT / "tests", ROOT)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .packets import Packets
     from .processes import Program, Soak
 
-__all__ = ["FAULTS", "Fault", "draw", "make"]
+__all__ = ["FAULTS", "Fault", "draw", "leader", "make"]
 
 
 class Fault(NamedTuple):
@@ -72,13 +72,19 @@ def _stopped(*programs: Program) -> Iterator[None]:
             program.go_on()
 
 
-def _leader(soak: Soak, fault: Fault) -> Program:
-    """The controller that leads, or any in one of four cases."""
+def leader(soak: Soak) -> Program | None:
+    """The controller that leads; None if there is none."""
     found = zk.read_controller(soak.session)
     names = [program.name for program in soak.controllers]
-    if found is not None and fault.target % 4 and f"controller-{found[0].broker_id}" in names:
-        return soak.controllers[names.index(f"controller-{found[0].broker_id}")]
-    return soak.controllers[fault.target % len(soak.controllers)]
+    if found is None or f"controller-{found[0].broker_id}" not in names:
+        return None
+    return soak.controllers[names.index(f"controller-{found[0].broker_id}")]
+
+
+def _leader_or_any(soak: Soak, fault: Fault) -> Program:
+    """The controller that leads, or any in one of four cases."""
+    leads = leader(soak) if fault.target % 4 else None
+    return leads or soak.controllers[fault.target % len(soak.controllers)]
 
 
 def _group(soak: Soak, fault: Fault) -> Program:
@@ -93,7 +99,7 @@ def _some(soak: Soak, fault: Fault, most: int = 4) -> list[int]:
 
 def kill_controller(soak: Soak, _: Any, fault: Fault) -> str:
     """kill -9 of a controller, which is started again."""
-    victim = _leader(soak, fault)
+    victim = _leader_or_any(soak, fault)
     victim.kill()
     time.sleep(fault.lasts_s)
     if victim.name != "":
@@ -105,7 +111,7 @@ def kill_controller(soak: Soak, _: Any, fault: Fault) -> str:
 
 def stop_controller(soak: Soak, _: Any, fault: Fault) -> str:
     """SIGSTOP of a controller, for less or more than its session."""
-    victim = _leader(soak, fault)
+    victim = _leader_or_any(soak, fault)
     with _stopped(victim):
         time.sleep(fault.lasts_s * 1.5)
     return victim.name

@@ -167,8 +167,13 @@ class Run:
             soak.wait_for(lambda: not list(checks.differing_brokers(soak)), "every broker knows what ZooKeeper has", 60)
         self.check("brokers against ZooKeeper", checks.differing_brokers(soak))
         self.check_resources()
+        with contextlib.suppress(TimeoutError):  # the check at the end tells who was told something else
+            soak.wait_for(lambda: not list(checks.Journal(soak).sequences_differ()), "every update is answered", 60)
         codes = {}
-        for program in (*soak.controllers, *soak.taps, *soak.groups):
+        # The candidate that does not lead ends first: it would be elected, and end in the midst of its first updates.
+        leader = faults.leader(soak)
+        others = (program for program in soak.controllers if program is not leader)
+        for program in filter(None, (*others, leader, *soak.taps, *soak.groups)):
             codes[program.name] = program.end()
         soak.disks.end()
         taps = {tap.name for tap in soak.taps}

@@ -180,7 +180,8 @@ def test_watches_of_a_session_that_ended_are_not_called(server: Server, watched:
     fire, called = watched
     server.session._connected.clear()
     fire(LOST)
-    server.session._make_client()
+    with server.session._lock:
+        server.session._make_client()
     fire(CHANGED)
     fire(LOST)
     server.session._client._session_callback(KeeperState.CONNECTED)
