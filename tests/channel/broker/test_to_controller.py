@@ -279,11 +279,13 @@ def test_a_version_that_the_controller_lacks_ends_the_request(channels):
 
 @pytest.mark.conformance("NTC-09")
 def test_a_thread_that_was_not_started_takes_no_request(channels):
-    made = channels(FIRST)
-    made.thread.is_serving = False
+    thread = ScriptedThread(channels(FIRST)._new_client, FIRST)
+    assert not thread.is_serving
+    channel = thread.channel(5, lambda: FIRST, 30_000)
     with pytest.raises(IllegalState, match="has not been started"):
-        made.ask()
-    assert made.channel.queue_size == 0
+        channel.send_request(REQUEST, lambda response: None)
+    assert channel.queue_size == 0
+    thread.client.close()
 
 
 @pytest.mark.conformance("NTC-10")
