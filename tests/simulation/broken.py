@@ -53,10 +53,12 @@ class Breakage:
     Attributes:
         name: What no longer holds.
         sources: The changed source of each file.
+        kind: The kind of seeds that find it; None for the default ones.
     """
 
     name: str
     sources: dict[str, bytes]
+    kind: str | None = None
 
 
 def breakages() -> list[Breakage]:
@@ -75,7 +77,7 @@ def breakages() -> list[Breakage]:
             if source.count(text) != 1:
                 raise LookupError(f"{entry['name']}: {name} has its text {source.count(text)} times, not once")
             sources[name] = source.replace(text, change["becomes"].encode())
-        found.append(Breakage(entry["name"], sources))
+        found.append(Breakage(entry["name"], sources, entry.get("kind")))
     return found
 
 

@@ -16,6 +16,7 @@ from kproto import messages
 from kproto.types import TopicPartition
 
 from .scheduler import Process
+from .workshop import Workshop
 
 if TYPE_CHECKING:
     from .scripted import ScriptedSimulation
@@ -90,6 +91,8 @@ class Client:
         for number in range(CALLERS):
             self._world.spawn(f"caller {number}", self._call_again, self.process)
         self._world.spawn("asking", self._ask_again, self.process)
+        workshop = Workshop(self._world, self._controller, self._config, simulation.security, lambda: self.pauses)
+        self._world.spawn("workshop", partial(workshop.run, lambda: simulation.settling), self.process)
 
     # ---- topics
 

@@ -54,7 +54,7 @@ class _Errors(logging.Handler):
             where = traceback.extract_tb(error.__traceback__)[-1:]
             place = f" ({where[0].filename.rpartition('/channel/')[2]}:{where[0].lineno})" if where else ""
             self._world.problem(f"logged: {text}: {type(error).__name__}: {error}{place}"[:600])
-        elif record.levelno >= logging.CRITICAL and "has died; brokers" not in text:
+        elif record.levelno >= logging.CRITICAL and "has died; brokers" not in text and PLANNED not in text:
             self._world.problem(f"logged: {text}"[:600])
 
 

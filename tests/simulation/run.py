@@ -98,7 +98,8 @@ def find_breakages(args: argparse.Namespace) -> int:
             continue
         began = time.perf_counter()
         found = subprocess.run(
-            [sys.executable, __file__, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--brief"],
+            [sys.executable, __file__, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--brief"]
+            + (["--kind", breakage.kind] if breakage.kind else []),
             env={**os.environ, "SIMULATION_BREAKS": key},
             capture_output=True,
             text=True,

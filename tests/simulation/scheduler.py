@@ -84,6 +84,7 @@ class World:
         events: The timeline: time in ns and what happened.
         problems: The invariants that do not hold.
         preemption: How likely a task gives way at a lock.
+        without_threads: The tasks that cannot start a thread now.
     """
 
     def __init__(self, seed: int) -> None:
@@ -96,6 +97,7 @@ class World:
         self.events: list[tuple[int, str]] = []
         self.problems: list[str] = []
         self.preemption = 0.0
+        self.without_threads: set[Task] = set()
         self.current: Task | None = None
         self.tasks: list[Task] = []
         self.is_over = False

@@ -259,6 +259,8 @@ class Primitives:
         """Start a thread as a task of the current task's process."""
         current = self.world.current
         assert current is not None, f"{thread} is started outside a process"
+        if current in self.world.without_threads:
+            raise RuntimeError("can't start new thread")
         self._idents += 1
         thread._ident = self._idents
         thread.simulated = self.world.spawn(thread.name, thread.run, current.process, thread)
