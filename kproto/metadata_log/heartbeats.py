@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from kproto.metadata_log.folding import BrokerSpan
 
+ALIVE: Final = "though alive"
+"""Words of the evidence of a broker that was fenced while its process lived."""
+
 _S: Final = 1_000_000_000
 _SLOT_NS: Final = 10 * _S
 _LATE: Final = 2.5
@@ -184,9 +187,9 @@ class Heartbeats:
         silence = f"session timed out: no heartbeat for {gap / _S:.1f} s"
         accepted = [t for t, run in listed[place:] if run.error_code != ErrorCode.STALE_BROKER_EPOCH]
         if accepted:
-            return f"{silence}, though alive: its heartbeats went on {(accepted[0] - from_ns) / _S:.1f} s later"
+            return f"{silence}, {ALIVE}: its heartbeats went on {(accepted[0] - from_ns) / _S:.1f} s later"
         if place < len(listed):
-            return f"{silence}, though alive: it came back {(listed[place][0] - from_ns) / _S:.1f} s later, replaced"
+            return f"{silence}, {ALIVE}: it came back {(listed[place][0] - from_ns) / _S:.1f} s later, replaced"
         return f"{silence}, and none came after"
 
     def _unfencing(self, span: BrokerSpan, from_ns: int, until_ns: int | None) -> str | None:

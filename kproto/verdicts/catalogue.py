@@ -55,6 +55,11 @@ LIMITS: Final[dict[str, Limit]] = {
         Limit("slow-ms", 100, "ms", "an answer below this is not slow"),
         Limit("late-factor", 10, "times", "an update may reach a broker this many times the usual delay late"),
         Limit("late-ms", 1000, "ms", "an update that reaches a broker within this time is not late"),
+        Limit("unfencing", 120.0, "s", "a broker may stay fenced for this long after it registered with KRaft"),
+        Limit("metadata-lag", 30.0, "s", "a broker may apply committed metadata of KRaft this late"),
+        Limit("quorum", 10.0, "s", "KRaft's quorum may have no leader that answers for this long"),
+        Limit("failed-elections", 5, "times", "elections of the quorum may fail one time fewer within flap-minutes"),
+        Limit("refused-fetches", 1000, "fetches", "a node may fetch the metadata log one time fewer in vain"),
     )
 }
 """The limits by name."""
@@ -492,6 +497,82 @@ RULES: Final[dict[str, Rule]] = {
             "Capture with tcpdump or dumpcap; durations and times cannot be told here.",
             "Order and content of the requests are not affected.",
             shown_by="summary",
+        ),
+        # KRaft
+        Rule(
+            "KP070", "fenced-though-alive", "warning", "brokers",
+            "KRaft's controller fenced a broker whose heartbeats stayed away, and the process sent heartbeats again.",
+            "A long pause of the broker (garbage collection, a stopped process, a disk), or lost packets between it "
+            "and the controller, longer than broker.session.timeout.ms.",
+            "Look at the broker's pauses and at its network at that time; its partitions changed their leaders.",
+            "A process that somebody stopped and let go on.",
+            shown_by="query brokers BROKER",
+        ),
+        Rule(
+            "KP071", "does-not-unfence", "warning", "brokers",
+            "A broker registered with KRaft's controller, sent heartbeats, and stayed fenced for longer than the "
+            "limit unfencing.",
+            "It has not caught up with the metadata log, or still loads its logs after an unclean stop.",
+            "Compare applied and committed offsets (kproto query metadata-lag); read the broker's log.",
+            "A broker that recovers many logs takes long.",
+            ("unfencing",),
+            shown_by="query brokers BROKER",
+        ),
+        Rule(
+            "KP072", "metadata-lag", "warning", "brokers",
+            "A broker's heartbeats showed again and again that committed metadata was not applied for longer than the "
+            "limit metadata-lag.",
+            "The broker's metadata thread is slow or blocked, or its fetches do not get through.",
+            "Take a thread dump of the broker; clients of it see old leaders.",
+            "Right after the start of a broker that was down for long.",
+            ("metadata-lag",),
+            shown_by="query metadata-lag BROKER",
+        ),
+        Rule(
+            "KP073", "no-quorum-leader", "trouble", "controllers",
+            "No leader of KRaft's quorum answered for longer than the limit quorum, although nodes asked.",
+            "A majority of the voters is down, cut off or paused, or votes split again and again.",
+            "Bring back a majority of the controllers; until then nothing can be elected, created or fenced.",
+            "A shutdown of the whole cluster.",
+            ("quorum",),
+            shown_by="query quorum-outages",
+        ),
+        Rule(
+            "KP074", "elections-without-winner", "warning", "controllers",
+            "Nodes of KRaft's quorum asked for votes in many epochs within a few minutes, and none of these epochs had "
+            "a leader.",
+            "Voters cannot reach each other, or are slower than controller.quorum.election.timeout.ms.",
+            "Look at the network between the controllers and at their pauses; kproto query elections lists those with "
+            "a winner.",
+            "While a majority is down on purpose.",
+            ("failed-elections", "flap-minutes"),
+            shown_by="query quorum-outages",
+        ),
+        Rule(
+            "KP075", "former-quorum-leader-answered", "note", "controllers",
+            "A former leader of KRaft's quorum answered fetches after another had begun a newer epoch.",
+            "It was paused or cut off and had not heard of the newer epoch yet.",
+            "Nothing for the data: without a majority nothing that it wrote is committed. Find out why it paused.",
+            "Always: replicas leave it as soon as they know the newer epoch.",
+            shown_by="query elections",
+        ),
+        Rule(
+            "KP076", "metadata-fetches-in-vain", "note", "brokers",
+            "A node fetched the metadata log very often without an answer that served it.",
+            "Without a leader of the quorum a node asks one voter after the other without a pause.",
+            "Look for the time without a leader (kproto query quorum-outages).",
+            "While the quorum elects, or shuts down.",
+            ("refused-fetches",),
+            shown_by="query quorum-outages",
+        ),
+        Rule(
+            "KP077", "two-processes-of-one-broker", "warning", "brokers",
+            "Heartbeats with an old broker epoch were refused while those of a newer registration of the same broker "
+            "were accepted.",
+            "Two processes with one node.id run: the former one was paused or cut off, and another was started.",
+            "Stop the process that is not the registered one.",
+            "Never.",
+            shown_by="query brokers BROKER",
         ),
     )
 }  # fmt: skip

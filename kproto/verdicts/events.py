@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import ApiKey
 from kproto.text import pasted
+from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.removals import Removals
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
@@ -36,7 +37,8 @@ _BEFORE: Final = 60 * _SECOND
 Kind = Literal[
     "controller", "broker left", "broker back", "broker new", "registered again", "no leader", "leader again",
     "unclean election", "topic created", "topic deleted", "reassignment begins", "reassignment ends", "clock", "gap",
-    "connection failed", "resigned", "deletion waits", "reassignment taken up",
+    "connection failed", "resigned", "deletion waits", "reassignment taken up", "no quorum leader",
+    "quorum leader again", "asked",
 ]  # fmt: skip
 
 
@@ -71,7 +73,7 @@ def events(facts: Facts) -> list[ClusterEvent]:
     """Return what happened in a cluster, in the order of time."""
     found = [
         *_controllers(facts), *_brokers(facts), *_partitions(facts), *_topics(facts), *_reassignments(facts),
-        *_clocks(facts), *_gaps(facts), *_of_controllers(facts),
+        *_clocks(facts), *_gaps(facts), *_of_controllers(facts), *_of_kraft(facts),
     ]  # fmt: skip
     return sorted(found, key=lambda event: (event.ts, event.kind, event.text))
 
@@ -82,9 +84,11 @@ def _query(question: str, *options: str) -> str:
 
 def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
     former: int | None = None
-    for epoch, controller, since in sorted(facts.epochs.controllers(), key=lambda one: (one.since, one.epoch)):
+    why = kraft.why_changed(facts.of_kraft)
+    for epoch, controller, since in sorted(facts.controllers, key=lambda one: (one.since, one.epoch)):
         name = f"Controller {controller} with epoch {epoch}"
         text = f"{name} is the first in the capture" if former is None else f"{name} takes over from {former}"
+        text += f": {why[epoch]}" if epoch in why else ""
         yield ClusterEvent(since, "controller", text, _query("controllers"))
         former = controller
 
@@ -254,6 +258,25 @@ def _clocks(facts: Facts) -> Iterator[ClusterEvent]:
             reference = files.get(clock.reference, "another host")
             text = f"The clock of {files[name]} is {abs(ahead) / _SECOND:.1f} s {side} that of {reference}"
             yield ClusterEvent(facts.begin, "clock", text, f"kproto summary {SOURCE}")
+
+
+def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
+    """The quorum without a leader, and administrators' requests."""
+    show = _query("quorum-outages")
+    for since, until in kraft.outages(facts.of_kraft):
+        yield ClusterEvent(since, "no quorum leader", "No leader of the quorum answers from here on", show)
+        if until is not None:
+            again = f"A leader of the quorum answers again after {(until - since) / _SECOND:.1f} s"
+            yield ClusterEvent(until, "quorum leader again", again, show)
+    for ts, who, what, topic, partition in kraft.asked(facts.of_kraft):
+        if topic is None:
+            yield ClusterEvent(ts, "asked", f"{who} asks: {what}", _query("asked"))
+            continue
+        name = facts.shown_topic(topic)
+        place = name if partition is None else _named((name, partition))
+        option = "--topic" if partition is None else "--partition"
+        text = f"{who} asks of {place}: {what.replace(topic, name)}"
+        yield ClusterEvent(ts, "asked", text, _query("asked", option, place), None, name, partition)
 
 
 def _gaps(facts: Facts) -> Iterator[ClusterEvent]:

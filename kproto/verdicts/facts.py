@@ -20,7 +20,8 @@ from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import rows_of
 from kproto.tables.clocks import CLOCKS, PointClock
-from kproto.verdicts.epochs import Epochs
+from kproto.verdicts import kraft
+from kproto.verdicts.epochs import ControllerEpoch, Epochs
 from kproto.verdicts.live_lists import LiveLists
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
@@ -61,7 +62,10 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "clocks": tuple(CLOCKS.names),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
     "identities": ("server_ip", "server_port", "broker_id", "possible"),
-    "broker_states": ("capture", "broker_id", "broker_epoch", "is_start", "valid_from", "valid_to", "why"),
+    "broker_states": (
+        "capture", "broker_id", "broker_epoch", "is_start", "valid_from", "valid_to", "why", "state", "evidence",
+    ),
+    **kraft.COLUMNS,
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
@@ -494,7 +498,30 @@ class Facts:
         place = bisect_left(times, ts)
         if place and ts - times[place - 1] <= 60_000_000:
             return "a controlled shutdown"
+        fenced = self._how_fenced.get((broker, ts))
+        if fenced is not None:
+            return fenced
         return "killed, hung or cut off (no controlled shutdown)"
+
+    @cached_property
+    def _how_fenced(self) -> dict[tuple[int, int], str]:
+        return kraft.how_fenced(self._rows)
+
+    @cached_property
+    def controllers(self) -> list[ControllerEpoch]:
+        """The controllers that brokers accepted, and the leaders of KRaft's quorum, in the order of their epochs."""
+        found = self.epochs.controllers()
+        known = {(one.epoch, one.controller_id) for one in found}
+        led = (ControllerEpoch(*one) for one in kraft.leaders(self._rows))
+        return sorted([*found, *(one for one in led if (one.epoch, one.controller_id) not in known)])
+
+    def of_kraft(self, name: str) -> Iterable[tuple[Any, ...]]:
+        """Return the rows of a table that ``kproto.verdicts.kraft`` reads."""
+        return self._rows(name)
+
+    def shown_topic(self, topic: str) -> str:
+        """Return a topic's name, or its number where names are left out."""
+        return self._shown("topic", topic)
 
     def dead_since(self, broker: int) -> int | None:
         """The time since which no update lists a broker as alive; None: the last one lists it, or none ever did."""
@@ -620,7 +647,7 @@ class Facts:
         newest: dict[int, Life] = {}
         logged: dict[tuple[int, int], Life] = {}
         rows = sorted(self._rows("broker_states"), key=lambda row: _micros(row[4]))
-        for _capture, broker, epoch, is_start, valid_from, valid_to, why in rows:
+        for _capture, broker, epoch, is_start, valid_from, valid_to, why, *_more in rows:
             began, ended = _micros(valid_from), self.end if valid_to is None else _micros(valid_to)
             life = logged.get((broker, epoch))
             if life is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.api import ApiKey, api_name
 from kproto.capture.summary import not_read_text
 from kproto.error_codes import ErrorCode, error_name
+from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
@@ -733,7 +734,7 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
 
 def _controllers(doctor: _Doctor) -> Iterator[Finding]:
     """Controllers that replaced each other again and again."""
-    times = sorted(since for _epoch, _controller, since in doctor.facts.epochs.controllers())[1:]
+    times = sorted(since for _epoch, _controller, since in doctor.facts.controllers)[1:]
     yield from _storm(doctor, "KP008", "elections", times, "The controller was replaced")
 
 
@@ -928,9 +929,14 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP063", text, doctor.facts.begin)
 
 
+def _of_kraft(doctor: _Doctor) -> Iterator[Finding]:
+    for one in kraft.shown(doctor.facts.of_kraft, doctor.limit):
+        yield doctor.finding(one.rule, one.text, one.first, one.last, count=one.times, broker=one.broker)
+
+
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks,
+    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks, _of_kraft,
 )  # fmt: skip
 
 

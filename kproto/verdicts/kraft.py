@@ -1,0 +1,226 @@
+"""What rules and events say of KRaft's brokers, quorum and administrators, from what captures show beside the log.
+
+``kproto.verdicts.rules`` makes findings of ``shown``, ``kproto.verdicts.events`` events of the rest. Times are us since
+1970.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode, error_name
+from kproto.metadata_log.heartbeats import ALIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Rows = Callable[[str], Iterable[tuple[Any, ...]]]
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "broker_heartbeats": ("broker_id", "broker_epoch", "first_ts", "last_ts", "heartbeats", "error_code"),
+    "broker_progress": ("broker_id", "ts", "lag_us", "late"),
+    "quorum_epochs": ("controller_epoch", "controller_id", "valid_from", "led_ts", "late_ts", "why"),
+    "quorum_requests": ("first_ts", "last_ts", "count", "api_key", "node_id", "controller_epoch", "is_pre_vote"),
+    "quorum_outages": ("valid_from", "valid_to", "last_ts", "votes", "refused", "nodes"),
+    "admin_changes": (
+        "ts", "client_id", "client_address", "principal", "topic", "partition", "what", "error_code", "log_offset",
+    ),
+}  # fmt: skip
+"""The columns of tables that are read here, beside ``broker_states``."""
+
+_SECOND: Final = 1_000_000
+_MINUTE: Final = 60 * _SECOND
+_SLOT: Final = 10 * _SECOND
+"""``broker_progress`` has a row for each ten seconds."""
+_SEVERAL: Final = 3
+
+
+class Shown(NamedTuple):
+    """What a rule finds.
+
+    Attributes:
+        rule: The rule.
+        text: A sentence.
+        first, last: When it began and was last seen.
+        times: How often.
+        broker: The broker; None: it is about the quorum.
+    """
+
+    rule: str
+    text: str
+    first: int
+    last: int
+    times: int = 1
+    broker: int | None = None
+
+
+def _us(time: Any) -> int:
+    return int(time.timestamp() * _SECOND) if hasattr(time, "timestamp") else int(time)
+
+
+def shown(rows: Rows, limit: Callable[[str], float]) -> Iterator[Shown]:
+    """Yield what the rules of KRaft find.
+
+    Args:
+        rows: Returns the rows of a table: of ``broker_states`` its facts' columns, of the others ``COLUMNS``.
+        limit: Returns a limit by name.
+    """
+    yield from _fenced(rows)
+    yield from _not_unfenced(rows, limit("unfencing") * _SECOND)
+    yield from _lagging(rows, limit("metadata-lag") * _SECOND)
+    yield from _without_leader(rows, limit("quorum") * _SECOND)
+    yield from _in_vain(rows, int(limit("failed-elections")), limit("flap-minutes") * _MINUTE)
+    yield from _late_leaders(rows)
+    yield from _refused(rows, int(limit("refused-fetches")))
+    yield from _two_processes(rows)
+
+
+def _fenced(rows: Rows) -> Iterator[Shown]:
+    for _capture, broker, _epoch, _start, begin, end, _why, state, evidence in rows("broker_states"):
+        if state == "fenced" and evidence and ALIVE in evidence:
+            text = f"The controller fenced broker {broker}, {evidence}"
+            yield Shown("KP070", text, _us(begin), _us(begin if end is None else end), broker=broker)
+
+
+def _not_unfenced(rows: Rows, longest: float) -> Iterator[Shown]:
+    heard: dict[tuple[int, int], int] = {}
+    for broker, epoch, _first, last, _count, error in rows("broker_heartbeats"):
+        if not error:
+            heard[broker, epoch] = max(_us(last), heard.get((broker, epoch), 0))
+    fenced: dict[tuple[int, int], tuple[int, int | None, str]] = {}
+    for _capture, broker, epoch, _start, begin, end, why, state, evidence in rows("broker_states"):
+        key = broker, epoch
+        if state == "fenced" and (why.startswith("registered") or key in fenced):
+            since = fenced[key][0] if key in fenced else _us(begin)
+            fenced[key] = since, None if end is None else _us(end), evidence or ""
+    for (broker, epoch), (since, until, evidence) in fenced.items():
+        last = heard.get((broker, epoch), since) if until is None else until
+        if last - since > longest:
+            still = "has not been unfenced" if until is None else "was unfenced only"
+            said = f" ({evidence})" if evidence else ""
+            text = f"Broker {broker} {still} {(last - since) / _SECOND:.0f} s after it registered{said}"
+            yield Shown("KP071", text, since, last, broker=broker)
+
+
+def _lagging(rows: Rows, longest: float) -> Iterator[Shown]:
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for broker, ts, lag, late in rows("broker_progress"):
+        if lag > longest and late >= _SEVERAL:
+            found[broker].append((_us(ts), lag))
+    for broker, slots in found.items():
+        slots.sort()
+        worst = max(lag for _ts, lag in slots)
+        text = (
+            f"Broker {broker} applied committed metadata up to {worst / _SECOND:.0f} s late, "
+            f"in {len(slots)} stretches of ten seconds"
+        )
+        yield Shown("KP072", text, slots[0][0] - slots[0][1], slots[-1][0], len(slots), broker)
+
+
+def _without_leader(rows: Rows, longest: float) -> Iterator[Shown]:
+    for begin, end, last, votes, refused, nodes in rows("quorum_outages"):
+        since, until = _us(begin), _us(last if end is None else end)
+        if until - since > longest:
+            so_far = " so far" if end is None else ""
+            text = (
+                f"No leader of the quorum answered for {(until - since) / _SECOND:.1f} s{so_far}: {len(nodes)} nodes "
+                f"asked, {votes} votes, {refused} fetches in vain"
+            )
+            yield Shown("KP073", text, since, until)
+
+
+def _in_vain(rows: Rows, most: int, window: float) -> Iterator[Shown]:
+    led = {row[0] for row in rows("quorum_epochs")}
+    asked: dict[int, int] = {}
+    for first, _last, _count, api_key, _node, epoch, is_pre_vote in rows("quorum_requests"):
+        if api_key == ApiKey.VOTE and not is_pre_vote and epoch not in led:
+            asked[epoch] = min(_us(first), asked.get(epoch, _us(first)))
+    times = sorted(asked.values())
+    count = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+    if count >= most:
+        text = f"{count} elections of the quorum within {window / _MINUTE:g} minutes had no winner"
+        yield Shown("KP074", text, times[0], times[-1], count)
+
+
+def _late_leaders(rows: Rows) -> Iterator[Shown]:
+    former: int | None = None
+    for epoch, leader, _since, led, late, _why in sorted(rows("quorum_epochs")):
+        if late is not None and led is not None and former is not None:
+            text = f"Controller {former} still answered fetches after {leader} led the quorum with epoch {epoch}"
+            yield Shown("KP075", text, _us(led), _us(late))
+        former = leader
+
+
+def _refused(rows: Rows, most: int) -> Iterator[Shown]:
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for first, last, count, api_key, node, _epoch, _is_pre_vote in rows("quorum_requests"):
+        if api_key == ApiKey.FETCH:
+            found[node].append((_us(first), _us(last), count))
+    for node, some in sorted(found.items()):
+        count = sum(number for _first, _last, number in some)
+        if count >= most:
+            first, last = min(one[0] for one in some), max(one[1] for one in some)
+            text = f"Node {node} fetched the metadata log {count:,} times in vain: refused, or not answered"
+            yield Shown("KP076", text, first, last, count)
+
+
+def _two_processes(rows: Rows) -> Iterator[Shown]:
+    accepted: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    stale: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for broker, epoch, first, last, count, error in rows("broker_heartbeats"):
+        if error == ErrorCode.STALE_BROKER_EPOCH:
+            stale[broker, epoch].append((_us(first), _us(last), count))
+        elif error == 0:
+            accepted[broker].append((epoch, _us(first), _us(last)))
+    for (broker, epoch), some in sorted(stale.items()):
+        count = sum(number for _first, _last, number in some)
+        first, last = min(one[0] for one in some), max(one[1] for one in some)
+        newer = {other for other, begin, end in accepted[broker] if other > epoch and begin < last and first < end}
+        if count >= _SEVERAL and newer:
+            text = (
+                f"Two processes say that they are broker {broker}: {count} heartbeats with broker epoch {epoch} were "
+                f"refused while those with {max(newer)} were accepted"
+            )
+            yield Shown("KP077", text, first, last, count, broker)
+
+
+# ---- events
+
+
+def leaders(rows: Rows) -> Iterator[tuple[int, int, int]]:
+    """Yield the leaders of the quorum: epoch, node and since when, where that is known."""
+    for epoch, leader, since, led, _late, _why in rows("quorum_epochs"):
+        begin = led if since is None else since
+        if begin is not None:
+            yield epoch, leader, _us(begin)
+
+
+def why_changed(rows: Rows) -> dict[int, str]:
+    """Why the controller of each epoch came, by epoch."""
+    return {row[0]: row[5] for row in rows("quorum_epochs") if row[5]}
+
+
+def how_fenced(rows: Rows) -> dict[tuple[int, int], str]:
+    """How sessions timed out, by broker and time."""
+    return {
+        (broker, _us(begin)): evidence
+        for _capture, broker, _epoch, _start, begin, _end, _why, state, evidence in rows("broker_states")
+        if state == "fenced" and evidence and evidence.startswith("session timed out")
+    }
+
+
+def asked(rows: Rows) -> Iterator[tuple[int, str, str, str | None, int | None]]:
+    """Yield administrative requests: when, who asked, what for, topic and partition."""
+    for ts, client, address, principal, topic, partition, what, error, _offset in rows("admin_changes"):
+        who = f"{client or 'a client'} at {address}" + (f" ({principal})" if principal else "")
+        answer = f": {error_name(error)}" if error else "" if error == 0 else ": no answer"
+        yield _us(ts), who, f"{what}{answer}", topic, partition
+
+
+def outages(rows: Rows) -> Iterator[tuple[int, int | None]]:
+    """Yield the times in which no leader of the quorum answered."""
+    for begin, end, *_more in rows("quorum_outages"):
+        yield _us(begin), None if end is None else _us(end)
