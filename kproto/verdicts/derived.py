@@ -227,17 +227,21 @@ _SPANS: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
-VIEWS: Final = {"deliveries": _DELIVERIES} | DERIVED | {
-    "spans": _SPANS,
-    "partition_states_by_broker": _BY_BROKER,
-    "findings": Derived(FINDINGS, judge=findings_table),
-    "missed_updates": Derived(MISSED_UPDATES, judge=missed_table),
-    "leader_flaps": Derived(LEADER_FLAPS, judge=flaps_table),
-    "behind": Derived(BEHIND, judge=behind_table),
-    "broker_lives": Derived(BROKER_LIVES, judge=lives_table),
-    "brokers_down": Derived(BROKERS_DOWN, judge=down_table),
-    "events": Derived(EVENTS, judge=events_table),
-    "reassignments": Derived(REASSIGNMENTS, judge=reassignments_table),
-}
+VIEWS: Final = (
+    {"deliveries": _DELIVERIES}
+    | DERIVED
+    | {
+        "spans": _SPANS,
+        "partition_states_by_broker": _BY_BROKER,
+        "findings": Derived(FINDINGS, judge=findings_table),
+        "missed_updates": Derived(MISSED_UPDATES, judge=missed_table),
+        "leader_flaps": Derived(LEADER_FLAPS, judge=flaps_table),
+        "behind": Derived(BEHIND, judge=behind_table),
+        "broker_lives": Derived(BROKER_LIVES, judge=lives_table),
+        "brokers_down": Derived(BROKERS_DOWN, judge=down_table),
+        "events": Derived(EVENTS, judge=events_table),
+        "reassignments": Derived(REASSIGNMENTS, judge=reassignments_table),
+    }
+)
 """The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
 two requests shared a body."""
