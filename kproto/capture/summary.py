@@ -351,6 +351,11 @@ class CaptureSummary:
             "set kafka.request.logger to DEBUG on the brokers"
         )
 
+    @property
+    def is_all_tls(self) -> bool:
+        """Whether connections carry TLS and none carries Kafka that can be read."""
+        return bool(self.tls_connections) and not self.kafka_connections
+
     def problem(self) -> str | None:
         """One line that says why there is no control request and what to try; None if there is one."""
         if self.control_requests:
@@ -378,10 +383,10 @@ class CaptureSummary:
             if self.all_not_read:
                 return f"{name}: {not_read_text(self.all_not_read)}; capture on an interface inside the tunnel"
             return f"{name}: no TCP data in {self.packets} packets; try: {_USABLE}"
-        if self.tls_connections and not self.kafka_connections:
+        if self.is_all_tls:
             return (
                 f"{name}: TLS inside ({self.tls_connections} of {self.connections} connections), which cannot be read; "
-                "capture a PLAINTEXT listener, or take the brokers' kafka-request.log"
+                "capture a PLAINTEXT listener, record with kproto tap, or take the brokers' kafka-request.log"
             )
         if not self.kafka_connections:
             http = f" ({self.http_connections} speak HTTP)" if self.http_connections else ""

@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -400,7 +401,9 @@ class _Followed:
         waited_s = 0.0 if ended or not self._time_ns else time.monotonic() - self._grown_at
         snapshot = self._fold.snapshot(self._time_ns + int(waited_s * 1e9))
         name = self._name if len(points) == 1 else f"{len(points)} capture points"
-        self._screen.show(list(snapshot_lines(snapshot, name, self._words, *self._screen.size, points=points)))
+        why = "; ".join(filter(None, (s.problem() for s in self._summaries.values() if s.is_all_tls)))
+        lines = snapshot_lines(snapshot, name, self._words, *self._screen.size, points=points, why_nothing=why)
+        self._screen.show(list(lines))
 
 
 def _after(files: Sequence[str], known: Collection[str]) -> int:
@@ -424,6 +427,7 @@ def snapshot_lines(
     height: int | None,
     *,
     points: Sequence[PointState] = (),
+    why_nothing: str = "",
 ) -> Iterator[str]:
     """Yield a snapshot as lines of text.
 
@@ -434,13 +438,15 @@ def snapshot_lines(
         width: Columns.
         height: Lines to fit; None: any number.
         points: The capture points; a single one needs no line of its own.
+        why_nothing: Why there is no request, where what was captured is TLS; else empty.
     """
     day, clock = day_and_clock(snapshot.time_ns)
     when = f"{day} {clock[:8]}Z, " if snapshot.time_ns else ""
     tail = f"  {when}last {snapshot.seconds:.0f} s"
     yield f"kproto top  {shortened(printable(name), max(width - len(tail) - 12, 8))}{tail}"
     if not snapshot.total:
-        yield "  no control request yet"
+        told = f": {printable(why_nothing)}" if why_nothing else ""
+        yield from wrap(f"no control request yet{told}", width, initial_indent="  ", subsequent_indent="  ")
         return
     yield f"  {_controller(snapshot)}; {counted(snapshot.total, 'request')} so far"
     if len(points) > 1:
@@ -495,7 +501,8 @@ def _flows(title: str, kind: str, flows: Sequence[Flow], rows: int) -> Section:
         names.append(">broker epoch")
     for flow in flows[:rows]:
         cells = [
-            flow.name, f"{flow.per_second:.1f}", str(flow.errors), str(flow.in_flight), _ms(flow.median_us),
+            f"{flow.name} (down)" if flow.is_down else flow.name,
+            f"{flow.per_second:.1f}", str(flow.errors), str(flow.in_flight), _ms(flow.median_us),
             _ms(flow.p99_us), "-" if flow.broker_epoch is None else str(flow.broker_epoch),
         ]  # fmt: skip
         section.rows.append(cells[: len(names)])

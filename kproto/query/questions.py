@@ -102,28 +102,36 @@ _DIFF: Final = """
 """
 """SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0."""
 
+_DECIDED: Final = """
+        LEFT JOIN (
+            SELECT cluster, controller_epoch, min_by(controller_id, ts) AS controller_id FROM requests
+            WHERE controller_id IS NOT NULL AND coalesce(error_code, 0) = 0 GROUP BY cluster, controller_epoch
+        ) c ON c.cluster = s.cluster AND c.controller_epoch = s.controller_epoch
+"""
+"""Joins states with the controller that decided them: another may tell them again. Null: no request of it is there."""
+
 QUESTIONS: Final = {
     "leader": Question(
-        "Who led a partition, from when to when, and which controller said so?",
-        "SELECT cluster, topic, partition, leader, leader_epoch, controller_id, controller_epoch, valid_from, valid_to "
-        "FROM leadership",
+        "Who led a partition, from when to when, and which controller decided so?",
+        "SELECT s.cluster, topic, partition, leader, leader_epoch, c.controller_id, s.controller_epoch, "  # noqa: S608
+        f"valid_from, valid_to FROM leadership s {_DECIDED}",
         "cluster, topic, partition, valid_from, leader_epoch",
         "valid_from",
         "valid_to",
     ),
     "offline": Question(
         "Which partitions had no leader, from when to when?",
-        "SELECT cluster, topic, partition, leader_epoch, controller_id, controller_epoch, isr, valid_from, "
-        "valid_to FROM spans WHERE leader = -1",
+        "SELECT s.cluster, topic, partition, leader_epoch, c.controller_id, s.controller_epoch, isr, "  # noqa: S608
+        f"valid_from, valid_to FROM spans s {_DECIDED} WHERE leader = -1",
         "cluster, topic, partition, valid_from",
         "valid_from",
         "valid_to",
     ),
     "under-replicated": Question(
         "Which partitions lacked in-sync replicas, which of them, from when to when?",
-        "SELECT cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
-        "len(isr) AS isr_size, leader, leader_epoch, controller_id, valid_from, valid_to "
-        "FROM spans WHERE len(array_except(replicas, isr)) > 0",
+        "SELECT s.cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
+        "len(isr) AS isr_size, leader, leader_epoch, c.controller_id, valid_from, valid_to "
+        "FROM spans s" + _DECIDED + "WHERE len(array_except(replicas, isr)) > 0",
         "cluster, topic, partition, valid_from",
         "valid_from",
         "valid_to",

@@ -8,7 +8,8 @@ unless something speaks against it:
 - topics of one name have other ids, and no topic has the same id;
 - updates in their captures list no listener in common;
 - one controller epoch is that of two controllers, or brokers accept a lower one long after others a higher one;
-- both were sent updates about partitions while the other was, and never the same one; state-change logs do not show the
+- both were sent updates about partitions while the other was, and never the same one, unless updates in the captures of
+  both list a broker of one id and address, and one controller led both in one epoch. State-change logs do not show the
   bytes of an update, so that theirs are not compared.
 """
 
@@ -47,6 +48,7 @@ CLUSTER_COLUMNS: Final = (
 """The columns of ``requests`` that clusters are found from."""
 
 Node = tuple[str, str, int]
+Listener = tuple[int, str, int]
 
 _UPDATE: Final = ("body_id", "controller_id", "controller_epoch")
 """The columns that tell that two updates are one."""
@@ -72,7 +74,8 @@ class _Shown(NamedTuple):
         bodies: The updates about partitions that they were sent, and when first, on the common clock.
         requests: How many requests they were sent.
         ids: The topics in these updates that have ids, with them.
-        listeners: Those that updates in their captures list; empty if the captures show others' updates too.
+        listeners: Those that updates in their captures list, with the broker's id; empty if the captures show others'
+            updates too.
         reigns: The controllers of each epoch that they accepted.
         is_logged: Whether state-change logs alone show them: what these tell of an update is not its body.
     """
@@ -81,7 +84,7 @@ class _Shown(NamedTuple):
     bodies: dict[bytes, int]
     requests: int
     ids: set[tuple[str, bytes]]
-    listeners: set[tuple[str, int]]
+    listeners: set[Listener]
     reigns: dict[int, _Reign]
     is_logged: bool
 
@@ -105,7 +108,7 @@ class ClusterEvidence:
         self._declared: dict[str, str] = {}
         self._lists: dict[tuple[str, bytes], set[Node]] = defaultdict(set)
         self._updates: list[pa.Table] = []
-        self._listeners: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self._listeners: dict[str, set[Listener]] = defaultdict(set)
         self._reigns: dict[Node, dict[int, _Reign]] = defaultdict(dict)
 
     def add_captures(self, captures: pa.Table) -> None:
@@ -115,9 +118,9 @@ class ClusterEvidence:
 
     def add_brokers(self, brokers: pa.Table) -> None:
         """Add rows of ``brokers``."""
-        for capture, host, port in rows_of(brokers, ("capture", "host", "port")):
+        for capture, broker, host, port in rows_of(brokers, ("capture", "broker_id", "host", "port")):
             if port:  # a state-change log lacks the listeners
-                self._listeners[capture].add((host, port))
+                self._listeners[capture].add((broker, host, port))
 
     def add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``, with the columns ``CLUSTER_COLUMNS``."""
@@ -269,15 +272,21 @@ def _are_strangers(one: _Shown, other: _Shown) -> bool:
         return False
     if {topic for topic, _id in one.ids} & {topic for topic, _id in other.ids}:
         return True
-    if one.listeners and other.listeners and one.listeners.isdisjoint(other.listeners):
+    if one.listeners and other.listeners and _addresses(one).isdisjoint(_addresses(other)):
         return True
     if _are_two_chains(one.reigns, other.reigns) or _are_two_chains(other.reigns, one.reigns):
         return True
     if not one.bodies or not other.bodies or one.is_logged or other.is_logged:
         return False
+    if one.listeners & other.listeners and one.reigns.keys() & other.reigns.keys():
+        return False  # each epoch's controllers are the same, as asked above
     begin = max(min(one.bodies.values()), min(other.bodies.values()))
     end = min(max(one.bodies.values()), max(other.bodies.values()))
     return all(sum(begin <= ts <= end for ts in part.bodies.values()) >= _ENOUGH for part in (one, other))
+
+
+def _addresses(part: _Shown) -> set[tuple[str, int]]:
+    return {(host, port) for _broker, host, port in part.listeners}
 
 
 def _are_two_chains(one: Mapping[int, _Reign], other: Mapping[int, _Reign]) -> bool:

@@ -325,7 +325,7 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
     survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
     for table in captures:
         survey.add_captures(table)
-    for table in read("brokers", ["capture", "host", "port"]):
+    for table in read("brokers", ["capture", "broker_id", "host", "port"]):
         survey.add_brokers(table)
     for table in read("requests", _surveyed()):
         survey.add(table)

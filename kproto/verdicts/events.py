@@ -119,11 +119,27 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
             text = f"{name[:1].upper()}{name[1:]} registers again with broker epoch {life.epoch}: {life.shown_by}"
             yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
     known = facts.live_changes[0][1] if facts.live_changes else frozenset()
+    named = _first_named(facts)
     for ts, live in facts.live_changes[1:]:
         for broker in sorted(live - known):
-            text = f"Broker {broker} is among the live brokers for the first time"
-            yield ClusterEvent(ts, "broker new", text, _query("restarts", "--broker", str(broker)), broker)
+            show = _query("restarts", "--broker", str(broker))
+            if named.get(broker, ts) < ts:
+                text = f"Broker {broker} is back; it had left before the first list of live brokers in the capture"
+                yield ClusterEvent(ts, "broker back", text, show, broker)
+            else:
+                text = f"Broker {broker} is among the live brokers for the first time"
+                yield ClusterEvent(ts, "broker new", text, show, broker)
         known |= live
+
+
+def _first_named(facts: Facts) -> dict[int, int]:
+    """When a partition was first told to have a replica on each broker: such a broker was there before."""
+    found: dict[int, int] = {}
+    for _partition, life in _lives(facts):
+        for sighting in life.sightings:
+            for broker in sighting.state.replicas:
+                found[broker] = min(sighting.ts, found.get(broker, sighting.ts))
+    return found
 
 
 def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
@@ -157,35 +173,38 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
 def _topics(facts: Facts) -> Iterator[ClusterEvent]:
     created: dict[str, list[int]] = defaultdict(list)
     deleted: dict[tuple[str, int], list[tuple[int, Incarnation]]] = defaultdict(list)
-    for (topic, number), life in _lives(facts):
+    for (topic, _number), life in _lives(facts):
         first = life.steps[0]
         if first.state.epochs == FIRST_EPOCHS and (first.state.is_new or _is_told_anew(facts, life)):
             created[topic].append(first.ts)
-        if life.deleted is not None:
-            deleted[topic, life.deleted].append((number, life))
+    for (topic, number), lives in facts.incarnations.items():
+        for life in lives:  # of a partition that was last told before the capture, the deletion is all that is known
+            if life.deleted is not None:
+                deleted[topic, life.deleted].append((number, life))
     for topic, times in created.items():
         for ts, some in _at_once([(ts, (topic, 0)) for ts in times]):
             text = f"Topic {topic} gets {_counted(len(some), 'new partition')}"
             yield ClusterEvent(ts, "topic created", text, _query("leader", "--topic", topic), None, topic)
     removals = Removals(facts) if deleted else None
-    for (topic, ts), lives in deleted.items():
+    for (topic, ts), ended in deleted.items():
         assert removals is not None
+        shown = [(number, life) for number, life in ended if life.sightings]
         lacking = {
             broker
-            for number, life in lives
+            for number, life in shown
             for broker in life.newest.state.replicas
             if life.newest.body.api_key != ApiKey.FETCH  # in KRaft brokers delete what the log tells them to delete
             and (removals.last((topic, number), broker) or 0) < life.sightings[0].ts
         }
-        is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in lives)
+        is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in shown)
         heard = (
             ""
-            if is_log
+            if is_log or len(shown) < len(ended)
             else f"; brokers {sorted(lacking)} have not accepted it"
             if lacking
             else "; all holders accepted it"
         )
-        text = f"Topic {topic} is deleted, {_counted(len(lives), 'partition')}{heard}"
+        text = f"Topic {topic} is deleted, {_counted(len(ended), 'partition')}{heard}"
         show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
         yield ClusterEvent(ts, "topic deleted", text, show, None, topic)
 

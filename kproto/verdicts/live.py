@@ -62,6 +62,7 @@ class Flow:
         in_flight: Requests that wait for their answer now.
         median_us, p99_us: From request to answer, None without answers.
         broker_epoch: The broker's epoch in the last request that it did not refuse; None where none has any.
+        is_down: Whether the newest live brokers, as the rules were last applied, lack the broker.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Flow:
     median_us: int | None
     p99_us: int | None
     broker_epoch: int | None = None
+    is_down: bool = False
 
 
 @dataclass(slots=True)
@@ -171,7 +173,8 @@ class LiveFold:
         self._changes: OrderedDict[tuple[int | None, bytes, str], Change] = OrderedDict()
         self._examined: deque[Exchange] = deque()
         self._examined_bytes = self._unexamined = 0
-        self._findings: dict[object, Finding] = {}
+        self._findings: dict[tuple[str, object], Finding] = {}
+        self._down: frozenset[str] = frozenset()
         self._examine_at = 0.0
         self._budget_s = _BURST_S
         self._budget_at = time.monotonic()
@@ -339,15 +342,20 @@ class LiveFold:
                 [groups[key] for key in keys if key in groups],
                 seconds,
                 max((self._epochs.get(key, -1) for key in keys), default=-1),
+                is_down=name in self._down,
             )
             for name, keys in servers.items()
         )
 
     def _examine(self) -> None:
-        """Apply the rules of ``doctor`` to the newest requests; earlier findings stay."""
+        """Apply the rules of ``doctor`` to the newest requests.
+
+        A finding that began before them stays; one that began among them, and that the rules do not find any more, was
+        refuted by what came later. Beyond the most findings, the least severe and the oldest go.
+        """
         from kproto.tables.brokers import BrokerDirectory
         from kproto.tables.reading import TableReader
-        from kproto.tables.resolved import resolved_tables
+        from kproto.tables.resolved import by_cluster, resolved_tables
         from kproto.tables.scanning import ScanRows
         from kproto.verdicts.facts import Facts
         from kproto.verdicts.rules import findings
@@ -365,14 +373,30 @@ class LiveFold:
         for name, file in names.items():
             rows.add_summary(self._summaries[name], CapturePoint(name, (file,)), None)
         tables = TableReader(Filters(), BrokerDirectory(self._broker_ids)).tables(list(rows.take()), last=True)
-        for finding in findings(Facts([resolved_tables(tables, broker_ids=self._broker_ids)])):
-            self._findings[finding.key] = finding
-        while len(self._findings) > _MOST_FINDINGS:
-            del self._findings[next(iter(self._findings))]
+        clusters = by_cluster(iter([resolved_tables(tables, broker_ids=self._broker_ids)]))
+        begin = min((exchange.frame.time_ns for exchange in self._examined), default=0) // 1000
+        self._findings = {key: finding for key, finding in self._findings.items() if finding.first < begin}
+        down: set[str] = set()
+        for cluster, pieces in clusters:
+            facts = Facts(pieces)
+            self._findings |= {(cluster, finding.key): finding for finding in findings(facts)}
+            if len(clusters) == 1:  # flows are known by the broker's id alone
+                down = {str(broker) for broker, absences in facts.absences.items() if absences[-1].until is None}
+        self._down = frozenset(down)
+        if len(self._findings) > _MOST_FINDINGS:
+            worst = sorted(self._findings.items(), key=lambda item: _badness(item[1]))
+            self._findings = dict(worst[:_MOST_FINDINGS])
         self._unexamined = 0
 
 
-def _flow(name: str, groups: Collection[_Group], seconds: float, broker_epoch: int = -1) -> Flow:
+def _badness(finding: Finding) -> tuple[int, int]:
+    """The order in which findings are kept: by severity, then the newest first."""
+    return SEVERITIES.index(finding.severity), -finding.last
+
+
+def _flow(
+    name: str, groups: Collection[_Group], seconds: float, broker_epoch: int = -1, *, is_down: bool = False
+) -> Flow:
     """Return the flow of some groups together."""
     latencies = Latencies()
     requests = errors = 0
@@ -391,6 +415,7 @@ def _flow(name: str, groups: Collection[_Group], seconds: float, broker_epoch: i
         middle,
         most,
         None if broker_epoch < 0 else broker_epoch,
+        is_down,
     )
 
 

@@ -28,10 +28,12 @@ from click.testing import CliRunner
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
 from kproto.cli import main
-from kproto.cli.top import metrics_lines
+from kproto.cli.describe import PartitionWords
+from kproto.cli.top import metrics_lines, snapshot_lines
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.live import LiveFold
 from kproto.verdicts.rules import findings
+from tests.packets import Talk, pcap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +96,60 @@ def test_findings_are_those_of_the_doctor(data: bytes) -> None:
     assert doctor
     assert {f.key for f in snapshot.findings} == {f.key for f in doctor}
     assert snapshot.findings[0].severity == doctor[0].severity
+
+
+def test_beyond_the_most_findings_the_least_severe_go(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    _fold, every = folded(data)
+    worst = [f.key for f in every.findings if f.severity != "note"]
+    assert 0 < len(worst) < len(every.findings)
+    monkeypatch.setattr("kproto.verdicts.live._MOST_FINDINGS", len(worst))
+    _fold, snapshot = folded(data)
+    assert {f.key for f in snapshot.findings} == set(worst)
+
+
+def test_a_finding_that_later_requests_refute_is_withdrawn(data: bytes) -> None:
+    summary = CaptureSummary()
+    reader = CaptureReader(summary=summary)
+    fold = LiveFold(10, {"": summary}, thrifty=False)
+    shown = set()
+    for at in range(0, len(data), 40_000):
+        fold.add(reader.feed(data[at : at + 40_000]))
+        shown |= {f.key for f in fold.snapshot().findings}
+    _fold, whole = folded(data)
+    last = {f.key for f in fold.snapshot().findings}
+    assert last == {f.key for f in whole.findings}
+    assert last < shown
+
+
+def test_a_broker_that_left_the_live_brokers_is_shown_as_down(data: bytes) -> None:
+    summary = CaptureSummary()
+    reader = CaptureReader(summary=summary)
+    fold = LiveFold(10, {"": summary}, thrifty=False)
+    down: dict[str, list[bool]] = {}
+    for at in range(0, len(data), 20_000):
+        fold.add(reader.feed(data[at : at + 20_000]))
+        for flow in fold.snapshot().brokers:
+            down.setdefault(flow.name, []).append(flow.is_down)
+    assert {name for name, states in down.items() if True in states} == {"0", "1", "2"}  # each was away once
+    assert not any(states[0] for states in down.values())
+    assert "0 (down)" in top("--once", str(CAPTURE))  # it left last
+
+
+def test_a_capture_of_tls_says_what_to_try(tmp_path: Path) -> None:
+    hello = bytes.fromhex("1603010200010001fc0303") + bytes(506)
+    talk = Talk().open().ask(hello).answer(b"\x16\x03\x03\x00\x7a" + bytes(122))
+    path = tmp_path / "tls.pcap"
+    path.write_bytes(pcap(talk.packets))
+    fold_summary = CaptureSummary()
+    reader = CaptureReader(summary=fold_summary)
+    fold = LiveFold(10, {"": fold_summary})
+    fold.add(reader.feed(path.read_bytes()))
+    assert fold_summary.is_all_tls
+    why = fold_summary.problem()
+    assert why is not None
+    lines = list(snapshot_lines(fold.snapshot(), "tls.pcap", PartitionWords(), 80, None, why_nothing=why))
+    assert all(len(line) <= 80 for line in lines)
+    assert "record with kproto tap" in " ".join(map(str.strip, lines))
 
 
 def test_the_window_slides_and_a_quiet_time_empties_it(data: bytes) -> None:
