@@ -90,12 +90,14 @@ def _not_unfenced(rows: Rows, longest: float) -> Iterator[Shown]:
     for broker, epoch, _first, last, _count, error in rows("broker_heartbeats"):
         if not error:
             heard[broker, epoch] = max(_us(last), heard.get((broker, epoch), 0))
-    fenced: dict[tuple[int, int], tuple[int, int | None, str]] = {}
+    fenced: dict[tuple[int, int], tuple[int, int | None, str]] = {}  # from the registration until it is unfenced
     for _capture, broker, epoch, _start, begin, end, why, state, evidence in rows("broker_states"):
-        key = broker, epoch
-        if state == "fenced" and (why.startswith("registered") or key in fenced):
-            since = fenced[key][0] if key in fenced else _us(begin)
-            fenced[key] = since, None if end is None else _us(end), evidence or ""
+        key, since = (broker, epoch), _us(begin)
+        if state == "fenced":
+            goes_on = key in fenced and fenced[key][1] == since
+            if goes_on or why.startswith("registered"):
+                began = fenced[key][0] if goes_on else since
+                fenced[key] = began, None if end is None else _us(end), evidence or ""
     for (broker, epoch), (since, until, evidence) in fenced.items():
         last = heard.get((broker, epoch), since) if until is None else until
         if last - since > longest:

@@ -27,7 +27,7 @@ def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> N
     title, *sentences, last = result.stdout.splitlines()
     assert title == "What stands out"
     assert sentences[0] == "  Controllers 77 and 78 both had epoch 1."
-    assert last.startswith(f"{out}: 118 partitions, ")
+    assert last.startswith(f"{out}: 117 partitions, ")
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
@@ -42,7 +42,7 @@ def test_of_many_findings_of_a_rule_the_first_are_printed(tmp_path: Path) -> Non
 
 def test_a_small_page_says_what_it_leaves_out(tmp_path: Path) -> None:
     result = report(str(CAPTURE), "--partitions", "3", "--out", str(tmp_path / "page.html"))
-    assert "note: The timeline shows 3 of 118 partitions" in result.stdout
+    assert "note: The timeline shows 3 of 117 partitions" in result.stdout
 
 
 @pytest.mark.parametrize(
