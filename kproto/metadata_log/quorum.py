@@ -7,7 +7,8 @@ Voters that get no answer to their fetches ask for votes; brokers, which are obs
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,7 +16,7 @@ from kproto.api import ApiKey
 from kproto.metadata_log.finding import TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from kproto.capture import Exchange
     from kproto.metadata_log.folding import QuorumEpoch
@@ -137,6 +138,12 @@ class QuorumTraffic:
     _last: dict[int, QuorumRequest] = field(default_factory=dict)
     _served: dict[int, list[Served]] = field(default_factory=dict)
     _heard: dict[int, list[Served]] = field(default_factory=dict)
+    _votes: list[QuorumRequest] = field(default_factory=list)
+    """Of all epochs, in their order."""
+    _begun: dict[tuple[int, int], int] = field(default_factory=dict)
+    """When each leader first announced each epoch."""
+    _ended: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """The epochs that each leader ended, and when, in order."""
 
     def add(self, asked: Any, answer: Any, exchange: Exchange) -> None:
         """Add a Vote, BeginQuorumEpoch or EndQuorumEpoch; ``answer`` None: it is missing."""
@@ -195,8 +202,16 @@ class QuorumTraffic:
         )  # fmt: skip
 
     def finish(self) -> None:
-        """Put all in the order of time."""
+        """Put all in the order of time, and in that of the epochs."""
         self.requests.sort(key=lambda one: one.first_ns)
+        self._votes = sorted((one for one in self.requests if one.api_key == ApiKey.VOTE), key=lambda one: one.epoch)
+        ended: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for one in self.requests:
+            if one.api_key == ApiKey.BEGIN_QUORUM_EPOCH:
+                self._begun.setdefault((one.epoch, one.node_id), one.first_ns)
+            elif one.api_key == ApiKey.END_QUORUM_EPOCH:
+                ended[one.node_id].append((one.epoch, one.first_ns))
+        self._ended = {node: sorted(some) for node, some in ended.items()}
 
     def _hold(self, one: QuorumRequest) -> None:
         self._hear(one.node_id, one.first_ns)
@@ -233,9 +248,8 @@ class QuorumTraffic:
         firsts = [one.first_ns for one in self.requests]
         for place, span in enumerate(merged):
             until = merged[place + 1].first_ns if place + 1 < len(merged) else None
-            inside = self.requests[bisect_right(firsts, span.last_ns) :]
-            if until is not None:
-                inside = [one for one in inside if one.first_ns < until]
+            end = len(firsts) if until is None else bisect_left(firsts, until)
+            inside = self.requests[bisect_right(firsts, span.last_ns) : end]
             asked = [one for one in inside if one.api_key in (ApiKey.VOTE, ApiKey.FETCH)]
             if asked:
                 yield Outage(
@@ -248,22 +262,21 @@ class QuorumTraffic:
                     tuple(sorted({one.node_id for one in asked})),
                 )
 
-    def change(
-        self, former: QuorumEpoch | None, epoch: QuorumEpoch, starts: Mapping[int, Iterable[int]]
-    ) -> EpochChange:
+    def change(self, former: QuorumEpoch | None, epoch: QuorumEpoch, starts: Mapping[int, int]) -> EpochChange:
         """Say how an epoch came.
 
         Args:
             former: The epoch before; None: none is known.
             epoch: The epoch.
-            starts: For each node of the quorum the times at which a new process of it registered, ns since 1970.
+            starts: For each node of the quorum the time at which a process of it last registered, ns since 1970.
         """
-        led = [one.first_ns for one in self.requests if one.api_key == ApiKey.BEGIN_QUORUM_EPOCH
-               and one.epoch == epoch.epoch and one.node_id == epoch.leader_id]  # fmt: skip
-        led += [spans[0].first_ns for number, spans in self._served.items() if number == epoch.epoch and spans]
+        begun = self._begun.get((epoch.epoch, epoch.leader_id))
+        led = [] if begun is None else [begun]
+        led += [spans[0].first_ns for spans in (self._served.get(epoch.epoch),) if spans]
         led_ns = min(led, default=None)
         since = -1 if former is None else former.epoch
-        votes = [one for one in self.requests if one.api_key == ApiKey.VOTE and since <= one.epoch <= epoch.epoch]
+        first = bisect_left(self._votes, since, key=lambda one: one.epoch)
+        votes = self._votes[first : bisect_right(self._votes, epoch.epoch, key=lambda one: one.epoch)]
         asked = [one for one in votes if (one.pre_vote and one.epoch < epoch.epoch) or since < one.epoch]
         if led_ns is not None:
             asked = [one for one in asked if one.first_ns <= led_ns]
@@ -286,22 +299,24 @@ class QuorumTraffic:
         epoch: QuorumEpoch,
         silent_ns: int | None,
         led_ns: int,
-        starts: Mapping[int, Iterable[int]],
+        starts: Mapping[int, int],
     ) -> str | None:
         node = former.leader_id
-        for one in self.requests:
-            ended = one.api_key == ApiKey.END_QUORUM_EPOCH and one.node_id == node
-            if ended and one.epoch >= former.epoch and one.first_ns <= led_ns:
+        ended = self._ended.get(node, [])
+        for _epoch, ended_ns in ended[bisect_left(ended, (former.epoch, 0)) : bisect_left(ended, (epoch.epoch, 0))]:
+            if ended_ns <= led_ns:
                 return f"controller {node} resigned: it shut down (EndQuorumEpoch)"
         if silent_ns is None:
             return None
         if node == epoch.leader_id:
             return f"controller {node} was elected again: the others had no answer from it"
-        back = next((span.first_ns for span in self._heard.get(node, ()) if span.last_ns > led_ns), None)
+        heard = self._heard.get(node, [])
+        place = bisect_right(heard, led_ns, key=lambda span: span.last_ns)
+        back = heard[place].first_ns if place < len(heard) else None
         fell = f"controller {node} fell silent"
         if back is None:
             return f"{fell}, and does not come back: killed, hung or cut off"
         after = f"{(max(back, led_ns) - silent_ns) / _S:.1f} s later"
-        if any(silent_ns < start for start in starts.get(node, ())):
+        if silent_ns < starts.get(node, 0):
             return f"{fell}, and was started again: it is back {after}"
         return f"{fell}, hung or cut off: the same process is back {after}"

@@ -148,7 +148,7 @@ class _Rows:
         self._traffic = traffic
         self._keeps_changing = traffic is not None and bool(traffic.admin.requests)
         self.changing: list[LogRecord] = []
-        self._controller_starts: dict[int, list[int]] = {}
+        self._controller_starts: dict[int, int] = {}  # the last of each node
         self._incarnations: dict[int, bytes] = {}
         self._filters = filters
         self.of = of = {"cluster": cluster, "capture": capture}
@@ -269,7 +269,7 @@ class _Rows:
     def _controller_registered(self, record: RegisterControllerRecord, time_ms: int) -> None:
         node = record.controller_id
         if self._incarnations.get(node, record.incarnation_id) != record.incarnation_id:
-            self._controller_starts.setdefault(node, []).append(time_ms * 1_000_000)
+            self._controller_starts[node] = max(time_ms * 1_000_000, self._controller_starts.get(node, 0))
         self._incarnations[node] = record.incarnation_id
 
     def deliveries(self, traffic: MetadataTraffic) -> None:
