@@ -18,7 +18,7 @@ import click
 from kproto.cli import settings
 from kproto.errors import KprotoError
 from kproto.extras import EXTRAS, install_command
-from kproto.text import printable
+from kproto.text import meant, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +73,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            tip = meant(args[0], COMMANDS)
+            ctx.fail(f"there is no command {args[0]!r}{f'; {tip}' if tip.startswith('did') else ''}")
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
             ctx.default_map = {name: settings.apply(command, name, COMMANDS)}
@@ -157,7 +160,7 @@ def _tell(error: click.ClickException) -> int:
     name, text = "kproto", printable(" ".join(error.format_message().split()))
     if isinstance(error, click.UsageError) and error.ctx is not None:
         name = error.ctx.command_path
-        text = f"{text.rstrip('.')}; try '{name} --help'"
+        text = text if text.endswith("?") else f"{text.rstrip('.')}; try '{name} --help'"
     print(f"{name}: {text}", file=sys.stderr)
     return EXIT_WRONG_INPUT
 

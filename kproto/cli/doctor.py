@@ -323,7 +323,9 @@ def _rules_of(names: Iterable[str]) -> frozenset[str]:
     for name in names:
         rule = name.upper() if name.upper() in RULES else by_name.get(name)
         if rule is None:
-            raise ConfigurationError(f"there is no rule {name!r}; kproto doctor --explain all lists the rules")
+            tip = meant(name.upper() if name[:2].upper() == "KP" else name, [*RULES, *by_name])
+            tip = f"{tip} " if tip.startswith("did") else ""
+            raise ConfigurationError(f"there is no rule {name!r}; {tip}kproto doctor --explain all lists the rules")
         found.add(rule)
     return frozenset(found)
 

@@ -63,16 +63,29 @@ def _apis_by_name() -> dict[str, int]:
     return short | {_plain(api_name(key)): int(key) for key in ApiKey}
 
 
-def parse_topic_partition(text: str) -> TopicPartition:
-    """Parse ``orders-3`` into topic ``orders``, partition 3; the last dash separates them: topics may hold dashes.
+_MOST_PARTITIONS: Final = 100_000
+
+
+def parse_partitions(text: str) -> list[TopicPartition]:
+    """Parse ``orders-3``, or partitions of a topic as answers show them: ``orders[0-2,5]``.
+
+    The last dash separates a topic from a partition: topics may hold dashes.
 
     Raises:
-        ConfigurationError: Not of that form.
+        ConfigurationError: Not of these forms, or more than 100,000 partitions.
     """
+    if several := re.fullmatch(r"(.+)\[([0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)\]", text):
+        ranges = [(int(part.split("-")[0]), int(part.split("-")[-1])) for part in several[2].split(",")]
+        if sum(max(0, last - first) + 1 for first, last in ranges) > _MOST_PARTITIONS:
+            raise ConfigurationError(f"{text!r} are over {_MOST_PARTITIONS:,} partitions; try --topic {several[1]}")
+        if all(first <= last for first, last in ranges):
+            return [TopicPartition(several[1], number) for first, last in ranges for number in range(first, last + 1)]
     topic, dash, number = text.rpartition("-")
     if not dash or not topic or not re.fullmatch(r"[0-9]{1,10}", number):
-        raise ConfigurationError(f"{text!r} is not TOPIC-PARTITION; try e.g. orders-3 (all of a topic: --topic orders)")
-    return TopicPartition(topic, int(number))
+        raise ConfigurationError(
+            f"{text!r} is not TOPIC-PARTITION; try e.g. orders-3 or orders[0-2,5] (all of a topic: --topic orders)"
+        )
+    return [TopicPartition(topic, int(number))]
 
 
 def parse_ports(texts: Iterable[str]) -> tuple[int, ...] | None:
@@ -190,7 +203,12 @@ _ANSWER_OPTIONS: Final = [
     click.option("--broker", multiple=True, metavar="ID", help="Only requests to this broker, or these: 0,1."),
     click.option("--controller", multiple=True, metavar="ID", help="Only requests of this controller, or these: 0,1."),
     click.option("--topic", multiple=True, metavar="NAME", help="Only this topic; * and ? match. Repeatable."),
-    click.option("--partition", multiple=True, metavar="T-P", help="Only this partition, e.g. orders-3. Repeatable."),
+    click.option(
+        "--partition",
+        multiple=True,
+        metavar="T-P",
+        help="Only these partitions, e.g. orders-3 or orders[0-9]. Repeatable.",
+    ),
     click.option(
         "--since",
         metavar="TIME",
@@ -331,7 +349,7 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
             brokers=parse_ids(broker, "--broker"),
             controllers=parse_ids(controller, "--controller"),
             topics=topic,
-            partitions=frozenset(parse_topic_partition(text) for text in partition),
+            partitions=frozenset(one for text in partition for one in parse_partitions(text)),
             errors=errors or "",
             ports=parse_ports(ports),
             broker_ids=parse_brokers(brokers) | parse_broker_of(broker_of),

@@ -123,6 +123,7 @@ def test_all_rules_and_limits_are_listed() -> None:
     ("arguments", "told"),
     [
         (["x", "--rule", "KP999"], "there is no rule 'KP999'"),
+        (["x", "--rule", "KP11"], "there is no rule 'KP11'; did you mean KP011"),
         (["--explain", "zombies"], "there is no rule 'zombies'"),
         (["x", "--limit", "speed=3"], "there is no limit 'speed'"),
         (["x", "--limit", "offline"], "'offline' is not NAME=VALUE"),

@@ -60,7 +60,8 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["inspekt"], "kproto: No such command 'inspekt'"),
+        (["inspekt"], "kproto: there is no command 'inspekt'; did you mean inspect?"),
+        (["xyzzy"], "kproto: there is no command 'xyzzy'; try 'kproto --help'"),
         (["--verbos"], "kproto: No such option '--verbos'"),
         (["inspect"], "kproto inspect: Missing argument 'CAPTURE...'; try 'kproto inspect --help'"),
         (["inspect", "--format", "xml", "x"], "kproto inspect: Invalid value for '--format'"),

@@ -17,8 +17,8 @@ from kproto.cli.options import (
     capture_filters,
     parse_api,
     parse_brokers,
+    parse_partitions,
     parse_ports,
-    parse_topic_partition,
 )
 from kproto.cli.times import parse_time
 from kproto.errors import ConfigurationError
@@ -60,13 +60,21 @@ def test_an_unknown_api_is_refused_with_an_example(text: str) -> None:
     [("orders-3", "orders", 3), ("a-b-c-10", "a-b-c", 10), ("--0", "-", 0), ("eu.orders_v1-007", "eu.orders_v1", 7)],
 )
 def test_the_last_dash_parts_topic_and_partition(text: str, topic: str, partition: int) -> None:
-    assert parse_topic_partition(text) == TopicPartition(topic, partition)
+    assert parse_partitions(text) == [TopicPartition(topic, partition)]
+
+
+def test_partitions_may_be_written_as_answers_show_them() -> None:
+    found = parse_partitions("eu.orders-1[0-2,7]")
+    assert found == [TopicPartition("eu.orders-1", number) for number in (0, 1, 2, 7)]
+    for text in ("orders[]", "orders[3-1]", "orders[1-]", "[0]", "orders[0-4000000000]", "orders[x]"):
+        with pytest.raises(ConfigurationError, match="orders"):
+            parse_partitions(text)
 
 
 @pytest.mark.parametrize("text", ["orders", "orders-", "-3", "orders-x", "orders:3", "", "orders--1x", "orders-²"])
 def test_what_is_no_topic_partition_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="orders-3"):
-        parse_topic_partition(text)
+        parse_partitions(text)
 
 
 @pytest.mark.parametrize(
