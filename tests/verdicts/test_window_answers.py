@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
 from windows import Window
@@ -164,6 +164,7 @@ def test_lost_packets_add_no_leader_and_no_restart(path: Path, seed: int) -> Non
 
 @few
 @given(some_captures, some_part)
+@example(next(path for path in CAPTURES if path.name == "ibp-2.4-IV1-a.pcap.gz"), 0.01)
 def test_top_finds_what_the_doctor_finds_at_each_time(path: Path, part: float) -> None:
     window, _every = whole(path)
     with TemporaryDirectory() as directory:
@@ -174,12 +175,18 @@ def test_top_finds_what_the_doctor_finds_at_each_time(path: Path, part: float) -
             return
         data = written.read_bytes()
     with open_tables(tables) as sql:
-        doctor = {(row[1], row[3]) for row in ask(sql, "findings").rows}
+        doctor = {_text_of(row[1], row[3]) for row in ask(sql, "findings").rows}
     summary = CaptureSummary()
     reader = CaptureReader(summary=summary)
+    reader.begin_file(written.name)
     fold = LiveFold(3600, {"": summary}, thrifty=False)
     for at in range(0, len(data), len(data) // 3 + 1):
         fold.add(reader.feed(data[at : at + len(data) // 3 + 1]))
         fold.snapshot()
     fold.add(reader.end())
-    assert {(f.rule, f.text) for f in fold.snapshot().findings} == doctor
+    assert {_text_of(finding.rule, finding.text) for finding in fold.snapshot().findings} == doctor
+
+
+def _text_of(rule: str, text: str) -> tuple[str, str]:
+    """A finding; of one about the capture its rule alone: other APIs tell of more connections that they are Kafka's."""
+    return rule, "" if rule.startswith("KP06") else text
