@@ -35,7 +35,7 @@ SECOND_US = 1_000_000
 SLOWER = 120
 # An external program's requests contradict each other on purpose.
 REAL = [path for path in CAPTURES if not name_of(path).startswith("external")]
-few = settings(max_examples=4 if settings.default.derandomize else 60)
+few = settings(max_examples=4 if settings.default.derandomize else 15)
 some_captures = st.sampled_from(REAL)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
 

@@ -37,7 +37,7 @@ DAMAGE = {"KP061", "KP065"}
 SLOW_LIMITS = {name: SLOWER * of.default for name, of in LIMITS.items() if of.unit in ("s", "ms", "minutes")}
 some_captures = st.sampled_from(CAPTURES)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
-few = settings(max_examples=6 if settings.default.derandomize else 60)
+few = settings(max_examples=6 if settings.default.derandomize else 15)
 
 
 def found_in(window: Window, limits: Mapping[str, float] | None = None) -> list[Finding]:
@@ -132,7 +132,7 @@ def planted(seed: int) -> tuple[Window, list[Finding], Truth]:
     return window, found_in(window, {"min-isr": 2}), findings_truth(fleet)
 
 
-@settings(max_examples=4 if settings.default.derandomize else 30)
+@settings(max_examples=4 if settings.default.derandomize else 12)
 @given(st.sampled_from(FLEETS), some_part, st.booleans())
 def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int, part: float, later: bool) -> None:
     window, every, truth = planted(seed)
