@@ -5,9 +5,10 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -441,7 +442,11 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     return bad_inputs.filter(pc.invert(excused))
 
 
+_TAPPED: Final = re.compile(r"-[0-9]{5}(?=\.pcapng$)")
+"""What ``kproto tap`` adds to a name for each of its files."""
+
+
 def _place_of(capture: str) -> tuple[str, ...]:
     """The directories in a label, but those of days and hours, and the name without what rotation adds to it."""
     *folders, _name = PurePath(capture).parts or ("",)
-    return (*(each for each in folders if not is_time(each)), point_name(capture))
+    return (*(each for each in folders if not is_time(each)), _TAPPED.sub("", point_name(capture)))
