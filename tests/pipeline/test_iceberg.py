@@ -81,7 +81,7 @@ class Lake:
 @pytest.fixture(scope="module")
 def spark_of_iceberg(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The newest Spark for which Iceberg has a runtime."""
-    (version,) = re.findall(r"pyspark==(\d+\.\d+\.\*)", PAGE.read_text())
+    (version,) = set(re.findall(r"pyspark==(\d+\.\d+\.\*)", PAGE.read_text()))
     target = tmp_path_factory.mktemp("spark")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), f"pyspark=={version}"]
     subprocess.run([*pip, "py4j==0.10.9.9"], check=True, timeout=600)
