@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
+from kproto.capture.capture_points import without_tap_number
 from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import column, described
 
@@ -65,9 +66,9 @@ _STEP_PPM: Final = 5
 _MOST_PPM: Final = 200
 
 
-def host_of_logs(capture: str) -> str:
-    """Return what the logs of one broker in one folder have in common in their names; a capture has its own name."""
-    return _LOG_NAME.sub("", capture)
+def host_of(capture: str) -> str:
+    """Return what the logs of one broker in one folder, or the files of one tap, have in common in their names."""
+    return without_tap_number(_LOG_NAME.sub("", capture))
 
 
 class PointClock(NamedTuple):
@@ -122,10 +123,10 @@ class ClockEvidence:
             self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
 
     def clocks(self, captures: Iterable[str]) -> dict[str, PointClock]:
-        """Return the clock of each capture point; the logs of one broker in one folder have one clock."""
+        """Return the clock of each capture point: logs of one broker in one folder, and files of one tap, have one."""
         every_name = sorted(captures)
         hosts: dict[str, str] = {}
-        of = {name: hosts.setdefault(host_of_logs(name), name) for name in every_name}
+        of = {name: hosts.setdefault(host_of(name), name) for name in every_name}
         names = sorted(hosts.values())
         if len(names) < 2:
             return {name: PointClock(name, of[name]) for name in every_name}

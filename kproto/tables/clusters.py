@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
-from kproto.tables.clocks import host_of_logs
+from kproto.tables.clocks import host_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import column, described
 
@@ -165,7 +165,7 @@ class ClusterEvidence:
         logs: dict[str, Node] = {}
         for node in self._nodes:
             if node[2] == 0 and node not in declared:  # an address that a log lacks
-                kin.join(logs.setdefault(host_of_logs(node[0]), node), node)
+                kin.join(logs.setdefault(host_of(node[0]), node), node)
         shown: dict[tuple[Any, ...], Node] = {}
         for *update, node, _ts in self._sent() if kin.count > 1 else ():
             kin.join(shown.setdefault(tuple(update), node), node)

@@ -5,16 +5,15 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
-from kproto.capture.capture_points import is_time, point_name
+from kproto.capture.capture_points import is_time, point_name, without_tap_number
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
@@ -442,11 +441,7 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     return bad_inputs.filter(pc.invert(excused))
 
 
-_TAPPED: Final = re.compile(r"-[0-9]{5}(?=\.pcapng$)")
-"""What ``kproto tap`` adds to a name for each of its files."""
-
-
 def _place_of(capture: str) -> tuple[str, ...]:
     """The directories in a label, but those of days and hours, and the name without what rotation adds to it."""
     *folders, _name = PurePath(capture).parts or ("",)
-    return (*(each for each in folders if not is_time(each)), _TAPPED.sub("", point_name(capture)))
+    return (*(each for each in folders if not is_time(each)), without_tap_number(point_name(capture)))

@@ -35,7 +35,7 @@ from soak.work import Administrator
 REST_S: Final = 60
 """How long the cluster may take to come to rest when the faults are over."""
 
-ALLOWED: Final = {"note", "KP020", "KP023", "KP032", "KP034", "KP014", "KP016", "KP022"}
+ALLOWED: Final = {"note", "KP014", "KP016", "KP020", "KP022", "KP023", "KP032", "KP034", "KP041"}
 """Findings that the faults may lead to, beside those that :func:`required` names."""
 
 EXPLAINED: Final[list[re.Pattern[str]]] = [
