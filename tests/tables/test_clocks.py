@@ -32,7 +32,9 @@ def clock_of(here: dict[bytes, int], there: dict[bytes, int]) -> PointClock:
     return compared(["a", "b"], {"a": 2, "b": 1}, {"a": here, "b": there}, {})["b"]
 
 
-@given(st.integers(0, 1000), st.integers(-4 * HOUR, 4 * HOUR), st.integers(9, 200))
+@given(
+    st.integers(0, 1000), st.integers(-4 * HOUR, 4 * HOUR), st.integers(40, 200)
+)  # of fewer, chance may make too few agree
 def test_a_clock_is_found_within_milliseconds(seed: int, ahead_us: int, count: int) -> None:
     clock = clock_of(*seen(seed, 90_000_000, count, ahead_us, 0))
     assert clock.reference == "a"
