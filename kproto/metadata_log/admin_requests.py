@@ -7,12 +7,14 @@ its answer; where several requests fit a record, it is not told whose it is.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey, response_header_version
+from kproto.errors import Malformed
 from kproto.metadata_log.records import (
     SAME_LEADER,
     ConfigRecord,
@@ -22,6 +24,7 @@ from kproto.metadata_log.records import (
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    varint,
 )
 from kproto.metadata_log.secrets import HIDDEN, is_secret_config
 from kproto.reference import decode_request, decode_response
@@ -172,17 +175,18 @@ class AdminTraffic:
     def finish(self) -> None:
         """Order the requests; leave out those to brokers whose Envelopes are there too."""
         self.requests.sort(key=lambda one: one.time_ns)
-        passed_on: dict[tuple[Any, ...], list[AdminRequest]] = defaultdict(list)
+        passed_on: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for one in self.requests:
             if one.envelope:
-                passed_on[one.api_key, one.client_id, one.correlation_id, one.body].append(one)
+                passed_on[one.api_key, one.client_id, one.correlation_id, one.body].append(one.time_ns)
 
         def is_repeated(one: AdminRequest) -> bool:
             if one.envelope:
                 return False
             end = one.time_ns + _LONGEST_NS if one.answer_ns is None else one.answer_ns
-            same = passed_on.get((one.api_key, one.client_id, one.correlation_id, one.body), ())
-            return any(one.time_ns <= other.time_ns <= end for other in same)
+            times = passed_on.get((one.api_key, one.client_id, one.correlation_id, one.body), [])
+            place = bisect_left(times, one.time_ns)
+            return place < len(times) and times[place] <= end
 
         self.requests = [one for one in self.requests if not is_repeated(one)]
 
@@ -200,6 +204,8 @@ class AdminTraffic:
                 was_called[record.name].append(record.topic_id)
             for subject in _subjects(record):
                 made[subject].append(each)
+        for some in made.values():
+            some.sort(key=lambda each: each.time_ms)  # those of a former controller may be ahead
         fitting: dict[tuple[int, tuple[Any, ...]], int] = defaultdict(int)
         found: list[tuple[AdminRequest, AdminChange, list[LogRecord]]] = []
         for request in self.requests:
@@ -212,7 +218,10 @@ class AdminTraffic:
                     named = [change.topic_id] if change.topic_id else was_called.get(change.topic or "", [b""])
                     for topic_id in named:
                         subject = tuple(topic_id if part is _ID else part for part in change.subject)
-                        fits += [each for each in made.get(subject, ()) if begin <= each.time_ms <= end]
+                        some = made.get(subject, [])
+                        first = bisect_left(some, begin, key=lambda each: each.time_ms)
+                        last = bisect_right(some, end, key=lambda each: each.time_ms)
+                        fits += sorted(some[first:last], key=lambda each: each.offset)
                 for each in fits:
                     fitting[each.offset, change.subject] += 1
                 found.append((request, change, fits))
@@ -231,16 +240,11 @@ def principal_of(data: bytes | None) -> str | None:
         return None
     at, parts = 2, []
     for _part in range(2):
-        size = shift = 0
-        while True:
-            if at >= len(data) or shift > 28:
-                return None
-            byte, at = data[at], at + 1
-            size |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        size -= 1
+        try:
+            length, at = varint(data, at)
+        except Malformed:
+            return None
+        size = length - 1
         if size < 0 or at + size > len(data):
             return None
         parts.append(data[at : at + size].decode("utf-8", "replace"))
@@ -281,10 +285,12 @@ def _create_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
 
 
 def _delete_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
-    said = list(answer.responses) if answer is not None else []
+    said = {}
+    for one in reversed(answer.responses if answer is not None else ()):
+        said[one.topic_id] = said[one.name] = one
     named = [(topic.name, topic.topic_id) for topic in asked.topics] + [(name, _NO_ID) for name in asked.topic_names]
     for name, topic_id in named:
-        result = next((one for one in said if (one.name == name if name else one.topic_id == topic_id)), None)
+        result = said.get(name or topic_id)
         told = getattr(result, "topic_id", _NO_ID)
         topic_id = topic_id if topic_id != _NO_ID else told
         yield AdminChange(

@@ -18,7 +18,13 @@ from crc32c import crc32c
 
 from kproto.errors import ConfigurationError, DecodeError, Malformed
 from kproto.extras import install_command
-from kproto.metadata_log.records import MetadataRecord, UnknownRecord, decode_control_record, decode_record
+from kproto.metadata_log.records import (
+    MetadataRecord,
+    UnknownRecord,
+    decode_control_record,
+    decode_record,
+    varint_bytes,
+)
 
 HEADER_BYTES: Final = 61
 UNPACKED_MOST: Final = 64 << 20
@@ -283,13 +289,7 @@ def encode_batch(
 
 def _signed_bytes(value: int) -> bytes:
     """Write a zigzag varint."""
-    number = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return varint_bytes((value << 1) ^ (value >> 63))
 
 
 def _signed(data: bytes, at: int) -> tuple[int, int]:

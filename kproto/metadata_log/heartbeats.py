@@ -151,11 +151,12 @@ class Heartbeats:
         """
         marks = [mark for _time, mark in committed]
         times = [time_ns for time_ns, _mark in committed]
-        for broker_id in sorted({broker for broker, _epoch in self.runs}):
+        of_broker: dict[int, list[HeartbeatRun]] = {}
+        for (broker_id, _epoch), runs in self.runs.items():
+            of_broker.setdefault(broker_id, []).extend(runs)
+        for broker_id, runs in sorted(of_broker.items(), key=lambda item: item[0]):
             beats = sorted(
                 (time_ns, offset)
-                for (broker, _epoch), runs in self.runs.items()
-                if broker == broker_id
                 for run in runs
                 for time_ns, offset in zip(run.times_ns, run.offsets, strict=True)
                 if offset >= 0
@@ -185,9 +186,10 @@ class Heartbeats:
         if gaps and gap < _LATE * median(gaps):
             return f"its heartbeats went on, the last {gap / _S:.1f} s before: cannot tell why"
         silence = f"session timed out: no heartbeat for {gap / _S:.1f} s"
-        accepted = [t for t, run in listed[place:] if run.error_code != ErrorCode.STALE_BROKER_EPOCH]
-        if accepted:
-            return f"{silence}, {ALIVE}: its heartbeats went on {(accepted[0] - from_ns) / _S:.1f} s later"
+        after = (listed[later] for later in range(place, len(listed)))
+        accepted = next((beat for beat, run in after if run.error_code != ErrorCode.STALE_BROKER_EPOCH), None)
+        if accepted is not None:
+            return f"{silence}, {ALIVE}: its heartbeats went on {(accepted - from_ns) / _S:.1f} s later"
         if place < len(listed):
             return f"{silence}, {ALIVE}: it came back {(listed[place][0] - from_ns) / _S:.1f} s later, replaced"
         return f"{silence}, and none came after"

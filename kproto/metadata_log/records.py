@@ -768,11 +768,11 @@ def decode_record(value: bytes) -> MetadataRecord | UnknownRecord:
             return _plain(NoOpRecord, 0)
     else:
         at = 0
-        frame_version, at = _varint(value, at)
+        frame_version, at = varint(value, at)
         if frame_version != FRAME_VERSION:
             raise Malformed(f"a metadata record of frame version {frame_version}; Kafka 4.1 has 1", 0)
-        record_type, at = _varint(value, at)
-        version, at = _varint(value, at)
+        record_type, at = varint(value, at)
+        version, at = varint(value, at)
     if version > _LARGEST_VERSION:
         raise Malformed(f"a metadata record of version {version}", 0)
     cls = RECORDS.get(record_type)
@@ -788,7 +788,7 @@ def encode_record(record: MetadataRecord | UnknownRecord) -> bytes:
         EncodeError: A field cannot be written.
     """
     fields = record.data if isinstance(record, UnknownRecord) else record.write()
-    return b"".join([*map(_varint_bytes, (FRAME_VERSION, record.record_type, record.version)), fields])
+    return b"".join([*map(varint_bytes, (FRAME_VERSION, record.record_type, record.version)), fields])
 
 
 def decode_control_record(key: bytes, value: bytes) -> ControlRecord | UnknownRecord:
@@ -807,7 +807,12 @@ def decode_control_record(key: bytes, value: bytes) -> ControlRecord | UnknownRe
     return cls.read(value, version)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read an unsigned varint of 32 bits; also return the place after it.
+
+    Raises:
+        Malformed: It does not end within five bytes.
+    """
     value = shift = 0
     for place in range(at, min(at + 5, len(data))):
         value |= (data[place] & 0x7F) << shift
@@ -817,7 +822,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise Malformed("no varint", at)
 
 
-def _varint_bytes(value: int) -> bytes:
+def varint_bytes(value: int) -> bytes:
+    """Write an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

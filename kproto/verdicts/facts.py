@@ -32,6 +32,7 @@ from kproto.verdicts.states import (
     Sighting,
     State,
     Stretch,
+    micros,
 )
 from kproto.verdicts.told import Body, Request
 
@@ -584,7 +585,7 @@ class Facts:
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
         for _capture, broker, _epoch, _is_start, valid_from, *_more in self._rows("broker_states"):
-            found[broker].append(_micros(valid_from))  # a controlled shutdown begins seconds before the broker leaves
+            found[broker].append(micros(valid_from))  # a controlled shutdown begins seconds before the broker leaves
         return {broker: sorted(times) for broker, times in found.items()}
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
@@ -646,9 +647,9 @@ class Facts:
         """Add the registrations in a metadata log, which are exact; requests of the same ones count with them."""
         newest: dict[int, Life] = {}
         logged: dict[tuple[int, int], Life] = {}
-        rows = sorted(self._rows("broker_states"), key=lambda row: _micros(row[4]))
+        rows = sorted(self._rows("broker_states"), key=lambda row: micros(row[4]))
         for _capture, broker, epoch, is_start, valid_from, valid_to, why, *_more in rows:
-            began, ended = _micros(valid_from), self.end if valid_to is None else _micros(valid_to)
+            began, ended = micros(valid_from), self.end if valid_to is None else micros(valid_to)
             life = logged.get((broker, epoch))
             if life is None:
                 life = logged[broker, epoch] = Life.logged(broker, epoch, began, why)
@@ -711,7 +712,7 @@ class Facts:
         for row in self.captures:
             clock = self.clocks.get(row["capture"], _SAME)
             for event in row["controller_events"] or ():
-                first, last = (_micros(event[name]) for name in ("ts", "last_ts"))
+                first, last = (micros(event[name]) for name in ("ts", "last_ts"))
                 topic = None if event["topic"] is None else self._shown("topic", event["topic"])
                 found.append(
                     event | {"ts": first - clock.ahead(first), "last_ts": last - clock.ahead(last), "topic": topic}
@@ -781,11 +782,7 @@ class Facts:
                     broker = brokers.get(address, self._address(*address))
                     since = self.begin
                     if loss["ts"] is not None:
-                        since = _micros(loss["ts"])
+                        since = micros(loss["ts"])
                         since -= self.clocks.get(row["capture"], _SAME).ahead(since)
                     found[broker] = min(since, found.get(broker, since))
         return found
-
-
-def _micros(moment: Any) -> int:
-    return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)

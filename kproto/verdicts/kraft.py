@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode, error_name
 from kproto.metadata_log.heartbeats import ALIVE
+from kproto.verdicts.states import micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,10 +58,6 @@ class Shown(NamedTuple):
     broker: int | None = None
 
 
-def _us(time: Any) -> int:
-    return int(time.timestamp() * _SECOND) if hasattr(time, "timestamp") else int(time)
-
-
 def shown(rows: Rows, limit: Callable[[str], float]) -> Iterator[Shown]:
     """Yield what the rules of KRaft find.
 
@@ -82,22 +79,22 @@ def _fenced(rows: Rows) -> Iterator[Shown]:
     for _capture, broker, _epoch, _start, begin, end, _why, state, evidence in rows("broker_states"):
         if state == "fenced" and evidence and ALIVE in evidence:
             text = f"The controller fenced broker {broker}, {evidence}"
-            yield Shown("KP070", text, _us(begin), _us(begin if end is None else end), broker=broker)
+            yield Shown("KP070", text, micros(begin), micros(begin if end is None else end), broker=broker)
 
 
 def _not_unfenced(rows: Rows, longest: float) -> Iterator[Shown]:
     heard: dict[tuple[int, int], int] = {}
     for broker, epoch, _first, last, _count, error in rows("broker_heartbeats"):
         if not error:
-            heard[broker, epoch] = max(_us(last), heard.get((broker, epoch), 0))
+            heard[broker, epoch] = max(micros(last), heard.get((broker, epoch), 0))
     fenced: dict[tuple[int, int], tuple[int, int | None, str]] = {}  # from the registration until it is unfenced
     for _capture, broker, epoch, _start, begin, end, why, state, evidence in rows("broker_states"):
-        key, since = (broker, epoch), _us(begin)
+        key, since = (broker, epoch), micros(begin)
         if state == "fenced":
             goes_on = key in fenced and fenced[key][1] == since
             if goes_on or why.startswith("registered"):
                 began = fenced[key][0] if goes_on else since
-                fenced[key] = began, None if end is None else _us(end), evidence or ""
+                fenced[key] = began, None if end is None else micros(end), evidence or ""
     for (broker, epoch), (since, until, evidence) in fenced.items():
         last = heard.get((broker, epoch), since) if until is None else until
         if last - since > longest:
@@ -111,7 +108,7 @@ def _lagging(rows: Rows, longest: float) -> Iterator[Shown]:
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for broker, ts, lag, late in rows("broker_progress"):
         if lag > longest and late >= _SEVERAL:
-            found[broker].append((_us(ts), lag))
+            found[broker].append((micros(ts), lag))
     for broker, slots in found.items():
         slots.sort()
         worst = max(lag for _ts, lag in slots)
@@ -124,7 +121,7 @@ def _lagging(rows: Rows, longest: float) -> Iterator[Shown]:
 
 def _without_leader(rows: Rows, longest: float) -> Iterator[Shown]:
     for begin, end, last, votes, refused, nodes in rows("quorum_outages"):
-        since, until = _us(begin), _us(last if end is None else end)
+        since, until = micros(begin), micros(last if end is None else end)
         if until - since > longest:
             so_far = " so far" if end is None else ""
             text = (
@@ -139,7 +136,7 @@ def _in_vain(rows: Rows, most: int, window: float) -> Iterator[Shown]:
     asked: dict[int, int] = {}
     for first, _last, _count, api_key, _node, epoch, is_pre_vote in rows("quorum_requests"):
         if api_key == ApiKey.VOTE and not is_pre_vote and epoch not in led:
-            asked[epoch] = min(_us(first), asked.get(epoch, _us(first)))
+            asked[epoch] = min(micros(first), asked.get(epoch, micros(first)))
     times = sorted(asked.values())
     count = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
     if count >= most:
@@ -152,7 +149,7 @@ def _late_leaders(rows: Rows) -> Iterator[Shown]:
     for epoch, leader, _since, led, late, _why in sorted(rows("quorum_epochs")):
         if late is not None and led is not None and former is not None:
             text = f"Controller {former} still answered fetches after {leader} led the quorum with epoch {epoch}"
-            yield Shown("KP075", text, _us(led), _us(late))
+            yield Shown("KP075", text, micros(led), micros(late))
         former = leader
 
 
@@ -160,7 +157,7 @@ def _refused(rows: Rows, most: int) -> Iterator[Shown]:
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for first, last, count, api_key, node, _epoch, _is_pre_vote in rows("quorum_requests"):
         if api_key == ApiKey.FETCH:
-            found[node].append((_us(first), _us(last), count))
+            found[node].append((micros(first), micros(last), count))
     for node, some in sorted(found.items()):
         count = sum(number for _first, _last, number in some)
         if count >= most:
@@ -174,9 +171,9 @@ def _two_processes(rows: Rows) -> Iterator[Shown]:
     stale: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for broker, epoch, first, last, count, error in rows("broker_heartbeats"):
         if error == ErrorCode.STALE_BROKER_EPOCH:
-            stale[broker, epoch].append((_us(first), _us(last), count))
+            stale[broker, epoch].append((micros(first), micros(last), count))
         elif error == 0:
-            accepted[broker].append((epoch, _us(first), _us(last)))
+            accepted[broker].append((epoch, micros(first), micros(last)))
     for (broker, epoch), some in sorted(stale.items()):
         count = sum(number for _first, _last, number in some)
         first, last = min(one[0] for one in some), max(one[1] for one in some)
@@ -197,7 +194,7 @@ def leaders(rows: Rows) -> Iterator[tuple[int, int, int]]:
     for epoch, leader, since, led, _late, _why in rows("quorum_epochs"):
         begin = led if since is None else since
         if begin is not None:
-            yield epoch, leader, _us(begin)
+            yield epoch, leader, micros(begin)
 
 
 def why_changed(rows: Rows) -> dict[int, str]:
@@ -208,7 +205,7 @@ def why_changed(rows: Rows) -> dict[int, str]:
 def how_fenced(rows: Rows) -> dict[tuple[int, int], str]:
     """How sessions timed out, by broker and time."""
     return {
-        (broker, _us(begin)): evidence
+        (broker, micros(begin)): evidence
         for _capture, broker, _epoch, _start, begin, _end, _why, state, evidence in rows("broker_states")
         if state == "fenced" and evidence and evidence.startswith("session timed out")
     }
@@ -219,10 +216,10 @@ def asked(rows: Rows) -> Iterator[tuple[int, str, str, str | None, int | None]]:
     for ts, client, address, principal, topic, partition, what, error, _offset in rows("admin_changes"):
         who = f"{client or 'a client'} at {address}" + (f" ({principal})" if principal else "")
         answer = f": {error_name(error)}" if error else "" if error == 0 else ": no answer"
-        yield _us(ts), who, f"{what}{answer}", topic, partition
+        yield micros(ts), who, f"{what}{answer}", topic, partition
 
 
 def outages(rows: Rows) -> Iterator[tuple[int, int | None]]:
     """Yield the times in which no leader of the quorum answered."""
     for begin, end, *_more in rows("quorum_outages"):
-        yield _us(begin), None if end is None else _us(end)
+        yield micros(begin), None if end is None else micros(end)

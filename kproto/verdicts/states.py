@@ -23,6 +23,12 @@ BEING_DELETED: Final = -2
 NO_LEADER: Final = -1
 """The leader of a partition that has none."""
 
+
+def micros(moment: Any) -> int:
+    """Return a time of a table, a datetime or us since 1970, in us."""
+    return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)
+
+
 STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
 """The order of a partition's states from its creation to its deletion; clocks only date them."""
 
