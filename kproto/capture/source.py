@@ -311,7 +311,7 @@ def _regular_size(raw: Any) -> int | None:
 def _why(e: OSError, name: str) -> str:
     match e:
         case FileNotFoundError() if "://" in name:
-            return "no such file here; summary, query, report, analyze and audit read URIs: try these, or copy the file"
+            return "no such file here; summary, query, report and analyze read URIs: try these, or copy the file"
         case FileNotFoundError():
             return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
         case IsADirectoryError():

@@ -34,14 +34,13 @@ COMMANDS: Final = {
     "query": "Ask the tables: who led, who is behind, what flapped, who was stale.",
     "report": "Write a report as one HTML page: timeline, delays, zombies, errors.",
     "tables": "Describe the tables: columns, types, units and joins.",
-    "generate": "Make captures of a synthetic fleet, of any size, with their expected tables.",
+    "generate": "Make captures of a synthetic fleet, of any size, with planted faults.",
     "decode": "Read one message, header or frame: JSON, or every field with its offset.",
     "encode": "Write one message, header or frame from Kafka's JSON form.",
     "controller": "Lead a real cluster as its controller, by ZooKeeper.",
     "brokers": "Run embedded brokers in the foreground, for a controller to lead.",
     "metadata": "Show a cluster's brokers, controller, leaders, ISR and epochs.",
     "check": "Verify captures and recordings, packet by packet.",
-    "audit": "Read every frame with both codecs, and list the frames on which they differ.",
     "tap": "Relay Kafka connections and record them as pcapng.",
     "replay": "Send a captured controller's requests to a broker again.",
     "send": "Send one request to a broker, and print its answer.",
@@ -74,6 +73,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            if args[0] == "audit":
+                ctx.fail("audit is a tool of kproto's developers: run tools/audit.py CAPTURE... in a checkout")
             tip = meant(args[0], COMMANDS)
             ctx.fail(f"there is no command {args[0]!r}{f'; {tip}' if tip.startswith('did') else ''}")
         name, command, rest = super().resolve_command(ctx, args)

@@ -1,10 +1,9 @@
-"""``kproto generate``: makes captures of a synthetic fleet, of any size, and their expected tables."""
+"""``kproto generate``: makes captures of a synthetic fleet, of any size."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,8 +86,6 @@ Examples:
   kproto generate --out large --brokers 1000 --partitions 100000 \\
       --rotate 4G --zstd
       packed: copies of a body cost little
-  kproto generate --out fleet --expected
-      with the tables that kproto analyze must find
   kproto generate --out sick --plant missed-update,two-leaders
       with faults; truth.json has what the doctor must find
   kproto generate --out sick --plants 5 --seed 8
@@ -195,7 +192,6 @@ The same options give the same bytes, on any machine. """,
     show_default=True,
     help="Bytes of data in a TCP segment at most.",
 )
-@click.option("--expected", is_flag=True, help="Also write the expected tables, as Parquet files.")
 @format_option("json", description="Print text, or one JSON object.")
 def command(
     out: Path,
@@ -205,7 +201,6 @@ def command(
     rotate: int | None,
     zstd: bool,
     mss: int,
-    expected: bool,
     form: str,
     zombies: int | None,
     plants: str | None,
@@ -240,11 +235,9 @@ def command(
     fleet = PlannedFleet(**numbers)
     if size is not None:
         fleet = sized(fleet, size)
-    if expected and (fleet.plants or fleet.migration):
-        raise ConfigurationError("the expected tables know no planted faults and no migration; leave out --expected")
     piped = str(out) == _STANDARD_OUTPUT
-    if piped and (per_host or rotate or zstd or expected):
-        raise ConfigurationError("standard output holds one capture: without --per-host, --rotate, --zstd, --expected")
+    if piped and (per_host or rotate or zstd):
+        raise ConfigurationError("standard output holds one capture: without --per-host, --rotate, --zstd")
     if piped and sys.stdout.isatty():
         raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
     if not piped:
@@ -258,8 +251,6 @@ def command(
             written = write_captures(
                 fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count
             )
-            if expected:
-                _write_expected(fleet, out / "expected", per_host=per_host, mss=mss)
             if fleet.plants:
                 text = json.dumps(findings_truth(fleet).to_json(), indent=1)
                 (out / "truth.json").write_text(text + "\n", encoding="utf-8")
@@ -315,7 +306,7 @@ def _emptied_on_failure(out: Path) -> Iterator[None]:
         yield
     except BaseException as e:
         for file in out.iterdir():
-            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         if isinstance(e, OSError) and e.filename is None and e.strerror:
             raise OSError(e.errno, e.strerror, str(out)) from e
         raise
@@ -333,17 +324,6 @@ def _counter(update: Callable[[int, int | None], None] | None, total: int | None
         update(done, total)
 
     return add
-
-
-def _write_expected(fleet: PlannedFleet, directory: Path, *, per_host: bool, mss: int) -> None:
-    """Write the expected tables, which are held in memory."""
-    import pyarrow.parquet as pq
-
-    from kproto.generate.expected import expected_tables
-
-    directory.mkdir()
-    for name, table in expected_tables(fleet, per_host=per_host, mss=mss).items():
-        pq.write_table(table, directory / f"{name}.parquet")
 
 
 def _print(written: Written, *, as_json: bool) -> None:

@@ -1,9 +1,9 @@
-"""Generates synthetic fleets: captures of control-plane traffic of any size, and their expected tables.
+"""Generates synthetic fleets: captures of control-plane traffic of any size.
 
 ``PlannedFleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the
 controller's requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading
-of captures and the making of tables, so that each can be checked by the other. ``kproto.generate.expected`` has the
-tables, ``findings_truth`` the findings of ``kproto doctor``, also of faults that are planted (``PlannedFleet.plants``);
+of captures and the making of tables, so that each can be checked by the other. ``findings_truth`` has the findings of
+``kproto doctor``, also of faults that are planted (``PlannedFleet.plants``);
 ``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
 
 >>> from kproto.generate import PlannedFleet

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from .expected import frame_row, payload_of, unmatched_reason
+from .bodies import encode_response, shared_body
 from .files import DEFAULT_MSS
-from .schemas import FRAMES
 from .traffic import steps
 from .wire import FramePlanner
 
@@ -17,6 +16,33 @@ if TYPE_CHECKING:
 
     from .fleet import PlannedFleet
     from .traffic import PlannedExchange
+    from .wire import PlannedFrame
+
+_US: Final = 1000
+_NS_A_DAY: Final = 86_400 * 1_000_000_000
+
+_TEXT, _INT = pa.string(), pa.int32()
+_FLOW = pa.struct([("src_ip", _TEXT), ("src_port", _INT), ("dst_ip", _TEXT), ("dst_port", _INT)])
+
+FRAMES: Final = pa.schema(
+    [
+        (name, kind)
+        for kind, names in (
+            (pa.binary(), "frame_id conn_id body_id request_frame_id payload"),
+            (_TEXT, "capture file direction client_id unmatched_reason error"),
+            (_FLOW, "flow"),
+            (pa.timestamp("us", tz="UTC"), "ts ts_last"),
+            (pa.int64(), "ts_ns broker_epoch"),
+            (pa.int8(), "status"),
+            (pa.int16(), "api_key api_version"),
+            (_INT, "correlation_id frame_len"),
+            (pa.date32(), "date"),
+        )
+        for name in names.split()
+    ]
+)
+"""Generated frames: the columns of ``frames``, and the facts that reading a capture would find beside them. A row
+without ``frame_id`` gives the reason why the request ``request_frame_id`` has no response."""
 
 _BATCH_BYTES: Final = 8 << 20
 _ROW_BYTES: Final = 300
@@ -37,7 +63,7 @@ def frames(
         batch_bytes: About how large a batch becomes.
 
     Yields:
-        Batches of the schema ``kproto.generate.schemas.FRAMES``.
+        Batches of the schema ``FRAMES``.
     """
     wanted = set(events)
     last = max(wanted, default=-1)
@@ -82,3 +108,42 @@ def _rows(planner: FramePlanner, exchange: PlannedExchange, given: set[bytes]) -
             given.add(frame.body_id)
             row["payload"] = payload_of(frame)
         yield row
+
+
+def payload_of(frame: PlannedFrame) -> bytes:
+    """Return a frame's body as it is sent."""
+    content = frame.exchange.content
+    if frame.direction == "response":
+        return encode_response(content)
+    return b"".join(shared_body(content).pieces(frame.exchange.broker_epoch))
+
+
+def frame_row(frame: PlannedFrame) -> dict[str, Any]:
+    """Return the row of ``frames`` about a frame."""
+    exchange, connection = frame.exchange, frame.exchange.connection
+    source, target = connection.client, connection.server
+    if frame.direction == "response":
+        source, target = target, source
+    return {
+        "frame_id": frame.frame_id,
+        "capture": frame.capture,
+        "conn_id": frame.conn_id,
+        "flow": {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port},
+        "direction": frame.direction,
+        "ts": frame.time_ns // _US,
+        "ts_last": frame.last_ns // _US,
+        "ts_ns": frame.time_ns,
+        "status": 0,
+        "api_key": int(exchange.content.api_key),
+        "api_version": exchange.content.version,
+        "correlation_id": exchange.correlation_id,
+        "client_id": str(exchange.content.controller.id),
+        "frame_len": frame.length,
+        "body_id": frame.body_id,
+        "date": frame.time_ns // _NS_A_DAY,
+    }
+
+
+def unmatched_reason(exchange: PlannedExchange) -> str:
+    """Return why a request has no response, in the generator's own words."""
+    return "the connection broke" if exchange.lost else "the capture missed the response"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from .frames import frames
+from .frames import FRAMES, frames
 from .schedule import Schedule
-from .schemas import FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def spark_frames(spark: SparkSession, fleet: PlannedFleet, *, partitions: int | None = None) -> DataFrame:
-    """Return a fleet's frames as a lazy DataFrame with the columns of ``kproto.generate.schemas.FRAMES``.
+    """Return a fleet's frames as a lazy DataFrame with the columns of ``kproto.generate.frames.FRAMES``.
 
     Each task replays the fleet's history up to its own events: that costs about a microsecond for each partition that
     changes, so that a few tasks a core are better than many.

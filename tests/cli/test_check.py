@@ -190,6 +190,6 @@ def test_a_name_with_a_line_break_stays_on_its_line(recording: Path) -> None:
 
 def test_a_uri_is_told_which_commands_read_it() -> None:
     assert unreadable("s3://bucket/a.pcap") == (
-        "s3://bucket/a.pcap: no such file here; summary, query, report, analyze and audit read URIs: "
+        "s3://bucket/a.pcap: no such file here; summary, query, report and analyze read URIs: "
         "try these, or copy the file\n"
     )

@@ -7,15 +7,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from expected_tables import expected_tables
 
 import kproto.generate
 import kproto.tables
 from kproto.cli import main
 from kproto.generate import write_captures
-from kproto.generate.schemas import EXPECTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,28 +147,19 @@ def test_a_capture_goes_through_a_pipe(tmp_path: Path) -> None:
     assert "standard output holds one capture" in refused.output
 
 
-def test_the_expected_tables_are_written_on_request(tmp_path: Path) -> None:
-    out = tmp_path / "fleet"
-    made = run("generate", "--out", str(out), "--partitions", "20", "--per-host", "--expected")
-    assert made.exit_code == 0, made.output
-    written = {path.stem: pq.read_table(path) for path in (out / "expected").iterdir()}
-    assert {name: table.schema for name, table in written.items()} == EXPECTED
-    found = kproto.tables.read(out)
-    assert found["requests"].num_rows == written["requests"].num_rows > 100
-
-
 @pytest.mark.parametrize("packed", [(), ("--zstd",), ("--zstd", "--rotate", "20K")])
 def test_the_expected_ids_are_those_that_are_read_however_the_capture_is_packed(
     packed: tuple[str, ...], tmp_path: Path
 ) -> None:
-    made = run("generate", "--out", str(tmp_path), "--partitions", "20", *packed, "--expected")
+    made = run("generate", "--out", str(tmp_path), "--partitions", "20", "--mss", "700", *packed)
     assert made.exit_code == 0, made.output
-    files = sorted(path for path in tmp_path.iterdir() if path.is_file())
+    files = sorted(tmp_path.iterdir())
     assert {path.suffix == ".zst" for path in files} == {bool(packed)}
     assert (len(files) > 1) == ("--rotate" in packed)
     found = kproto.tables.read(*files)
+    expected = expected_tables(kproto.generate.PlannedFleet(partitions=20), mss=700)
     for name, column in (("requests", "frame_id"), ("responses", "response_frame_id"), ("frames", "conn_id")):
-        wanted = pq.read_table(tmp_path / "expected" / f"{name}.parquet")[column].to_pylist()
+        wanted = expected[name][column].to_pylist()
         assert sorted(found[name][column].to_pylist()) == sorted(wanted) != [], name
 
 
@@ -201,7 +191,6 @@ def test_the_metadata_logs_of_a_kraft_cluster_are_written_with_their_truth(tmp_p
         (["--kraft", "--plant", "zombie"], "zombie: no fault that can be planted; there are isr-flapping, "),
         (["--plant", "rust"], "rust: no fault that can be planted; there are behind, "),
         (["--plant", "behind", "--plants", "2"], "give one of the two"),
-        (["--plant", "behind", "--expected"], "leave out --expected"),
         (["--migration", "--protocol", "2.4"], "a migration needs --protocol 3.9"),
     ],
 )
@@ -225,7 +214,6 @@ def test_no_part_of_a_capture_is_left_behind(
 ) -> None:
     def write(fleet: PlannedFleet, directory: Path, **settings: Any) -> None:
         write_captures(fleet, directory, **settings)
-        (directory / "expected").mkdir()
         raise failure
 
     monkeypatch.setattr("kproto.cli.generate.write_captures", write)

@@ -240,7 +240,7 @@ def test_an_id_for_two_brokers_is_an_error() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["inspect"], ["summary"], ["doctor"], ["audit"], ["replay", "--to", "127.0.0.1:1"],
+        ["inspect"], ["summary"], ["doctor"], ["replay", "--to", "127.0.0.1:1"],
         ["query", "--sql", "from requests"],
     ],
     ids=lambda command: command[0],

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from expected_tables import expected_tables
 
 from kproto.generate import PlannedFleet
-from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.schedule import Schedule
 

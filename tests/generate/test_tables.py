@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from expected_tables import STORED, assert_rows
+from expected_tables import EXPECTED, STORED, assert_rows, expected_tables
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.generate import PlannedFleet, write_captures
-from kproto.generate.expected import expected_tables
-from kproto.generate.schemas import EXPECTED, FRAMES
+from kproto.generate.frames import FRAMES
 from kproto.query import open_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.derived import DERIVED

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
-from expected_tables import STORED, assert_rows
+from expected_tables import STORED, assert_rows, expected_tables
 
-from kproto.capture import capture_points
 from kproto.generate import PlannedFleet, write_captures
-from kproto.generate.expected import expected_tables
 from kproto.generate.frames import frames
 from kproto.generate.schedule import Schedule
 from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
-from kproto.pipeline.auditing import audit_table
 from kproto.query import ask_sql, open_tables
-from kproto.tables.auditing import AUDIT, audit
 from kproto.verdicts.derived import DERIVED
 
 if TYPE_CHECKING:
@@ -57,13 +52,3 @@ def test_any_partitioning_gives_the_same_frames(spark: SparkSession) -> None:
         found = spark_frames(spark, FLEET, partitions=partitions)
         assert found.rdd.getNumPartitions() == partitions
         assert sorted(repr(row) for row in found.toArrow().to_pylist()) == wanted
-
-
-def test_the_audit_on_spark_is_that_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
-    write_captures(FLEET, tmp_path, per_host=True)
-    captures = sorted(str(path) for path in tmp_path.iterdir())
-    wanted = pa.Table.from_batches(audit(capture_points(captures)), AUDIT)
-    found = audit_table(spark, captures).toArrow()
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
-    assert set(wanted["outcome"].to_pylist()) == {"equal"}
-    assert sum(wanted["frames"].to_pylist()) == expected_tables(FLEET, per_host=True)["frames"].num_rows

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from audit import audit
 from object_store import ObjectStore, object_store
 from table_truth import CAPTURES
 
@@ -23,7 +24,6 @@ from kproto.query import ask, ask_sql, open_tables
 from kproto.query.rollups import roll_up
 from kproto.report import write_report
 from kproto.tables import TABLES, read
-from kproto.tables.auditing import audit
 from kproto.tables.places import MANIFEST, RemotePath, place_of
 from kproto.tables.points import points_of
 from kproto.tables.stored import current_run, current_tables, read_parquet

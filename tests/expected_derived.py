@@ -31,7 +31,7 @@ def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
         stored: The expected stored tables.
 
     Returns:
-        Table -> its rows, with the columns of ``kproto.generate.schemas.EXPECTED``.
+        Table -> its rows, with the columns of ``expected_tables.EXPECTED``.
     """
     states: dict[bytes, list[_Row]] = defaultdict(list)
     for state in stored["partition_states"]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import packets as make
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from audit import AGREEMENTS, AUDIT, AuditedBody, CodecDecoder, KafkaDecoder, _sampled, audit, command, compare, main
 from conftest import DATA, read_jsonl
 from table_truth import CAPTURES, WITH_TRUTH, name_of, truth_rows
 
@@ -17,9 +22,6 @@ from kproto.capture import frames
 from kproto.codec import encode, get_codec
 from kproto.errors import ConfigurationError
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
-from kproto.tables.auditing import AGREEMENTS, AUDIT, _sampled, audit
-from kproto.tables.decoders import AuditedBody, CodecDecoder, compare
-from kproto.tables.kafka_decoder import KafkaDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +192,7 @@ def test_another_program_is_asked_in_lines(tmp_path: Path) -> None:
 
 
 def test_a_first_answer_that_takes_long_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kproto.tables.kafka_decoder._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("audit._PATIENCE_SECONDS", 0.01)
     program, told = tmp_path / "oracle.py", tmp_path / "told"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(told)!r}).exists(): time.sleep(0.01)\n"
     program.write_text(wait + ANSWERS.format(refuses=True))  # it answers nothing before the user was told
@@ -233,3 +235,91 @@ def test_frames_after_one_that_is_passed_over_are_compared() -> None:
     half = [frame for _, frame in _sampled(whole, 0.5, Counter())]
     assert half == [frame for frame in whole if frame.frame_id[0] < 0x80]
     assert 0.3 < len(half) / len(whole) < 0.7
+
+
+REFUSES = 'import sys; [print(\'{"ok": false, "error": "bad"}\', flush=True) for _ in sys.stdin]'
+
+
+class Run(NamedTuple):
+    exit_code: int
+    output: str
+    stderr: str
+
+
+def run(*arguments: str) -> Run:
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return Run(int(ended.value.code or 0), output.getvalue(), errors.getvalue())
+
+
+def test_agreement_is_said_and_ends_with_zero(tmp_path: Path) -> None:
+    found = run(REAL, "--write", str(tmp_path / "audit.parquet"))
+    assert found.exit_code == 0
+    assert "561 frames, no frame read in two ways (cython, construct)" in found.output
+    written = pq.read_table(tmp_path / "audit.parquet")
+    assert written.schema.equals(AUDIT)
+    assert sum(written["frames"].to_pylist()) == 561
+
+
+def test_mismatches_are_listed_and_end_with_one(tmp_path: Path) -> None:
+    program = tmp_path / "oracle.py"
+    program.write_text(REFUSES)
+    oracle = f"{sys.executable} {program}"
+    found = run(REAL, "--oracle", oracle)
+    assert found.exit_code == 1
+    assert "561 frames read in two ways (cython, construct, kafka)" in found.output
+    assert "the first 20 of 561" in found.output
+    told = run(REAL, "--oracle", oracle, "--sample", "0.1", "--format", "json")
+    assert told.exit_code == 1
+    answer = json.loads(told.output)
+    assert answer["frames"] == len(answer["mismatches"]) == sum(row["frames"] for row in answer["counts"]) < 200
+    assert {row["error_kafka"] for row in answer["mismatches"]} == {"bad"}
+
+
+@pytest.mark.parametrize("looking", [True, False], ids=["terminal", "pipe"])
+def test_a_program_that_is_slow_to_answer_is_named_on_a_terminal(
+    looking: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("audit._PATIENCE_SECONDS", 0.0)
+    shown = io.StringIO()
+    shown.isatty = lambda: looking  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", shown)
+    program = tmp_path / "oracle.py"
+    program.write_text("import sys, time\nsys.stdin.readline()\ntime.sleep(0.5)\n")
+    with pytest.raises(ConfigurationError, match="instead of an answer"):
+        command.main([REAL, "--oracle", f"{sys.executable} {program}"], standalone_mode=False)
+    assert ("waiting for the first answer of --oracle" in shown.getvalue()) == looking
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.pcap").write_text("no capture")
+    astray = run(REAL, "--write", str(tmp_path / "nowhere" / "audit.parquet"))
+    assert astray.exit_code == 2
+    assert astray.stderr.startswith("audit: there is no directory ")
+    assert astray.stderr.endswith("nowhere for audit.parquet; make it, or name another file\n")
+    alone = run(str(tmp_path / "notes.pcap"))
+    assert alone.exit_code == 2
+    assert "notes.pcap" in alone.stderr
+    beside = run(REAL, str(tmp_path / "notes.pcap"))
+    assert beside.exit_code == 0
+    assert "warning: " in beside.stderr
+
+
+def test_pieces_of_a_capture_that_were_not_read_are_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap.gz"
+    cut.write_bytes((DATA / "captures" / "ibp-2.6-a.pcap.gz").read_bytes()[:20_000])
+    found = run(str(cut))
+    assert found.exit_code == 0
+    assert found.stderr.startswith("warning: cut.pcap.gz: the compressed file is cut off, at byte ")
+    assert len(found.stderr.splitlines()) == 1
+    (reason,) = json.loads(run(str(cut), "--format", "json").output)["bad_inputs"]
+    assert "cut.pcap.gz: the compressed file is cut off, at byte " in reason
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "full.parquet").symlink_to("/dev/full")
+    found = run(REAL, "--write", str(tmp_path / "full.parquet"))
+    assert found.exit_code == 2
+    assert found.stderr == f"audit: {tmp_path}/full.parquet: no space left on device\n"
+    assert (tmp_path / "full.parquet").is_char_device()
