@@ -510,8 +510,8 @@ def test_a_peer_that_announces_a_frame_and_does_not_send_it_is_closed_and_starve
     with SocketServer("test", config=config) as server:
         listener = server.listen(echo)
         with Peer(listener) as idle, Peer(listener) as stalls, Peer(listener) as other:
-            stalls.sock.sendall(struct.pack(">i", 1 << 20) + b"a little of it")
             until(lambda: len(listener.connections) == 3)
+            stalls.sock.sendall(struct.pack(">i", 1 << 20) + b"a little of it")
             other.send(b"hello")
             assert other.receive() == b"hello"  # at once, or when the budget is back
             assert stalls.sees_the_end()

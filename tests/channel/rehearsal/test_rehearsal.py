@@ -214,6 +214,7 @@ def test_a_broker_that_does_not_answer_is_named(cluster: EmbeddedCluster, contro
     controller.wait_all()
     cluster[2].broker.hooks = BrokerHooks(intercept=lambda context, request: Interception(drop=True))
     controller.announce()
+    until(lambda: [t.broker_id for t in controller.journal.entries if not t.answered] == [2])
     with pytest.raises(RequestTimeout, match=r"1 requests are not answered after 0.2 s, by brokers \[2\]"):
         controller.wait_all(timeout_s=0.2)
     controller.mark_dead(2)

@@ -1,0 +1,22 @@
+"""What the workflows of continuous integration run is fixed: an action's tag can be moved, a commit cannot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+WORKFLOWS = sorted((Path(__file__).parents[1] / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}  # v[0-9]+\.[0-9]+\.[0-9]+")
+
+
+def test_actions_are_pinned_by_commit_and_say_their_version() -> None:
+    used = [
+        line.partition("uses: ")[2]
+        for path in WORKFLOWS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses: " in line
+    ]
+    assert len(used) > 10
+    assert [each for each in used if not PINNED.fullmatch(each)] == []
+    versions = [each.split("@", 1) for each in set(used)]
+    assert len({name for name, _ in versions}) == len(versions), "one version of each action"
