@@ -8,10 +8,12 @@ for the bodies that it can read in a second or two.
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from codec_bodies import Body, reader, stored
+from codec_bodies import Body, body, columns, reader, stored
 
 from kproto import reference
 from kproto.codec import get_codec
@@ -58,6 +60,22 @@ def test_encode(benchmark: Any, codec: str, name: str) -> None:
     assert message.topic_states  # else its partitions are bytes still, and encoding would copy them
     assert module.encode(message, body.version) == body.data
     run(benchmark, codec, body, lambda: module.encode(message, body.version))
+
+
+@pytest.mark.parametrize("name", ["leaderandisr-3-1x10000", "leaderandisr-7-1x10000", "updatemetadata-8-1x10000"])
+def test_encode_rows_that_were_built(benchmark: Any, name: str) -> None:
+    """What a controller does: partitions with one to five replicas, of which some are in sync."""
+    shape, draw = body(name, b""), random.Random(3)
+    rows = columns(shape.api_key, shape.partitions, shape.partitions // shape.topics)
+    rows["replicas"] = [draw.sample(range(1, 1000), draw.randint(1, 5)) for _ in range(shape.partitions)]
+    rows["isr"] = [replicas[: draw.randint(1, len(replicas))] for replicas in rows["replicas"]]
+    cls = extension.message_class(shape.api_key, "request")
+    columned = cls.from_columns(rows, shape.version)
+    built = cls.from_json(columned.to_json(shape.version), shape.version)
+    data = extension.encode(columned, shape.version)
+    assert extension.encode(built, shape.version) == data
+    made = replace(shape, data=data)
+    run(benchmark, "cython", made, lambda: extension.encode(built, shape.version))
 
 
 @EACH

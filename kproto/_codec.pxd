@@ -88,6 +88,7 @@ cdef extern from "_cython/rows.h" nogil:
         int64_t name_length
     bint kp_flexible(bint, int) noexcept
     bint kp_grouped(bint, int) noexcept
+    bint kp_with_id(bint, int) noexcept
     int kp_umr_form(int) noexcept
     int kp_lisr_form(int) noexcept
     kp_ptr kp_read_umr_row(kp_reader *, kp_ptr, int, kp_row *) noexcept
@@ -95,6 +96,7 @@ cdef extern from "_cython/rows.h" nogil:
     void kp_row_ids(int32_t *, const kp_row *, kp_ptr) noexcept
     kp_ptr kp_topic_of(kp_reader *, kp_ptr, bint, int, kp_topic_head *) noexcept
     uint8_t *kp_put_row(uint8_t *, const kp_state *, int, int) noexcept
+    int64_t kp_row_size(const int32_t *, int, int) noexcept
     uint8_t *kp_put_count(uint8_t *, int64_t, bint) noexcept
     kp_ptr kp_read_stop(kp_reader *, kp_ptr, kp_ptr, kp_stop *) noexcept
     kp_ptr kp_read_stop_topic(kp_reader *, kp_ptr, kp_ptr, int, kp_topic_head *) noexcept

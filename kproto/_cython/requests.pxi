@@ -249,6 +249,64 @@ cdef rp read_topics(kp_reader *r, rp p, list topics, bint umr, int version, IdAr
 
 # ---- written ---------------------------------------------------------------------------------------------------------
 
+# Memory that must grow, or be given back, costs more than the writing. So some of the partitions tell, before the first
+# byte, how much all of them may take: one of sixteen, at most some 256, and in small lists the first.
+
+cdef inline int64_t sample_step(int64_t count) noexcept:
+    return 16 if count < 4096 else count // 256
+
+
+@cython.nonecheck(False)
+cdef int64_t likely_rows_size(list rows, int64_t step, bint umr, int version) noexcept:
+    """What partition states of UpdateMetadata or LeaderAndIsr may take, judged by each one of ``step``."""
+    cdef type expected = UpdateMetadataPartitionState if umr else LeaderAndIsrPartitionState
+    cdef int64_t count = size_of(rows), seen = 0, size = 0, i = 0
+    cdef PyObject *x
+    cdef PyObject *owner
+    cdef kp_state row
+    while i < count:
+        x = PyList_GET_ITEM(rows, i)
+        if type(<object>x) is not expected:
+            break  # the writing will end there
+        if umr:
+            owner = umr_state(<UpdateMetadataPartitionState>x, &row)
+        else:
+            owner = lisr_state(<LeaderAndIsrPartitionState>x, &row)
+        size += kp_row_size(row.n, umr, version)
+        if not kp_grouped(umr, version):
+            size += 2 + kp_text_size(row_topic(<Block>owner))
+        seen += 1
+        i += step
+    return size * count // seen if seen else 0
+
+
+@cython.nonecheck(False)
+cdef int reserve_topics(kp_writer *w, list topics, bint umr, int version) except -1:
+    """Get memory for all topics of UpdateMetadata or LeaderAndIsr, and a little more, as it is an estimate."""
+    cdef type expected = UpdateMetadataTopicState if umr else LeaderAndIsrTopicState
+    cdef int64_t count = size_of(topics), step = 1 if count < 16 else sample_step(count)
+    cdef int64_t rows = 0, looked_at = 0, their_rows = 0, heads = 0, size = 0, n, i
+    cdef PyObject *x
+    cdef TopicState topic
+    for i in range(count):
+        x = PyList_GET_ITEM(topics, i)
+        if type(<object>x) is not expected:
+            break  # the writing will end there
+        topic = <TopicState>x
+        n = size_of(topic.partition_states_)
+        rows += n
+        if i % step == 0:
+            looked_at += 1
+            their_rows += n
+            heads += 0 if topic.topic_name is None else kp_text_size(topic.topic_name)
+            size += likely_rows_size(topic.partition_states_, sample_step(n) if step == 1 else 1 + n // 4, umr, version)
+    if their_rows == 0:
+        return 0
+    heads = heads * count // looked_at + count * (22 if kp_with_id(umr, version) else 6)
+    size = size * rows // their_rows + heads
+    return kp_reserve(w, size + size // 32)
+
+
 cdef int settle(ControlRequest m, int api, int version) except -1:
     """Make objects of lists that are bytes in another version's form; the others are written as they are."""
     if m.states is not None and not (m.states.plain and form_of(api, m.states.version) == form_of(api, version)):
@@ -291,7 +349,7 @@ cdef int put_tail(kp_writer *w, ControlRequest m, int api, int version) except -
 cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int version, Py_ssize_t *j) except -1:
     """Write partition states; ``j`` tells of an error's place."""
     cdef type expected = UpdateMetadataPartitionState if umr else LeaderAndIsrPartitionState
-    cdef int64_t count = size_of(rows), at = w.q - w.start, most, i
+    cdef int64_t count = size_of(rows), most, i
     cdef uint8_t *q = w.q
     cdef PyObject *x
     cdef PyObject *owner
@@ -325,8 +383,6 @@ cdef inline int put_rows_of(kp_writer *w, list rows, const bint umr, const int v
         elif kp_flexible(umr, version):
             q[0] = 0
             q += 1
-        if i == 0:  # memory for the others, as if they were like the first
-            q = kp_reserve_at(w, q, (count - 1) * (q - w.start - at))
     w.q = q
     return 0
 
@@ -370,32 +426,13 @@ cdef int put_rows(kp_writer *w, list rows, bint umr, int version, str field) exc
     return 0
 
 
-cdef inline int64_t rows_of(PyObject *topic, type expected) noexcept:
-    """How many partitions a topic has, and one for its name."""
-    if type(<object>topic) is not expected:
-        return 1
-    if expected is StopReplicaTopicState:
-        return 1 + size_of((<StopReplicaTopicState>topic).partition_states_)
-    return 1 + (<StopReplicaTopicV1>topic).n[0] if expected is StopReplicaTopicV1 \
-        else 1 + size_of((<TopicState>topic).partition_states_)
-
-
-cdef int reserve_topics(kp_writer *w, list topics, type expected, int64_t first_size) except -1:
-    """Get memory for all topics after the first, as if their partitions took as much as the first one's."""
-    cdef int64_t rows = 0, first = rows_of(PyList_GET_ITEM(topics, 0), expected)
-    cdef Py_ssize_t i
-    for i in range(1, PyList_GET_SIZE(topics)):
-        rows += rows_of(PyList_GET_ITEM(topics, i), expected)
-    return kp_reserve(w, first_size * rows // first)
-
-
 cdef int put_topics(kp_writer *w, list topics, bint umr, int version) except -1:
     """Write topics of UpdateMetadata or LeaderAndIsr with their partition states."""
     cdef bint flexible = flexible_in(6 if umr else 4, version)
     cdef type expected = UpdateMetadataTopicState if umr else LeaderAndIsrTopicState
-    cdef int64_t at = w.q - w.start
     cdef Py_ssize_t i = 0
     cdef TopicState topic
+    reserve_topics(w, topics, umr, version)
     try:
         for i in range(size_of(topics)):
             x = <object>PyList_GET_ITEM(topics, i)
@@ -408,8 +445,6 @@ cdef int put_topics(kp_writer *w, list topics, bint umr, int version) except -1:
             kp_add_count(w, size_of(topic.partition_states_), flexible)
             put_rows(w, topic.partition_states_, umr, version, "partition_states")
             put_tags(w, topic.tags, flexible, version)
-            if i == 0:
-                reserve_topics(w, topics, expected, w.q - w.start - at)
     except EncodeError as error:
         within(error, f"topic_states[{i}]")
         raise
@@ -437,5 +472,6 @@ cdef int write_request(kp_writer *w, ControlRequest m, int version) except -1:
     elif grouped:
         put_topics(w, groups, api == 6, version)
     else:
+        kp_reserve(w, likely_rows_size(groups, sample_step(size_of(groups)), api == 6, version))
         put_rows(w, groups, api == 6, version, "ungrouped_partition_states")
     return put_tail(w, m, api, version)

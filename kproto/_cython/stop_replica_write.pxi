@@ -86,6 +86,24 @@ cdef int sr_put_ungrouped(kp_writer *w, list partitions) except -1:
     return 0
 
 
+cdef inline int64_t sr_rows_of(PyObject *topic, type expected) noexcept:
+    """How many partitions a topic has, and one for its name."""
+    if type(<object>topic) is not expected:
+        return 1
+    if expected is StopReplicaTopicV1:
+        return 1 + (<StopReplicaTopicV1>topic).n[0]
+    return 1 + size_of((<StopReplicaTopicState>topic).partition_states_)
+
+
+cdef int sr_reserve_topics(kp_writer *w, list topics, type expected, int64_t first_size) except -1:
+    """Get memory for all topics after the first, as if their partitions took as much as the first one's."""
+    cdef int64_t rows = 0, first = sr_rows_of(PyList_GET_ITEM(topics, 0), expected)
+    cdef Py_ssize_t i
+    for i in range(1, PyList_GET_SIZE(topics)):
+        rows += sr_rows_of(PyList_GET_ITEM(topics, i), expected)
+    return kp_reserve(w, first_size * rows // first)
+
+
 cdef int sr_put_topics(kp_writer *w, list topics, int version) except -1:
     """Write topics with their partitions, each of the version's own class (1 and later)."""
     cdef bint flexible = version >= 2
@@ -113,7 +131,7 @@ cdef int sr_put_topics(kp_writer *w, list topics, int version) except -1:
                 w.q = kp_put_ids_loose(w.q, v.ids, v.n[0])
             put_tags(w, (<Tagged>x).tags, flexible, version)
             if i == 0:
-                reserve_topics(w, topics, expected, w.q - w.start - at)
+                sr_reserve_topics(w, topics, expected, w.q - w.start - at)
     except EncodeError as error:
         within(error, f"{field}[{i}]")
         raise
