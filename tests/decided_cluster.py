@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
-from channel.lead.decisions import ControllerDecisions
 from channel.lead.events import ControllerBrokerRequestBatch, TopicChange
+from channel.lead.leadership import Leadership
 from channel.lead.state_machines import ControlledCluster
 from channel.metrics import Metrics
 from channel.send.context import ControllerContext
@@ -90,14 +90,15 @@ class DecidedCluster:
             self.store.register_broker(broker(broker_id))
         self.metrics = Metrics()
 
-    def elect(self) -> ControllerDecisions:
+    def elect(self) -> Leadership:
         """Elect a controller, which takes the cluster over."""
         self.channels = Channels()
         epoch = self.store.elect()
-        config, context = ChannelConfig(**self.settings), ControllerContext(epoch)
+        config = ChannelConfig(**{"auto_leader_rebalance_enable": False} | dict(self.settings))
+        context = ControllerContext(epoch)
         batch = ControllerBrokerRequestBatch(77, config, self.channels, self.channels.put, context)
         cluster = ControlledCluster(77, config, context, self.store, batch, self.without_storage)
-        self.decisions = ControllerDecisions(cluster, self.channels, self.metrics)
+        self.decisions = Leadership(cluster, self.channels, None, self.channels.put, self.metrics)
         self.decisions.start()
         return self.decisions
 

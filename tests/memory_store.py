@@ -131,6 +131,13 @@ class MemoryStore:
                 "controller has been elected"
             )
 
+    def create_features(self) -> None:
+        """Does nothing: no broker of these tests reads them."""
+        self._fenced()
+
+    def unwatch(self) -> None:
+        """Does nothing: nothing is watched."""
+
     # ---- brokers
 
     def read_brokers(self) -> Mapping[Broker, int]:

@@ -14,10 +14,10 @@ from channel.clock import FOREVER
 from channel.errors import ClientClosed, IllegalState
 from channel.locks import guards, guards_changes, new_lock
 from channel.logs import bounded
-from channel.network.client import MetadataUpdater, NetworkClient
+from channel.network.client import MetadataUpdater
+from channel.network.node_client import new_client
 from channel.network.request import ClientRequest, ClientResponse
 from channel.network.secured import client_channels
-from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.threads import FatalExit, StoppableThread
 from channel.types import Node, SecurityProtocol
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from channel.config import ChannelConfig
     from channel.metrics import Metrics
+    from channel.network.client import NetworkClient
     from channel.network.request import RequestBuilder
     from channel.security import SecurityConfig
 
@@ -347,16 +348,16 @@ class NodeToControllerThread(StoppableThread):
         if information.sasl_mechanism is not None:
             security = replace(security, sasl_mechanism=information.sasl_mechanism)
         channels = client_channels(SecurityProtocol(information.security_protocol), security, broker_of)
-        return NetworkClient(
-            Selector(max_receive_size=config.receive_max, channel_builder=channels, metrics_of=self._metrics_of_node),
+        return new_client(
+            config,
+            channels,
             MetadataUpdater(),
             broker_of,
+            metrics_of=self._metrics_of_node,
             max_in_flight=1,
             reconnect_backoff_ms=_RECONNECT_BACKOFF_MS,
             reconnect_backoff_max_ms=self._reconnect_backoff_max_ms,
             request_timeout_ms=config.controller_socket_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             on_invalid_answer=self._invalid_answer,
         )
 

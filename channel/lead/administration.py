@@ -21,7 +21,6 @@ from kproto.api import ApiKey, ibp_at_least
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
-from .events import PartitionModifications, TopicChange, TopicDeletion
 from .leader_election import Election
 from .new_topics import (
     NewTopic,
@@ -42,8 +41,14 @@ if TYPE_CHECKING:
     from channel.zookeeper.session import Operation, ZooKeeperSession
     from kproto.types import Uuid
 
-    from .decisions import ControllerDecisions
+    from .broker_changes import BrokerChanges
     from .events import ApiRequest
+    from .isr_changes import IsrChanges
+    from .leader_balance import LeaderBalance
+    from .reassignment import Reassignments
+    from .state_machines import ControlledCluster
+    from .topic_creation import TopicChanges
+    from .topic_deletion import TopicDeletions
 
 _log = get_logger(__name__)
 
@@ -97,19 +102,32 @@ class Administration:
     """Answers brokers and administrators for an elected controller; on the event thread only.
 
     Args:
-        decisions: The controller's decisions.
+        cluster: The cluster.
         session: The ZooKeeper session, for znodes that the store does not handle.
+        brokers, topics, deletions, reassignments, isr_changes, balance: The decisions, by their subject.
     """
 
-    def __init__(self, decisions: ControllerDecisions, session: ZooKeeperSession) -> None:
-        cluster = decisions.cluster
-        self._decisions = decisions
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        session: ZooKeeperSession,
+        *,
+        brokers: BrokerChanges,
+        topics: TopicChanges,
+        deletions: TopicDeletions,
+        reassignments: Reassignments,
+        isr_changes: IsrChanges,
+        balance: LeaderBalance,
+    ) -> None:
         self._context = cluster.context
         self._store = cluster.store
         self._config = cluster.config
+        self._log = cluster.log
         self._controller_id = cluster.controller_id
         self._without_storage = cluster.without_storage
         self._session = session
+        self._broker_changes, self._topics, self._deletions = brokers, topics, deletions
+        self._reassignments, self._isr_changes, self._balance = reassignments, isr_changes, balance
         self._own_ids = range(0)
         self._has_topic_ids = ibp_at_least(self._config.inter_broker_protocol_version, "2.8-IV0")
         self._has_features = ibp_at_least(self._config.inter_broker_protocol_version, "2.7-IV0")
@@ -129,21 +147,24 @@ class Administration:
             ApiKey.ALTER_CONFIGS: self._alter_configs,
         }
 
-    def answer(self, event: ApiRequest) -> Any:
-        """The response to a request.
+    def answer(self, event: ApiRequest) -> None:
+        """Answer a request; after an error it is not answered.
 
         Raises:
             ControllerMoved: Another controller was elected.
         """
-        return self._answers[event.api_key](event.request)
+        if event.api_key == ApiKey.ALTER_PARTITION:
+            self._alter_partition(event)
+        else:
+            event.callback(self._answers[event.api_key](event.request))
 
     # ---- requests of brokers about themselves and their partitions
 
     def _shut_down(self, request: Any) -> Any:
         try:
-            remaining = self._decisions.brokers.shut_down(request.broker_id, request.broker_epoch)
+            remaining = self._broker_changes.shut_down(request.broker_id, request.broker_epoch)
         except (StaleBrokerEpoch, BrokerNotAvailable) as e:
-            self._decisions.cluster.log.info("%s", e)
+            self._log.info("%s", e)
             is_stale = isinstance(e, StaleBrokerEpoch)
             code = ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.BROKER_NOT_AVAILABLE
             return messages.ControlledShutdownResponse(error_code=code)
@@ -152,7 +173,7 @@ class Administration:
         ]
         return messages.ControlledShutdownResponse(remaining_partitions=partitions)
 
-    def alter_partition(self, event: ApiRequest) -> None:
+    def _alter_partition(self, event: ApiRequest) -> None:
         """Answer a leader that proposes ISRs, and then complete the reassignments that these complete.
 
         Raises:
@@ -188,9 +209,9 @@ class Administration:
             event.callback(messages.AlterPartitionResponse(topics=topics))
 
         try:
-            self._decisions.isr_changes.alter(request.broker_id, request.broker_epoch, proposed, version, answer)
+            self._isr_changes.alter(request.broker_id, request.broker_epoch, proposed, version, answer)
         except StaleBrokerEpoch as e:
-            self._decisions.cluster.log.info("%s", e)
+            self._log.info("%s", e)
             event.callback(messages.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
 
     # ---- CreateTopics
@@ -214,7 +235,7 @@ class Administration:
                     alike[name_in_metrics(name)] = name
         if not request.validate_only:
             outcomes |= self._write_topics(new)
-            self._decisions.process(TopicChange())
+            self._topics.process_topic_change()
         return messages.CreateTopicsResponse(
             topics=[
                 messages.CreatableTopicResult(name=name, error_code=outcome.code, error_message=str(outcome))
@@ -311,7 +332,7 @@ class Administration:
             self._store.write_assignment(name, znodes.TopicZnode(partitions, found.topic_id))
         except NodeTooLarge as e:
             raise RequestRejected(ErrorCode.INVALID_PARTITIONS, str(e)) from e
-        self._decisions.process(PartitionModifications(name))
+        self._topics.process_partition_modification(name)
 
     # ---- DeleteTopics
 
@@ -335,7 +356,7 @@ class Administration:
         marked = fenced_together(self._session, self._store.fence, [[each] for each in markers.values()])
         for outcome in marked:
             raise_error(outcome, NodeExists)
-        self._decisions.process(TopicDeletion())
+        self._deletions.process_topic_deletion()
         return messages.DeleteTopicsResponse(responses=results)
 
     def _deletable(self, name: str | None, *, by_id: bool) -> str:
@@ -398,7 +419,7 @@ class Administration:
             return messages.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
         asked = request.topic_partitions
         partitions = None if asked is None else {TopicPartition(t.topic, p) for t in asked for p in t.partitions}
-        codes = self._decisions.balance.elect(kind, partitions)
+        codes = self._balance.elect(kind, partitions)
         return messages.ElectLeadersResponse(
             replica_election_results=_results(
                 codes,
@@ -414,7 +435,7 @@ class Administration:
             for topic in request.topics
             for each in topic.partitions
         }
-        codes = self._decisions.reassignments.begin(targets)
+        codes = self._reassignments.begin(targets)
         return messages.AlterPartitionReassignmentsResponse(
             error_message=None,
             responses=_results(
@@ -427,7 +448,7 @@ class Administration:
     def _list_reassignments(self, request: Any) -> Any:
         asked = request.topics
         partitions = None if asked is None else {TopicPartition(t.name, p) for t in asked for p in t.partition_indexes}
-        found = self._decisions.reassignments.under_way()
+        found = self._reassignments.under_way()
         return messages.ListPartitionReassignmentsResponse(
             error_message=None,
             topics=[

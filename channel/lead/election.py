@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from channel.metrics import Metrics
     from channel.zookeeper.cluster_state import WonElection
 
-    from .leadership import ZooKeeperLeadership
+    from .leadership import Leadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Controller(Startable):
         self,
         controller_id: int,
         zookeeper: str | ZooKeeperSession,
-        lead: Callable[[ZooKeeperSession, WonElection, Callable[[ControllerEvent], object]], ZooKeeperLeadership],
+        lead: Callable[[ZooKeeperSession, WonElection, Callable[[ControllerEvent], object]], Leadership],
         metrics: Metrics,
         *,
         session_timeout_ms: int = 18_000,
@@ -142,7 +142,7 @@ class Controller(Startable):
         self._unregister_broker = unregister_broker
         self._on_change = on_change
         self._reported = (NO_CONTROLLER, 0)
-        self._leadership: ZooKeeperLeadership | None = None
+        self._leadership: Leadership | None = None
         self._fence = 0
         self._is_closed = False
         self._has_started = False

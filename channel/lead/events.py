@@ -387,7 +387,7 @@ class ControllerEventManager(StoppableThread):
 
     def put(self, event: ControllerEvent) -> QueuedEvent:
         """Append an event; from any thread. It is preempted at once if the event thread has died."""
-        queued = QueuedEvent(event, self._clock.milliseconds())
+        queued = QueuedEvent(event, self._clock.nanoseconds() // 1_000_000)
         with self._put_lock:
             self._append(queued)
         if self.has_died:
@@ -440,9 +440,9 @@ class ControllerEventManager(StoppableThread):
         if isinstance(queued.event, _ShutdownEventThread):
             return
         self._state = queued.event.state
-        self._queue_time.record(self._clock.milliseconds() - queued.enqueue_time_ms)
         timer = self._timers.get(self._state)
         began = self._clock.nanoseconds()
+        self._queue_time.record(began // 1_000_000 - queued.enqueue_time_ms)
         try:
             queued.process(self._processor)
         except Exception:

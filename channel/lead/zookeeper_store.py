@@ -47,6 +47,9 @@ Sessions that expire together end one after the other, some ms apart: one event 
 each would cause to every broker.
 """
 
+_FEATURES: Final = b'{"features":{},"version":2,"status":1}'
+"""The contents of the znode of features where a controller is the first that knows it."""
+
 _KNOWN_STATES: Final = 1_000
 """The number of partition states whose contents a read keeps, so as to decode equal contents once."""
 
@@ -159,6 +162,10 @@ class ZooKeeperStore:
     def _watch_broker(self, broker_id: int) -> None:
         """Watch a registration; its end changes the children too, and is not put before the others that go with it."""
         self._watch(znodes.broker_path(broker_id), lambda: self._put_at_once(BrokerModifications(broker_id)))
+
+    def create_features(self) -> None:
+        """Create the znode of features, which brokers of 2.7 and newer read, if there is none."""
+        raise_error(fenced(self._session, self.fence, [Create(znodes.FEATURE, _FEATURES)]), NodeExists)
 
     def read_brokers(self) -> Mapping[Broker, int]:
         """All registered brokers with their epochs."""

@@ -13,11 +13,11 @@ from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import ChannelError, ClientClosed, Disconnected, RequestTimeout
 from channel.logs import get_logger
-from channel.network.client import MetadataUpdater, NetworkClient
-from channel.network.node_client import NodeClient, client_with_timeout
+from channel.network.client import MetadataUpdater
+from channel.network.node_client import NodeClient, client_with_timeout, new_client
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
-from channel.network.selector import Selector
+from channel.network.selector_metrics import SelectorMetrics
 from channel.security import SecurityConfig
 from channel.threads import Closeable, Startable, StoppableThread
 from channel.types import Node, SecurityProtocol
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from channel.errors import AuthenticationFailed
+    from channel.metrics import Metrics
+    from channel.network.client import NetworkClient
     from channel.network.request import ClientRequest
     from kproto.errors import UnsupportedVersion
     from kproto.types import TopicPartition
@@ -169,6 +171,7 @@ class MetadataSender(StoppableThread, Startable):
         protocol: The security protocol of the nodes' listener; ``config.security`` has certificates and credentials.
         client_id: Goes into every header.
         clock: The source of time.
+        metrics: Takes the metrics of its connections, throttle times among them, as ``producer-metrics``.
 
     Attributes:
         metadata: The metadata of the topics in use.
@@ -183,6 +186,7 @@ class MetadataSender(StoppableThread, Startable):
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         client_id: str = "kproto",
         clock: Clock = SYSTEM_CLOCK,
+        metrics: Metrics | None = None,
     ) -> None:
         config = config or ChannelConfig()
         super().__init__(f"{client_id}-metadata-sender-thread")
@@ -195,32 +199,26 @@ class MetadataSender(StoppableThread, Startable):
             clock=clock,
         )
         self.metadata.bootstrap(bootstrap)
-        selector = Selector(
-            max_receive_size=config.receive_max,
-            max_idle_ms=config.connections_max_idle_ms,
-            clock=clock,
-            channel_builder=client_channels(protocol, config.security, client_id),
-        )
         self._updater = DefaultMetadataUpdater(
             self.metadata,
             request_timeout_ms=config.request_timeout_ms,
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             rebootstraps=True,
         )
-        self.client = NetworkClient(
-            selector,
+        self.client = new_client(
+            config,
+            client_channels(protocol, config.security, client_id),
             self._updater,
             client_id,
+            clock=clock,
+            max_idle_ms=config.connections_max_idle_ms,
+            metrics=None if metrics is None else SelectorMetrics(metrics, "producer", {"client-id": client_id}),
             max_in_flight=config.max_in_flight_requests_per_connection,
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
             send_buffer=config.send_buffer_bytes,
             receive_buffer=config.receive_buffer_bytes,
-            request_timeout_ms=config.request_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             on_invalid_answer=self._invalid_answer,
-            clock=clock,
         )
 
     # ---- for any thread

@@ -1,14 +1,16 @@
-"""A blocking connection to one node, for a program that asks it a few things; functions that wait for any client."""
+"""Makes clients; a blocking connection to one node, for a program that asks it a few things; waits for any client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from channel.addresses import show_address, why_unreachable
-from channel.clock import FOREVER
+from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
+from channel.config import ChannelConfig
 from channel.errors import ClientClosed, Disconnected, RequestTimeout
 from channel.logs import bounded
 from channel.network.client import MetadataUpdater, NetworkClient
+from channel.network.frames import UNLIMITED
 from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
@@ -17,7 +19,12 @@ from channel.threads import Closeable
 from channel.types import Node, SecurityProtocol
 
 if TYPE_CHECKING:
-    from channel.network.request import ClientRequest, ClientResponse, RequestBuilder
+    from collections.abc import Callable
+
+    from channel.network.recorder import Recorder
+    from channel.network.request import ClientId, ClientRequest, ClientResponse, RequestBuilder
+    from channel.network.selector_metrics import PollTimes, SelectorMetrics
+    from channel.network.sockets import ChannelBuilder
 
 
 class NodeClient(Closeable):
@@ -89,6 +96,47 @@ class NodeClient(Closeable):
             ) from e
 
 
+def new_client(
+    config: ChannelConfig,
+    channels: ChannelBuilder,
+    metadata: MetadataUpdater,
+    client_id: ClientId,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    max_idle_ms: int = -1,
+    metrics: SelectorMetrics | None = None,
+    metrics_of: Callable[[str], SelectorMetrics | None] | None = None,
+    polls: PollTimes | None = None,
+    recorder: Recorder | None = None,
+    **options: Any,
+) -> NetworkClient:
+    """Make a client with a selector of its own: every client of ``channel`` is made here.
+
+    Args:
+        config: The largest response, and the time limits of connections and requests.
+        channels: Puts transports on sockets; see ``client_channels``.
+        metadata, client_id: Those of ``NetworkClient``.
+        clock, max_idle_ms, metrics, metrics_of, polls, recorder: Those of ``Selector``.
+        options: More of ``NetworkClient``; they replace what ``config`` says.
+    """
+    selector = Selector(
+        max_receive_size=config.receive_max,
+        max_idle_ms=max_idle_ms,
+        clock=clock,
+        metrics=metrics,
+        metrics_of=metrics_of,
+        polls=polls,
+        channel_builder=channels,
+        recorder=recorder,
+    )
+    settings: dict[str, Any] = {
+        "request_timeout_ms": config.request_timeout_ms,
+        "setup_timeout_ms": config.socket_connection_setup_timeout_ms,
+        "setup_timeout_max_ms": config.socket_connection_setup_timeout_max_ms,
+    }
+    return NetworkClient(selector, metadata, client_id, clock=clock, **settings | options)
+
+
 def client_with_timeout(
     metadata: MetadataUpdater,
     client_id: str,
@@ -99,8 +147,9 @@ def client_with_timeout(
     discover_versions: bool = True,
 ) -> NetworkClient:
     """Make a client for which a connection and each response may take this time; see ``NetworkClient``."""
-    return NetworkClient(
-        Selector(channel_builder=client_channels(protocol, security, client_id)),
+    return new_client(
+        ChannelConfig(receive_max=UNLIMITED),
+        client_channels(protocol, security, client_id),
         metadata,
         client_id,
         request_timeout_ms=timeout_ms,

@@ -185,8 +185,11 @@ class JournaledChannels(ControllerChannelManager):
 
 def _partition_errors(entry: SentRequest, response: Any) -> Iterator[dict[str, Any]]:
     """List the partitions that have an error in a response; LeaderAndIsr names topics by their ids from v5 on."""
-    found = [(e.topic_name, None, e) for e in getattr(response, "partition_errors", ()) if e.error_code]
-    by_id = [(t.topic_id, e) for t in getattr(response, "topics", ()) for e in t.partition_errors if e.error_code]
+    topics, rows = getattr(response, "topics", ()), getattr(response, "partition_errors", ())
+    if not topics and not rows:
+        return
+    found = [(e.topic_name, None, e) for e in rows if e.error_code] if rows else []
+    by_id = [(t.topic_id, e) for t in topics for e in t.partition_errors if e.error_code]
     if by_id:
         names = {topic_id: name for name, topic_id in entry.message.topic_ids.items()}
         found += [(names[topic_id], topic_id, e) for topic_id, e in by_id]

@@ -16,6 +16,7 @@ may be embedded ones or real ones.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -72,6 +73,9 @@ if TYPE_CHECKING:
 
     from .journal import SentRequest
 
+_ANNOUNCED_S: Final = 1.0
+"""The longest time that the start waits for the brokers' answers to the announcement."""
+
 P = ParamSpec("P")
 _log = get_logger(__name__)
 
@@ -114,6 +118,7 @@ class ScriptedController(Startable):
 
     At its start it announces all brokers to all brokers, before any LeaderAndIsr: a broker follows only leaders that
     an UpdateMetadata has named. Each method returns when its requests are queued; ``wait_all`` waits for the responses.
+    One of the brokers begins once all have answered the announcement, or after a second.
 
     If it is one of the brokers of an ``EmbeddedCluster``, by its ``controller_id``, the brokers' metadata name it as
     the controller, it answers CreateTopics, CreatePartitions and DeleteTopics once all brokers that are up know of the
@@ -195,6 +200,9 @@ class ScriptedController(Startable):
             controller_for = partial(self._as_seen_by, self._brokers)
             self._brokers.lead_by(controller_for)
             self._end_lead = partial(self._brokers.end_lead, controller_for)
+            # librdkafka does not ask again whoever knows no brokers yet, and its administrators wait in vain.
+            with contextlib.suppress(RequestTimeout):
+                self.journal.wait(timeout_s=_ANNOUNCED_S)
         return self
 
     def __enter__(self) -> Self:

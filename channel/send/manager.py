@@ -15,9 +15,8 @@ from channel.errors import BrokerNotAvailable, IllegalState
 from channel.locks import guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
-from channel.network.client import NetworkClient
+from channel.network.node_client import new_client
 from channel.network.secured import client_channels
-from channel.network.selector import Selector
 from channel.network.selector_metrics import PollTimes, SelectorMetrics
 from channel.security import MECHANISMS
 from channel.threads import Closeable, close_all, ends_with_process
@@ -32,7 +31,7 @@ from .state_change_log import StateChangeLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from channel.network.client import MetadataUpdater
+    from channel.network.client import MetadataUpdater, NetworkClient
     from channel.network.recorder import Recorder
     from channel.security import SecurityConfig
     from channel.types import Broker
@@ -651,28 +650,20 @@ class BrokerClients:
         if self._factory is not None:
             return self._factory(metadata, on_invalid_answer)
         assert self._channels is not None
-        config = self._config
-        selector = Selector(
-            max_receive_size=config.receive_max,
+        return new_client(
+            self._config,
+            self._channels,
+            metadata,
+            str(self._controller_id),
             clock=self._clock,
             metrics_of=self._metrics_of,
             polls=polls,
-            channel_builder=self._channels,
             recorder=self._recorder,
-        )
-        return NetworkClient(
-            selector,
-            metadata,
-            str(self._controller_id),
             max_in_flight=1,
             reconnect_backoff_ms=0,
             reconnect_backoff_max_ms=0,
-            request_timeout_ms=config.request_timeout_ms,
-            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-            setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             discover_versions=False,
             on_invalid_answer=on_invalid_answer,
-            clock=self._clock,
         )
 
 

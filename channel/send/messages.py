@@ -69,7 +69,12 @@ class BrokerAddresses:
             BrokerNotAvailable: A broker does not have the listener.
         """
         self._look_at(context)
-        return [leader for i in sorted(broker_ids) if (leader := self._leaders.get(i) or self._leader(context, i))]
+        found = []
+        for broker_id in sorted(broker_ids):
+            leader = self._leaders.get(broker_id) or self._leader(context, broker_id)
+            if leader is not None:
+                found.append(leader)
+        return found
 
     def brokers(self, context: ControllerContext) -> list[UpdateMetadataBroker]:
         """All known brokers, by id; not to be changed."""
@@ -279,7 +284,7 @@ _ROWS: Final = 1024  # of one piece, if its topics end there: about 50 kB of a b
 class MetadataColumns:
     """The partitions of one UpdateMetadata request, in runs of the same topic."""
 
-    __slots__ = ("_leaderships", "_offline", "_partitions", "_replicas", "_starts", "_topics")
+    __slots__ = ("_leaderships", "_may_repeat", "_offline", "_partitions", "_replicas", "_seen", "_starts", "_topics")
 
     def __init__(self) -> None:
         self._topics: list[str] = []  # of each run
@@ -288,6 +293,8 @@ class MetadataColumns:
         self._leaderships: list[LeaderIsrAndControllerEpoch] = []
         self._replicas: list[tuple[int, ...]] = []
         self._offline: dict[int, tuple[int, ...]] = {}  # by index in these lists, for partitions with offline replicas
+        self._seen: set[str] = set()
+        self._may_repeat = False  # set where a topic has a second run, or a run's partitions do not ascend
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -300,12 +307,15 @@ class MetadataColumns:
         replicas: tuple[int, ...],
         offline: tuple[int, ...] = (),
     ) -> None:
-        """Add a partition: its leadership, its replicas, and those that are not online; a later call replaces it.
-
-        Raises:
-            ValueError: The topic was added by columns.
-        """
-        self._begin(topic)
+        """Add a partition: its leadership, its replicas, and those that are not online; a later call replaces it."""
+        if not self._topics or self._topics[-1] != topic:
+            self._begin(topic)
+        elif partition == self._partitions[-1]:  # a decision adds each group of a partition's replicas by itself
+            self._offline.pop(len(self._partitions) - 1, None)
+            for column in (self._partitions, self._leaderships, self._replicas):
+                column.pop()
+        elif partition < self._partitions[-1]:
+            self._may_repeat = True
         if offline:
             self._offline[len(self._partitions)] = offline
         self._partitions.append(partition)
@@ -320,15 +330,22 @@ class MetadataColumns:
         replicas: Sequence[tuple[int, ...]],
     ) -> None:
         """``add`` for at least one partition of a topic, all replicas of which are online."""
-        self._begin(topic)
+        if not self._topics or self._topics[-1] != topic:
+            self._begin(topic)
+        elif partitions[0] <= self._partitions[-1]:
+            self._may_repeat = True
+        if sorted(set(partitions)) != partitions:
+            self._may_repeat = True
         self._partitions += partitions
         self._leaderships += leaderships
         self._replicas += replicas
 
     def _begin(self, topic: str) -> None:
-        if not self._topics or self._topics[-1] != topic:
-            self._topics.append(topic)
-            self._starts.append(len(self._partitions))
+        if topic in self._seen:
+            self._may_repeat = True
+        self._seen.add(topic)
+        self._topics.append(topic)
+        self._starts.append(len(self._partitions))
 
     def encode(self, message: UpdateMetadataRequest, version: int, topic_ids: Mapping[str, Uuid]) -> list[bytes]:
         """Encode a request with these partitions.
@@ -344,15 +361,13 @@ class MetadataColumns:
         Raises:
             EncodeError: As ``kproto.codec.encode``; ``OutOfRange`` for a number that is no int32.
         """
-        if len(self._partitions) > 1:
-            self._settle()
+        if self._may_repeat:
+            self._drop_repeated()
         pieces = encode_batches(message, version, self._batches(topic_ids))
         return pieces if len(self) > _ROWS else [b"".join(pieces)]
 
-    def _settle(self) -> None:
+    def _drop_repeated(self) -> None:
         """Group the partitions by topic, and keep the last entry of each partition."""
-        if len(set(self._topics)) == len(self._topics) and not self._repeats():
-            return
         places: dict[str, dict[int, int]] = {}
         for topic, start, end in self._runs():
             of_topic = places.setdefault(topic, {})
@@ -366,11 +381,6 @@ class MetadataColumns:
         for of_topic in places.values():
             self._starts.append(len(self._partitions))
             self._partitions += of_topic
-
-    def _repeats(self) -> bool:
-        return any(
-            end - start > 1 and len(set(self._partitions[start:end])) < end - start for _, start, end in self._runs()
-        )
 
     def _runs(self) -> Iterator[tuple[str, int, int]]:
         ends = [*self._starts[1:], len(self._partitions)] if self._starts else []

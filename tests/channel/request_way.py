@@ -1,4 +1,4 @@
-"""Counts the files and calls that one election passes, from the controller to the last callback.
+"""Counts the files that one election passes, and the calls on the event thread and the send thread.
 
 A ``ScriptedController`` elects a leader at one broker over plaintext: a LeaderAndIsr and an UpdateMetadata. Modules run
 uncompiled here, so that every call is seen; those of the broker's threads are left out.
@@ -22,12 +22,12 @@ def main() -> None:
     sys.path.insert(0, ROOT)
     from channel import EmbeddedCluster, ScriptedController
 
-    calls: list[str] = []
+    calls: list[tuple[str, str]] = []
     counting = False
 
     def count(frame, event, _):
         if counting and event == "call" and frame.f_code.co_filename.startswith(ROOT):
-            calls.append(frame.f_code.co_filename)
+            calls.append((threading.current_thread().name, frame.f_code.co_filename))
 
     with EmbeddedCluster(1) as cluster:
         threading.setprofile(count)
@@ -41,7 +41,9 @@ def main() -> None:
             controller.wait_all()
             counting = False
             sys.setprofile(None)
-    print(len(set(calls)), len(calls))
+    on_send_thread = sum("send-thread" in thread for thread, _ in calls)
+    on_event_thread = sum(thread == "controller-event-thread" for thread, _ in calls)
+    print(len({file for _, file in calls}), on_event_thread, on_send_thread)
 
 
 if __name__ == "__main__":

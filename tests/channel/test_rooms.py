@@ -29,9 +29,15 @@ def test_the_way_of_a_request_is_short() -> None:
     program = Path(__file__).with_name("request_way.py")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    files, calls = map(int, done.stdout.split())
-    assert 20 <= files <= 30
-    assert 150 <= calls <= 400
+    files, on_event_thread, on_send_thread = map(int, done.stdout.split())
+    assert 10 <= files <= 20
+    assert 50 <= on_event_thread <= 110
+    assert 50 <= on_send_thread <= 90
+
+
+def test_clients_are_made_in_one_place() -> None:
+    places = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if "NetworkClient(" in path.read_text("utf-8")]
+    assert places == ["network/node_client.py"]
 
 
 def test_each_class_name_has_one_meaning() -> None:

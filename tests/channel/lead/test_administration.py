@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from decided_cluster import DecidedCluster
 
-from channel.lead.administration import Administration
 from channel.lead.events import ApiRequest
 from kproto import messages
 from kproto.api import ApiKey
@@ -50,8 +49,9 @@ def test_every_partition_is_answered_under_its_topic(
     decisions = DecidedCluster().elect()
     monkeypatch.setattr(decisions.balance, "elect", lambda kind, partitions: CODES)
     monkeypatch.setattr(decisions.reassignments, "begin", lambda targets: CODES)
-    administration = Administration(decisions, None)  # type: ignore[arg-type]
-    answer = administration.answer(ApiRequest(api_key, 0, request_, lambda _: None))
+    answers: list[Any] = []
+    decisions.process(ApiRequest(api_key, 0, request_, answers.append))
+    (answer,) = answers
     read = rows(decode_response(api_key, 0, encode(answer, 0)))
     assert [(name, [row[:2] for row in members]) for name, members in read] == [
         ("a", [(0, 0), (1, 3)]),

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 
-from channel.lead.administration import Administration
 from channel.lead.events import (
     ApiRequest,
     BrokerChange,
@@ -335,14 +334,13 @@ def test_a_leader_has_its_answer_before_the_reassignment_that_it_completes() -> 
         topics=[AlterPartitionRequestTopic(topic_name="t", partitions=[partition])],
     )
     seen = []
-    administration = Administration(cluster.decisions, None)  # type: ignore[arg-type]
 
     def answered(response: Any) -> None:
         seen.append(
             (response.topics[0].partitions[0].partition_epoch, cluster.state().leader_epoch, under_way(cluster))
         )
 
-    administration.alter_partition(ApiRequest(ApiKey.ALTER_PARTITION, 0, request, answered))
+    cluster.process(ApiRequest(ApiKey.ALTER_PARTITION, 0, request, answered))
     ((epoch, leader_epoch, then),) = seen
     assert epoch == state.partition_epoch + 1
     assert leader_epoch == state.leader_epoch

@@ -9,12 +9,13 @@ import pytest
 from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.broker.hooks import BrokerHooks, RequestContext
+from channel.broker.hooks import BrokerHooks, Interception, RequestContext
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.errors import IllegalState, InvalidTopic, TopicNotKnown
 from channel.metadata.clients import MetadataSender, metadata_request
 from channel.metadata.cluster_metadata import LeaderUpdate
+from channel.metrics import Metrics
 from channel.network import sockets
 from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.api import ApiKey
@@ -61,6 +62,26 @@ def controller(cluster: EmbeddedCluster) -> Iterator[ScriptedController]:
 
 def sender_to(cluster: EmbeddedCluster, **settings: Any) -> MetadataSender:
     return MetadataSender([(cluster[0].host, cluster[0].port)], ChannelConfig(retry_backoff_ms=10, **settings))
+
+
+@pytest.mark.usefixtures("controller")
+def test_connections_and_throttle_times_have_metrics(asked: Asked, cluster: EmbeddedCluster) -> None:
+    def throttle(context: RequestContext, request: Any) -> Interception | None:
+        if context.api_key != ApiKey.METADATA:
+            return None
+        return Interception(answer=MetadataResponse(throttle_time_ms=3))
+
+    metrics = Metrics()
+    asked.hooks.intercept = throttle
+    with MetadataSender(
+        [(cluster[0].host, cluster[0].port)], ChannelConfig(retry_backoff_ms=10), client_id="me", metrics=metrics
+    ) as sender:
+        tags = {"client-id": "me"}
+        with pytest.raises(TopicNotKnown):
+            sender.wait_for_topic("orders", max_block_ms=50)
+        until(lambda: metrics.value("producer-metrics", "throttle-time-max", tags) == 3)
+        assert metrics.value("producer-metrics", "connection-count", tags) >= 1
+        assert metrics.value("producer-metrics", "request-total", tags) >= 2
 
 
 def test_a_caller_waits_until_its_topic_is_created(

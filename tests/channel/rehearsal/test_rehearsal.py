@@ -442,3 +442,15 @@ def test_the_next_controller_serves_administrators_after_the_former_has_ended(cl
         assert administrator.create(new("a"), broker_id=1) == {"a": ErrorCode.NOT_CONTROLLER}
         assert administrator.create(new("a"), broker_id=2) == {"a": 0}
     assert cluster[2].broker.controller_apis is None
+
+
+def test_one_of_the_brokers_begins_once_all_know_each_other() -> None:
+    def late(context: RequestContext, request: Any) -> Interception | None:
+        return Interception(delay_s=0.05) if context.api_key == ApiKey.UPDATE_METADATA else None
+
+    with (
+        EmbeddedCluster(3, hooks=lambda _: BrokerHooks(intercept=late)) as cluster,
+        ScriptedController(cluster, controller_id=1),
+    ):
+        known = [sorted(node.id for node in member.broker.metadata.nodes("PLAINTEXT")[0]) for member in cluster]
+        assert known == [[0, 1, 2]] * 3
