@@ -271,18 +271,6 @@ def point_name(file: str | os.PathLike[str]) -> str:
     return next(names_of_point(os.fspath(file)))
 
 
-_OF_A_TAP: Final = re.compile(r"-[0-9]{5}(?=\.pcapng$)")
-
-
-def without_tap_number(name: str) -> str:
-    """Return a name without what ``kproto tap`` adds to it for each of its files: all of them are of one place.
-
-    >>> without_tap_number("tap-2-00017.pcapng")
-    'tap-2.pcapng'
-    """
-    return _OF_A_TAP.sub("", name)
-
-
 def unpacked(file: str) -> str:
     """A file's path without compression's ending."""
     return _PACKED.sub("", file)

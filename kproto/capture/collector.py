@@ -313,6 +313,8 @@ class Conversation:
         Only connections with wanted requests count; and those to a known listener that were not recognised at all,
         since the frame that began before the capture may have been the only one.
         """
+        if self.protocol is None:
+            self._summary.undetected(self.server)
         if self.client is None or (self.protocol != "kafka" and self.protocol is not None):
             return
         found = dict(self._partial_starts)

@@ -145,6 +145,7 @@ class CaptureSummary:
         tls_connections: Those that carry TLS.
         http_connections: Those that carry HTTP.
         kafka_listeners: Servers of Kafka connections, with their number of connections; the first thousand.
+        undetected_servers: Servers of connections of which too little was seen to tell the protocol, likewise.
         tls_listeners: Servers of TLS connections, likewise; if nothing else tells, the side with the lower port is the
             server.
         partial_starts: Streams of connections with wanted requests that the capture shows from the middle of a request
@@ -189,6 +190,7 @@ class CaptureSummary:
     tls_connections: int = 0
     http_connections: int = 0
     kafka_listeners: Counter[Endpoint] = field(default_factory=Counter)
+    undetected_servers: Counter[Endpoint] = field(default_factory=Counter)
     tls_listeners: Counter[Endpoint] = field(default_factory=Counter)
     partial_starts: int = 0
     gaps: int = 0
@@ -298,6 +300,11 @@ class CaptureSummary:
         """The packets that may hide Kafka traffic and are not read, by protocol or link type, the most first."""
         links = {f"link type {link}": count for link, count in self.unknown_links.items()}
         return dict((self.not_read + Counter(links)).most_common())
+
+    def undetected(self, server: Endpoint) -> None:
+        """Note a connection of which too little was seen to tell its protocol."""
+        if server in self.undetected_servers or len(self.undetected_servers) < _KEPT_LISTENERS:
+            self.undetected_servers[server] += 1
 
     @property
     def kafka_ports(self) -> list[int]:
@@ -435,4 +442,12 @@ _NUMBERS: Final = (
     "tls_connections",
     "http_connections",
 )
-_COUNTERS: Final = ("unknown_links", "not_read", "kafka_listeners", "tls_listeners", "requests", "given_up")
+_COUNTERS: Final = (
+    "unknown_links",
+    "not_read",
+    "kafka_listeners",
+    "tls_listeners",
+    "undetected_servers",
+    "requests",
+    "given_up",
+)

@@ -442,6 +442,9 @@ _SUMMED: Final = (
 )  # fmt: skip
 
 
+_MOST_SERVERS: Final = 2000
+
+
 def _merged_captures(table: pa.Table) -> pa.Table:
     """The rows of ``captures`` with one for each label and file: files may be read in parts."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -455,6 +458,8 @@ def _merged_captures(table: pa.Table) -> pa.Table:
         known["last_ts"] = max(filter(None, (known["last_ts"], row["last_ts"])), default=None)
         for name in ("losses", "senders", "controller_events"):
             known[name] = [*(known[name] or ()), *(row[name] or ())]
+        both = [*(known["servers"] or ()), *(row["servers"] or ())]
+        known["servers"] = [*{tuple(one.values()): one for one in both}.values()][:_MOST_SERVERS]
         known["assumed_zone"] = bool(known["assumed_zone"] or row["assumed_zone"])
         requests: Counter[tuple[int, int]] = Counter()
         for each in (*known["all_requests"], *row["all_requests"]):

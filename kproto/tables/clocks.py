@@ -1,7 +1,8 @@
 """Estimates by how much the clocks of capture points differ, from what passed at several of them.
 
-The reference is the capture point with the most connections of controllers; points that share nothing with it, such as
-those of another cluster, have their own. Evidence, the first that is there:
+The capture points of one host have one clock, see ``hosts``. The reference is that of the host with the most
+connections of controllers, and with the most updates where several have as many; hosts that share nothing with it, such
+as those of another cluster, have their own. Evidence, the first that is there:
 
 1. exchanges that two points saw: their packets are the same, so the difference of their times is that of the clocks;
 2. bodies that a controller sends to many brokers in one batch (UpdateMetadata, LeaderAndIsr): a third or more of the
@@ -14,7 +15,6 @@ two points, their clocks cannot be compared.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.capture.capture_points import without_tap_number
 from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import column, described
 
@@ -39,9 +38,6 @@ CLOCKS: Final = described(
     column("anchor_us", pa.int64(), "The time by this clock at which offset_us holds, us since 1970."),
     column("shared", pa.int64(), "Updates and exchanges on which the estimate rests."),
 )
-
-_LOG_NAME: Final = re.compile(r"(?:state-change|controller|kafka-request|server)\.log[^/]*$")
-"""What tells the name of a broker's log from those of its other logs."""
 
 BATCH_US: Final = 1_000_000
 """A body that a capture point sees again within this time belongs to one batch."""
@@ -64,11 +60,6 @@ _MOST: Final = 2000
 
 _STEP_PPM: Final = 5
 _MOST_PPM: Final = 200
-
-
-def host_of(capture: str) -> str:
-    """Return what the logs of one broker in one folder, or the files of one tap, have in common in their names."""
-    return without_tap_number(_LOG_NAME.sub("", capture))
 
 
 class PointClock(NamedTuple):
@@ -104,7 +95,6 @@ class ClockEvidence:
     def __init__(self) -> None:
         self._bodies: list[pa.Table] = []
         self._connections: list[pa.Table] = []
-        self._exchanges: list[pa.Table] = []
 
     def add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``."""
@@ -112,49 +102,42 @@ class ClockEvidence:
         self._connections.append(control.group_by(["capture", "conn_id"], use_threads=False).aggregate([]))
         times = control["ts"].cast(pa.int64())
         control = control.select(["capture", "api_key", "body_id"]).append_column("first", times)
-        control = control.append_column("last", times)
         is_batch = pc.and_(
             pc.is_in(control["api_key"], value_set=pa.array([4, 6], pa.int16())), pc.is_valid(control["body_id"])
         )
         assert (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA) == (4, 6)
-        self._bodies.append(_spans(control.filter(is_batch), "body_id"))
-        if "exchange_id" in requests.column_names:
-            seen = requests.select(["capture", "exchange_id"]).append_column("first", requests["ts"].cast(pa.int64()))
-            self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
+        spans = control.filter(is_batch).group_by(["capture", "body_id"], use_threads=False)
+        self._bodies.append(spans.aggregate([("first", "min"), ("first", "max")]))
 
-    def clocks(self, captures: Iterable[str]) -> dict[str, PointClock]:
-        """Return the clock of each capture point: logs of one broker in one folder, and files of one tap, have one."""
-        every_name = sorted(captures)
-        hosts: dict[str, str] = {}
-        of = {name: hosts.setdefault(host_of(name), name) for name in every_name}
-        names = sorted(hosts.values())
+    def clocks(self, hosts: Mapping[str, str], sightings: Mapping[bytes, Mapping[str, int]]) -> dict[str, PointClock]:
+        """Return the clock of each capture point.
+
+        Args:
+            hosts: For each capture point the one that stands for its host, which has one clock; see ``hosts``.
+            sightings: When capture points saw an exchange that several saw.
+        """
+        names = sorted(set(hosts.values()))
         if len(names) < 2:
-            return {name: PointClock(name, of[name]) for name in every_name}
+            return {name: PointClock(name, hosts[name]) for name in sorted(hosts)}
         connections = dict.fromkeys(names, 0)
         for table in self._connections:
             for capture in table["capture"].to_pylist():
-                connections[of[capture]] += 1
-        seen: dict[str, dict[bytes, int]] = {name: {} for name in names}
-        if self._bodies:
-            spans = _spans(pa.concat_tables(self._bodies), "body_id")
-            once = pc.less(pc.subtract(spans["last"], spans["first"]), BATCH_US)
-            for capture, body, first in rows_of(spans.filter(once), ("capture", "body_id", "first")):
-                seen[of[capture]][body] = min(first, seen[of[capture]].get(body, first))
+                connections[hosts[capture]] += 1
+        spans: dict[str, dict[bytes, tuple[int, int]]] = {name: {} for name in names}
+        for capture, body, first, last in (row for table in self._bodies for row in rows_of(table)):
+            of = spans[hosts[capture]]
+            known = of.get(body, (first, last))
+            of[body] = min(first, known[0]), max(last, known[1])
+        seen = {
+            name: {body: first for body, (first, last) in of.items() if last - first < BATCH_US}
+            for name, of in spans.items()
+        }
         same: dict[str, dict[bytes, int]] = defaultdict(dict)
-        if self._exchanges:
-            every = pa.concat_tables(self._exchanges)
-            counts = every.group_by("exchange_id", use_threads=False).aggregate([("capture", "count_distinct")])
-            twice = counts.filter(pc.greater(counts["capture_count_distinct"], 1))["exchange_id"]
-            every = every.filter(pc.is_in(every["exchange_id"], value_set=twice.combine_chunks()))
-            for capture, exchange, first in rows_of(every, ("capture", "exchange_id", "first")):
-                same[of[capture]].setdefault(exchange, first)
+        for exchange, times in sightings.items():
+            for capture in sorted(times):
+                same[hosts[capture]].setdefault(exchange, times[capture])
         found = compared(names, connections, seen, same)
-        return {name: found[of[name]]._replace(capture=name) for name in every_name}
-
-
-def _spans(rows: pa.Table, key: str) -> pa.Table:
-    found = rows.group_by(["capture", key], use_threads=False).aggregate([("first", "min"), ("last", "max")])
-    return found.rename_columns(["capture", key, "first", "last"])
+        return {name: found[hosts[name]]._replace(capture=name) for name in sorted(hosts)}
 
 
 def compared(
@@ -171,7 +154,12 @@ def compared(
         bodies: When each saw a body that it saw in one batch alone, us since 1970.
         exchanges: When each saw an exchange that others saw too.
     """
-    left = dict.fromkeys(sorted(names, key=lambda name: (-connections.get(name, 0), name)))
+
+    def rank(name: str) -> tuple[object, ...]:  # names decide only where all that was seen is equal
+        seen = bodies.get(name, {})
+        return -connections.get(name, 0), -len(seen), sorted(seen), name
+
+    left = dict.fromkeys(sorted(names, key=rank))
     found: dict[str, PointClock] = {}
     while left:
         reference = next(iter(left))

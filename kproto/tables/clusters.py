@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
-from kproto.tables.clocks import host_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import column, described
 
@@ -148,13 +147,17 @@ class ClusterEvidence:
         self._updates.append(named.set_column(len(_UPDATE) + len(NODE), "ts", named["ts"].cast(pa.int64())))
 
     def clusters(
-        self, topics: Callable[[], Mapping[bytes, set[tuple[str, bytes]]]], clock: Callable[[str, int], int]
+        self,
+        topics: Callable[[], Mapping[bytes, set[tuple[str, bytes]]]],
+        clock: Callable[[str, int], int],
+        hosts: Mapping[str, str],
     ) -> dict[Node, str]:
         """Return the name of each address's cluster.
 
         Args:
             topics: Returns the topics with their ids that each body names; asked only where clusters may differ.
             clock: Returns by how many us a capture point's clock is ahead at a time.
+            hosts: For each capture point the one that stands for its host.
         """
         declared = {node: self._declared[node[0]] for node in self._nodes if node[0] in self._declared}
         kin = _Kin(node for node in self._nodes if node not in declared)
@@ -165,7 +168,7 @@ class ClusterEvidence:
         logs: dict[str, Node] = {}
         for node in self._nodes:
             if node[2] == 0 and node not in declared:  # an address that a log lacks
-                kin.join(logs.setdefault(host_of(node[0]), node), node)
+                kin.join(logs.setdefault(hosts[node[0]], node), node)
         shown: dict[tuple[Any, ...], Node] = {}
         for *update, node, _ts in self._sent() if kin.count > 1 else ():
             kin.join(shown.setdefault(tuple(update), node), node)

@@ -6,14 +6,12 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
-from kproto.capture.capture_points import is_time, point_name, without_tap_number
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
@@ -427,21 +425,22 @@ def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
 def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     """Return ``bad_inputs`` without files that hold no control request, where others of their place hold some.
 
+    Files of one capture point are of one place, and so are those that show connections to the same servers.
+
     Args:
         bad_inputs: The rows.
         captures: The rows of ``captures``: of all files that could be read.
     """
-    rows = captures.select(["cluster", "capture", "file", "all_requests"]).to_pylist()
-    places = [(row["cluster"], *_place_of(row["capture"])) for row in rows]
-    counts = [{each["api_key"] for each in row["all_requests"]} for row in rows]
-    speaking = {place for place, apis in zip(places, counts, strict=True) if not apis.isdisjoint(CONTROL_APIS)}
-    silent = {row["file"] for row, place in zip(rows, places, strict=True) if place not in speaking}
+    rows = captures.select(["cluster", "capture", "file", "servers", "all_requests"]).to_pylist()
+    speaking: set[tuple[Any, ...]] = set()
+    places = []
+    for row in rows:
+        servers = {(row["cluster"], one["ip"], one["port"]): one["is_kafka"] for one in row["servers"] or ()}
+        place = row["cluster"], row["capture"]
+        places.append({place, *servers})
+        if any(each["api_key"] in CONTROL_APIS for each in row["all_requests"]):
+            speaking |= {place, *(server for server, is_kafka in servers.items() if is_kafka)}
+    silent = {row["file"] for row, place in zip(rows, places, strict=True) if place.isdisjoint(speaking)}
     others = pa.array(sorted({row["file"] for row in rows} - silent), pa.string())
     excused = pc.and_(pc.is_null(bad_inputs["offset"]), pc.is_in(bad_inputs["file"], value_set=others))
     return bad_inputs.filter(pc.invert(excused))
-
-
-def _place_of(capture: str) -> tuple[str, ...]:
-    """The directories in a label, but those of days and hours, and the name without what rotation adds to it."""
-    *folders, _name = PurePath(capture).parts or ("",)
-    return (*(each for each in folders if not is_time(each)), without_tap_number(point_name(capture)))

@@ -35,6 +35,7 @@ from kproto.tables.clusters import (
     topic_ids_of,
 )
 from kproto.tables.filters import Filters
+from kproto.tables.hosts import HOST_COLUMNS, HostEvidence
 from kproto.tables.identities import (
     IDENTITIES,
     IDENTITY_COLUMNS,
@@ -59,7 +60,9 @@ RESOLVED: Final = TABLES | METADATA_TABLES | _SMALL
 
 _TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
 _SURVEYED: Final = (
-    *dict.fromkeys((*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, "conn_id", "frame_id", "response_frame_id", "decode_error")),
+    *dict.fromkeys(
+        (*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, *HOST_COLUMNS, "conn_id", "frame_id", "response_frame_id", "decode_error")
+    ),
 )
 _MOST_NAMELESS: Final = 1_000_000
 """Of more requests no broker is found by elimination."""
@@ -83,6 +86,7 @@ class Survey:
         self._captures: dict[str, None] = {}
         self._stored: set[str | None] = set()
         self._clocks = ClockEvidence()
+        self._hosts = HostEvidence()
         self._clusters = ClusterEvidence()
         self._sightings: list[pa.Table] = []
         self._asked: list[pa.Table] = []
@@ -92,6 +96,7 @@ class Survey:
     def add_captures(self, captures: pa.Table) -> None:
         """Add rows of ``captures``."""
         self._clusters.add_captures(captures)
+        self._hosts.add_captures(captures)
         for (senders,) in rows_of(captures, ("senders",)):
             for sender in senders or ():
                 self._senders.setdefault(sender["ip"], set()).add(sender["broker_id"])
@@ -111,6 +116,7 @@ class Survey:
         if self._is_one:
             return
         self._clocks.add(requests)
+        self._hosts.add(requests)
         if _EXCHANGE in requests.column_names:
             answered = pc.is_valid(requests["response_frame_id"])
             whole = pc.is_null(requests["decode_error"])
@@ -124,12 +130,13 @@ class Survey:
             read: Reads ``partition_states`` and ``live_brokers``, where there may be several clusters, or addresses of
                 which no listing tells the broker.
         """
-        clocks = (
-            self._clocks.clocks(self._captures) if not self._is_one else {c: PointClock(c, c) for c in self._captures}
-        )
+        sightings = self._hosts.sightings()
+        hosts = self._hosts.hosts(self._captures, sightings)
+        clocks = self._clocks.clocks(hosts, sightings)
         clusters = self._clusters.clusters(
             lambda: topic_ids_of(read("partition_states", ["body_id", "topic", "topic_id"])),
             lambda capture, ts: clocks[capture].ahead(ts),
+            hosts,
         )
         found = Resolution(clocks, clusters, self._repeated(), self._broker_ids, self._stored)
         if self._asked and self._rows <= _MOST_NAMELESS:
@@ -320,14 +327,14 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
         read: Reads the rows as they are stored.
         broker_ids: See ``resolved_reader``.
     """
-    captures = list(read("captures", ["capture", "cluster", "senders"]))
+    captures = list(read("captures", ["capture", "cluster", "format", "senders"]))
     names = {name for table in captures for name in table["capture"].to_pylist()}
     survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
     for table in captures:
         survey.add_captures(table)
     for table in read("brokers", ["capture", "broker_id", "host", "port"]):
         survey.add_brokers(table)
-    for table in read("requests", _surveyed()):
+    for table in read("requests", list(_SURVEYED)):
         survey.add(table)
     return survey.resolution(read)
 
@@ -438,10 +445,6 @@ def check_cluster(cluster: str, names: Sequence[str]) -> None:
     """
     if cluster not in names:
         raise ConfigurationError(f"no traffic of cluster {cluster!r} is here; there is {', '.join(names)}")
-
-
-def _surveyed() -> list[str]:
-    return [*_SURVEYED, *([_EXCHANGE] if _EXCHANGE in TABLES["requests"].names else [])]
 
 
 def resolved_tables(

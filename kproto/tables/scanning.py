@@ -426,6 +426,11 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
         "senders": [
             {"ip": ip, "broker_id": broker, "ts": time_ns // 1000} for (ip, broker), time_ns in summary.senders.items()
         ],
+        "servers": [
+            {"ip": server.ip, "port": server.port, "is_kafka": is_kafka}
+            for is_kafka, servers in ((True, summary.kafka_listeners), (False, summary.undetected_servers))
+            for server in servers
+        ],
         "controller_events": [
             {
                 "kind": event.kind,

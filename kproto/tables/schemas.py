@@ -35,6 +35,9 @@ _STREAM_LOSSES: Final = pa.list_(
 _SENDERS: Final = pa.list_(
     pa.field("element", pa.struct([("ip", pa.string()), ("broker_id", pa.int32()), ("ts", TIME)]))
 )
+_SERVERS: Final = pa.list_(
+    pa.field("element", pa.struct([("ip", pa.string()), ("port", pa.int32()), ("is_kafka", pa.bool_())]))
+)
 _CONTROLLER_EVENTS: Final = pa.list_(
     pa.field(
         "element",
@@ -169,6 +172,12 @@ CAPTURES: Final = described(
         _SENDERS,
         "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers): the id that "
         "each names, its IP address, and when the first passed.",
+    ),
+    column(
+        "servers",
+        _SERVERS,
+        "Servers of Kafka's connections (is_kafka), and of those of which too little was seen to tell the protocol; "
+        "the first 1000 of each.",
     ),
     column(
         "controller_events",

@@ -27,7 +27,7 @@ def clusters(*updates: tuple[int, int | None]) -> int:
     ]  # fmt: skip
     evidence = ClusterEvidence()
     evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in CLUSTER_COLUMNS])))
-    return len(set(evidence.clusters(dict, lambda _point, _ts: 0).values()))
+    return len(set(evidence.clusters(dict, lambda _point, _ts: 0, {}).values()))
 
 
 @pytest.mark.parametrize(

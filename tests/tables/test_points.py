@@ -28,18 +28,18 @@ def test_a_file_that_a_tap_still_writes_is_read_unless_it_is_left_to_a_later_run
     assert names([*points_of([str(tmp_path)], unfinished=False)]) == {"a.pcap"}
 
 
-@pytest.mark.parametrize(
-    ("names", "judged"),
-    [(("tap-1-00001.pcapng", "tap-1-00002.pcapng"), 0), (("tap-1.pcapng", "tap-2.pcapng"), 1)],
-    ids=["of one tap", "of two"],
-)
-def test_a_file_in_which_no_controller_spoke_is_bad_only_if_its_place_has_no_other(
-    names: tuple[str, str], judged: int, tmp_path: Path
+@pytest.mark.parametrize("names", [("tap-1-00001.pcapng", "tap-1-00002.pcapng"), ("here.pcapng", "there.pcapng")])
+@pytest.mark.parametrize(("server", "judged"), [("10.0.0.2", 0), ("10.0.0.3", 1)], ids=["same server", "another"])
+@pytest.mark.parametrize("is_whole", [True, False], ids=["a request", "a few bytes"])
+def test_a_file_in_which_no_controller_spoke_is_bad_only_if_no_file_with_its_servers_has_one(
+    names: tuple[str, str], server: str, judged: int, is_whole: bool, tmp_path: Path
 ) -> None:
-    for name, port, asked in (
-        (names[0], 50_000, make.request(6, 8, 1, make.UPDATE_METADATA_8)),
-        (names[1], 50_001, make.request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")),
+    for name, port, ip, asked in (
+        (names[0], 50_000, "10.0.0.2", make.request(6, 8, 1, make.UPDATE_METADATA_8)),
+        (names[1], 50_001, server, make.request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")[: None if is_whole else 6]),
     ):
-        talk = make.Talk(client=("10.0.0.1", port)).open().ask(asked).answer(make.response(3, 2, 1, bytes(14))).close()
-        (tmp_path / name).write_bytes(make.pcapng(talk.packets))
+        talk = make.Talk(client=("10.0.0.1", port), server=(ip, 9092)).open().ask(asked)
+        if is_whole:
+            talk.answer(make.response(3, 2, 1, bytes(14)))
+        (tmp_path / name).write_bytes(make.pcapng(talk.close().packets))
     assert read(tmp_path)["bad_inputs"].num_rows == judged

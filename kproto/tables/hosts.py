@@ -1,0 +1,218 @@
+"""Tells which capture points were recorded on one host, and so have one clock, from what they show and never by names.
+
+The evidence:
+
+1. The connections of a capture have one end in common, its side: one broker that was asked, or one broker that asked
+   or was asked on each connection. Captures of one side that follow each other are of one host.
+2. A connection of one capture goes on in another one: the controller's next request to the same broker stands there.
+3. The logs of one broker are of its host.
+
+Captures that show the same exchange at different times, that show one broker at the same time but no common exchange,
+or in which two controllers lead in one epoch, are of different hosts, whatever they have in common. Where captures that
+may be of one host hold such a pair, nothing is said of any of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kproto.api import CONTROL_APIS
+from kproto.tables.arrays import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Mapping
+
+_LINK: Final = ("cluster", "capture", "server_ip", "server_port", "broker_id", "controller_id", "controller_epoch")
+HOST_COLUMNS: Final = (*_LINK, "api_key", "correlation_id", "exchange_id", "ts")
+"""The columns of ``requests`` that hosts are told from."""
+
+_OVERLAP_US: Final = 1_000_000
+"""Captures that follow each other may overlap so far, as packets at a border are out of order."""
+
+_NEXT: Final = 3
+"""A controller's next request on a connection has a correlation id that is at most so much higher."""
+
+_CAPTURES: Final = {"pcap", "pcapng"}
+
+
+class _Link(NamedTuple):
+    """The requests of one controller epoch to one broker, as a capture point shows them."""
+
+    server: tuple[str, int]
+    broker: int | None
+    controller: int
+    epoch: int
+    first: int
+    last: int
+    first_id: int
+    last_id: int
+
+    @property
+    def is_logged_once(self) -> bool:
+        """Whether the requests have correlation ids of their own; what a controller's log tells has none."""
+        return self.first_id >= 0
+
+
+class HostEvidence:
+    """What tells hosts apart, from pieces of ``requests``."""
+
+    def __init__(self) -> None:
+        self._formats: dict[str, str] = {}
+        self._links: list[pa.Table] = []
+        self._exchanges: list[pa.Table] = []
+
+    def add_captures(self, captures: pa.Table) -> None:
+        """Add rows of ``captures``."""
+        self._formats.update(rows_of(captures, ("capture", "format")))
+
+    def add(self, requests: pa.Table) -> None:
+        """Add rows of ``requests``, with the columns ``HOST_COLUMNS``."""
+        times = requests["ts"].cast(pa.int64())
+        seen = requests.select(["capture", "exchange_id"]).append_column("first", times)
+        self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
+        is_control = pc.is_in(requests["api_key"], value_set=pa.array(sorted(CONTROL_APIS), pa.int16()))
+        control = requests.select([*_LINK, "correlation_id"]).append_column("first", times)
+        control = control.filter(pc.and_(is_control, pc.is_valid(requests["controller_id"])))
+        control = control.append_column("has_id", pc.greater_equal(control["correlation_id"], 0))
+        spans = control.group_by([*_LINK, "has_id"], use_threads=False).aggregate(
+            [("first", "min"), ("first", "max"), ("correlation_id", "min"), ("correlation_id", "max")]
+        )
+        self._links.append(spans)
+
+    def sightings(self) -> dict[bytes, dict[str, int]]:
+        """Return the exchanges that several capture points saw: when first, by capture point."""
+        found: dict[bytes, dict[str, int]] = defaultdict(dict)
+        if self._exchanges:
+            every = pa.concat_tables(self._exchanges)
+            counts = every.group_by("exchange_id", use_threads=False).aggregate([("capture", "count_distinct")])
+            twice = counts.filter(pc.greater(counts["capture_count_distinct"], 1))["exchange_id"]
+            every = every.filter(pc.is_in(every["exchange_id"], value_set=twice.combine_chunks()))
+            for capture, exchange, first in rows_of(every, ("capture", "exchange_id", "first")):
+                found[exchange].setdefault(capture, first)
+        return found
+
+    def hosts(self, captures: Iterable[str], sightings: Mapping[bytes, Mapping[str, int]]) -> dict[str, str]:
+        """Return for each capture point the one that stands for its host: the first of those that share it.
+
+        Args:
+            captures: The capture points.
+            sightings: What ``sightings`` returned.
+        """
+        links: dict[str, list[_Link]] = {name: [] for name in sorted(captures)}
+        clusters: dict[str, str | None] = {}
+        if self._links:
+            for cluster, capture, ip, port, broker, controller, epoch, _has_id, *spans in rows_of(
+                pa.concat_tables(self._links)
+            ):
+                links[capture].append(_Link((ip, port), broker, controller, epoch, *spans))
+                clusters[capture] = cluster
+        apart = {frozenset(seen) for seen in sightings.values() if len(set(seen.values())) > 1}
+        sides: dict[tuple[Hashable, ...], list[str]] = defaultdict(list)
+        for capture, of in links.items():
+            side = self._side(capture, of)
+            if side is not None:
+                sides[clusters[capture], *side].append(capture)
+        host = {capture: capture for capture in links}
+        for members in sides.values():
+            if self._may_share(members, links, apart):
+                host.update(dict.fromkeys(members, members[0]))
+        sided = {capture for members in sides.values() for capture in members}
+        for members in _joined(host, self._going_on(links, clusters, sided)):
+            if self._may_share(members, links, apart):
+                host.update(dict.fromkeys(members, members[0]))
+        return host
+
+    def _is_log(self, capture: str) -> bool:
+        return self._formats.get(capture) not in _CAPTURES
+
+    def _side(self, capture: str, links: Collection[_Link]) -> tuple[Hashable, ...] | None:
+        """Return what all connections of a capture point have in common; None: nothing, or more than one thing."""
+        servers = {link.server for link in links}
+        brokers = {link.broker for link in links}
+        if self._is_log(capture):
+            (broker, *others) = brokers or {None}
+            if broker is not None and not others:
+                return "log", broker
+            return ("log", *servers) if len(servers) == 1 else None
+        if len(servers) <= 1:
+            return ("server", *servers) if servers else None
+        common = set.intersection(*({link.broker, link.controller} for link in links)) - {None}
+        if len(common) != 1:
+            return None
+        (home,) = common
+        own = {link.server for link in links if link.broker == home}
+        return ("server", *own) if len(own) == 1 else ("controller", home, frozenset(servers))
+
+    def _may_share(
+        self, members: Collection[str], links: Mapping[str, Collection[_Link]], apart: Collection[frozenset[str]]
+    ) -> bool:
+        """Whether nothing shows that two of some capture points are of different hosts."""
+        if len(members) < 2:
+            return False
+        names = frozenset(members)
+        if any(len(names & each) > 1 for each in apart):
+            return False
+        reigns: dict[int, set[int]] = {}
+        spans: dict[str | None, list[tuple[int, int]]] = defaultdict(list)
+        for capture in members:
+            led: dict[int, set[int]] = defaultdict(set)
+            for link in links[capture]:
+                led[link.epoch].add(link.controller)
+            if any(epoch in reigns and reigns[epoch].isdisjoint(ids) for epoch, ids in led.items()):
+                return False
+            for epoch, ids in led.items():
+                reigns.setdefault(epoch, set()).update(ids)
+            shown = [link for link in links[capture] if link.is_logged_once]
+            if shown:
+                kind = self._formats.get(capture) if self._is_log(capture) else None
+                spans[kind].append((min(link.first for link in shown), max(link.last for link in shown)))
+        return all(
+            later[0] >= former[1] - _OVERLAP_US for each in spans.values() for former, later in pairwise(sorted(each))
+        )
+
+    def _going_on(
+        self, links: Mapping[str, Collection[_Link]], clusters: Mapping[str, str | None], sided: Collection[str]
+    ) -> Iterable[tuple[str, str]]:
+        """Yield two capture points of which the second shows a connection of the first one further on."""
+        begins: dict[tuple[Any, ...], list[tuple[str, int]]] = defaultdict(list)
+        for capture, of in links.items():
+            for link in () if self._is_log(capture) else of:
+                begins[clusters[capture], *_who(link), link.first_id].append((capture, link.first))
+        for capture, of in links.items():
+            for link in () if self._is_log(capture) else of:
+                for number in range(link.last_id + 1, link.last_id + 1 + _NEXT):
+                    for later, first in begins.get((clusters[capture], *_who(link), number), ()):
+                        if first >= link.last - _OVERLAP_US and not (capture in sided and later in sided):
+                            yield capture, later
+
+
+def _who(link: _Link) -> tuple[Any, ...]:
+    return link.server, link.controller, link.epoch
+
+
+def _joined(host: Mapping[str, str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the sets of capture points that pairs make of those that have one host already."""
+    first = dict(host)
+
+    def of(name: str) -> str:
+        while first[name] != name:
+            first[name] = first[first[name]]
+            name = first[name]
+        return name
+
+    grown = set()
+    for one, other in pairs:
+        one, other = sorted((of(one), of(other)))
+        first[other] = one
+        grown.add(one)
+    found: dict[str, list[str]] = defaultdict(list)
+    roots = {of(each) for each in grown}
+    for name in host:
+        if of(name) in roots:
+            found[of(name)].append(name)
+    return list(found.values())
