@@ -10,31 +10,14 @@ What happened to partitions is selected from ``changes``, which ``history`` fold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, described
 from kproto.tables.stored import Reader
-from kproto.verdicts.found import (
-    BEHIND,
-    BROKER_LIVES,
-    BROKERS_DOWN,
-    EVENTS,
-    FINDINGS,
-    LEADER_FLAPS,
-    MISSED_UPDATES,
-    REASSIGNMENTS,
-    Judged,
-    behind_table,
-    down_table,
-    events_table,
-    findings_table,
-    flaps_table,
-    lives_table,
-    missed_table,
-    reassignments_table,
-)
+from kproto.verdicts.found import JUDGED, Judged, judged_table
 from kproto.verdicts.history import CHANGES, PARTITION, STATES, changes
 from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
 
@@ -233,15 +216,8 @@ VIEWS: Final = (
     | {
         "spans": _SPANS,
         "partition_states_by_broker": _BY_BROKER,
-        "findings": Derived(FINDINGS, judge=findings_table),
-        "missed_updates": Derived(MISSED_UPDATES, judge=missed_table),
-        "leader_flaps": Derived(LEADER_FLAPS, judge=flaps_table),
-        "behind": Derived(BEHIND, judge=behind_table),
-        "broker_lives": Derived(BROKER_LIVES, judge=lives_table),
-        "brokers_down": Derived(BROKERS_DOWN, judge=down_table),
-        "events": Derived(EVENTS, judge=events_table),
-        "reassignments": Derived(REASSIGNMENTS, judge=reassignments_table),
     }
+    | {name: Derived(schema, judge=partial(judged_table, name)) for name, (schema, _rows) in JUDGED.items()}
 )
 """The derived tables, verdicts over all captures of a cluster, and a table that repeats stored rows: as large as if no
 two requests shared a body."""

@@ -15,7 +15,6 @@ from kproto.api import ApiKey
 from kproto.text import pasted
 from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name
-from kproto.verdicts.removals import Removals
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
 if TYPE_CHECKING:
@@ -185,16 +184,14 @@ def _topics(facts: Facts) -> Iterator[ClusterEvent]:
         for ts, some in _at_once([(ts, (topic, 0)) for ts in times]):
             text = f"Topic {topic} gets {_counted(len(some), 'new partition')}"
             yield ClusterEvent(ts, "topic created", text, _query("leader", "--topic", topic), None, topic)
-    removals = Removals(facts) if deleted else None
     for (topic, ts), ended in deleted.items():
-        assert removals is not None
         shown = [(number, life) for number, life in ended if life.sightings]
         lacking = {
             broker
             for number, life in shown
             for broker in life.newest.state.replicas
             if life.newest.body.api_key != ApiKey.FETCH  # in KRaft brokers delete what the log tells them to delete
-            and (removals.last((topic, number), broker) or 0) < life.sightings[0].ts
+            and (facts.removals.last((topic, number), broker) or 0) < life.sightings[0].ts
         }
         is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in shown)
         heard = (

@@ -27,14 +27,15 @@ from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
     BEING_DELETED,
     NO_LEADER,
+    Body,
     Incarnation,
     Incarnations,
+    Request,
     Sighting,
     State,
     Stretch,
     micros,
 )
-from kproto.verdicts.told import Body, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,6 +72,8 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
+_FULL: Final = 2
+"""The type of a KRaft controller's LeaderAndIsr that holds all partitions of a broker."""
 _MOST_TRIED: Final = 100_000
 """Of more requests it is not tried which brokers may stand behind addresses."""
 _SAME: Final = PointClock("", "")
@@ -151,6 +154,45 @@ class Spans:
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
         return max(first for first, _last in self._spans.values()) < ts
+
+
+class Removals:
+    """When each broker was last told to stop a partition's replica, and to delete its log; and who refused that."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.stopped: dict[Partition, dict[Any, int]] = defaultdict(dict)
+        self._deleted: dict[Partition, dict[Any, int]] = defaultdict(dict)
+        self._refused: dict[tuple[Partition, Any], int] = {}
+        self._kept: dict[Any, list[tuple[int, frozenset[Partition]]]] = defaultdict(list)
+        for body in facts.bodies:
+            if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller:
+                if body.request.type == _FULL:  # a migrating broker moves aside what is not in it
+                    kept = frozenset((topic, number) for topic, number, _id, _state in body.states)
+                    for broker, (_first, last) in body.told.items():
+                        self._kept[broker].append((last, kept))
+            elif body.api_key == ApiKey.STOP_REPLICA:
+                for topic, number, _id, delete in body.states:
+                    self._add(facts, body, (topic, number), delete=delete)
+
+    def _add(self, facts: Facts, body: Body, partition: Partition, *, delete: bool) -> None:
+        stopped, deleted = self.stopped[partition], self._deleted[partition]
+        for broker, (_first, last) in body.told.items():
+            stopped[broker] = max(last, stopped.get(broker, last))
+            error = facts.partition_error(body, broker, partition) if delete else None
+            if error is not None:
+                self._refused[partition, broker] = error
+            elif delete:
+                deleted[broker] = max(last, deleted.get(broker, last))
+
+    def last(self, partition: Partition, broker: Any) -> int | None:
+        """When a broker accepted last that a partition's log is to be deleted; None: never."""
+        times = [last for last, kept in self._kept.get(broker, ()) if partition not in kept]
+        accepted = self._deleted.get(partition, {}).get(broker)
+        return max((*times, *(() if accepted is None else (accepted,))), default=None)
+
+    def refused(self, partition: Partition, broker: Any) -> int | None:
+        """The error with which a broker refused to delete a partition; None: it did not."""
+        return self._refused.get((partition, broker))
 
 
 class Facts:
@@ -373,20 +415,10 @@ class Facts:
         place = bisect_left(known[0], epochs)
         return known[1][place] if place < len(known[1]) else None
 
-    def stopped(self, partition: Partition) -> dict[Any, int]:
-        """The time at which each broker was last told to stop a replica."""
-        return self._stops.get(partition, {})
-
     @cached_property
-    def _stops(self) -> dict[Partition, dict[Any, int]]:
-        found: dict[Partition, dict[Any, int]] = defaultdict(dict)
-        for body in self.bodies:
-            if body.api_key == ApiKey.STOP_REPLICA:
-                for topic, number, _topic_id, _delete in body.states:
-                    of = found[topic, number]
-                    for broker, (_first, last) in body.told.items():
-                        of[broker] = max(last, of.get(broker, last))
-        return found
+    def removals(self) -> Removals:
+        """Who was told to stop replicas and to delete logs."""
+        return Removals(self)
 
     @cached_property
     def incarnations(self) -> dict[Partition, Incarnations]:

@@ -19,7 +19,7 @@ from kproto.verdicts.rules import findings
 from kproto.verdicts.updates import brokers_behind, missed_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kproto.tables.stored import Reader
 
@@ -134,6 +134,8 @@ LEADER_FLAPS: Final = described(
 Judged = tuple[str, Facts]
 """A cluster's name and its facts."""
 
+Row = tuple[Any, ...]
+
 
 def facts_of_clusters(read: Reader, *, redact: bool = False) -> Iterator[Judged]:
     """Yield the facts of each cluster in stored tables.
@@ -167,133 +169,80 @@ def _only(read: Reader, cluster: str, captures: Sequence[str]) -> Reader:
     return read_some
 
 
-def findings_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``FINDINGS`` of clusters, with the default limits."""
-    return _table(
-        FINDINGS,
-        (
-            (
-                cluster, f.rule, f.severity, f.text, f.first, f.last, f.count,
-                None if f.broker is None else str(f.broker), f.topic, f.partition, f.cannot_tell or None,
-            )
-            for cluster, facts in clusters
-            for f in findings(facts)
-        ),
-    )  # fmt: skip
+def _findings(facts: Facts) -> Iterable[Row]:
+    for f in findings(facts):
+        broker = None if f.broker is None else str(f.broker)
+        yield f.rule, f.severity, f.text, f.first, f.last, f.count, broker, f.topic, f.partition, f.cannot_tell or None
 
 
-def missed_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``MISSED_UPDATES`` of clusters."""
-    return _table(
-        MISSED_UPDATES,
-        (
-            (
-                cluster, body.first, broker, body.request.body_id, body.request.controller_id,
-                body.request.controller_epoch, body.request.n_partitions, facts.dead_since(broker),
-            )
-            for cluster, facts in clusters
-            for broker, body in missed_updates(facts, _TOLD_US)
-        ),
-    )  # fmt: skip
+def _missed(facts: Facts) -> Iterable[Row]:
+    for broker, body in missed_updates(facts, _TOLD_US):
+        sent = body.request
+        yield (
+            body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
+            facts.dead_since(broker),
+        )  # fmt: skip
 
 
-def lives_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``BROKER_LIVES`` of clusters."""
-    return _table(
-        BROKER_LIVES,
-        (
-            (
-                cluster, life.broker if isinstance(life.broker, int) else None, life.address,
-                "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, left,
-                None if left is None else facts.how_it_left(life.broker, left), life.last, life.requests, life.shown_by,
-            )
-            for cluster, facts in clusters
-            for life in facts.lives
-            for left in (facts.left_after(life),)
-        ),
-    )  # fmt: skip
+def _lives(facts: Facts) -> Iterable[Row]:
+    for life in facts.lives:
+        left = facts.left_after(life)
+        yield (
+            life.broker if isinstance(life.broker, int) else None, life.address,
+            "KRaft" if life.is_kraft else "ZooKeeper", life.epoch, life.first, life.until, left,
+            None if left is None else facts.how_it_left(life.broker, left), life.last, life.requests, life.shown_by,
+        )  # fmt: skip
 
 
-def events_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``EVENTS`` of clusters."""
-    return _table(
-        EVENTS,
-        (
-            (
-                cluster, event.ts, event.kind, event.text, None if event.broker is None else str(event.broker),
-                event.topic, event.partition, event.command,
-            )
-            for cluster, facts in clusters
-            for event in events(facts)
-        ),
-    )  # fmt: skip
+def _events(facts: Facts) -> Iterable[Row]:
+    for event in events(facts):
+        broker = None if event.broker is None else str(event.broker)
+        yield event.ts, event.kind, event.text, broker, event.topic, event.partition, event.command
 
 
-def reassignments_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``REASSIGNMENTS`` of clusters."""
-    return _table(
-        REASSIGNMENTS,
-        (
-            (
-                cluster,
-                row.topic,
-                row.partition,
-                row.begin,
-                row.end,
-                sorted(row.added),
-                sorted(row.removed),
-                row.replicas,
-            )
-            for cluster, facts in clusters
-            for row in reassignments(facts)
-        ),
-    )
+def _reassignments(facts: Facts) -> Iterable[Row]:
+    for row in reassignments(facts):
+        changed = sorted(row.added), sorted(row.removed)
+        yield row.topic, row.partition, row.begin, row.end, *changed, row.replicas
 
 
-def down_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``BROKERS_DOWN`` of clusters."""
-    return _table(
-        BROKERS_DOWN,
-        (
-            (cluster, broker, since)
-            for cluster, facts in clusters
-            for broker in sorted({broker for _ts, live in facts.live_changes for broker in live})
-            if (since := facts.dead_since(broker)) is not None
-        ),
-    )
+def _down(facts: Facts) -> Iterable[Row]:
+    for broker in sorted({broker for _ts, live in facts.live_changes for broker in live}):
+        since = facts.dead_since(broker)
+        if since is not None:
+            yield broker, since
 
 
-def behind_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``BEHIND`` of clusters."""
-    return _table(
-        BEHIND,
-        (
-            (
-                cluster, broker, *partition, None if told is None else told.state.leader, newest.state.leader,
-                None if told is None else told.state.leader_epoch, newest.state.leader_epoch, facts.spans[broker].last,
-            )
-            for cluster, facts in clusters
-            for broker, partition, newest, told, _since in brokers_behind(facts, _TOLD_US, _SETTLED_US)
-        ),
-    )  # fmt: skip
+def _behind(facts: Facts) -> Iterable[Row]:
+    for broker, partition, newest, told, _since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
+        leader, epoch = (None, None) if told is None else (told.state.leader, told.state.leader_epoch)
+        now = newest.state
+        yield broker, *partition, leader, now.leader, epoch, now.leader_epoch, facts.spans[broker].last
 
 
-def flaps_table(clusters: Iterable[Judged]) -> pa.Table:
-    """Return the table ``LEADER_FLAPS`` of clusters."""
-    return _table(
-        LEADER_FLAPS,
-        (
-            (cluster, *partition, times[0], times[-1], most, sorted(leaders))
-            for cluster, facts in clusters
-            for what, partition, most, times, leaders in flapping(
-                facts, _FLAP_MINUTES * 60_000_000, _FLAPS, _SETTLED_US
-            )
-            if what == "leader"
-        ),
-    )
+def _flaps(facts: Facts) -> Iterable[Row]:
+    for what, partition, most, times, leaders in flapping(facts, _FLAP_MINUTES * 60_000_000, _FLAPS, _SETTLED_US):
+        if what == "leader":
+            yield *partition, times[0], times[-1], most, sorted(leaders)
 
 
-def _table(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+JUDGED: Final[dict[str, tuple[pa.Schema, Callable[[Facts], Iterable[Row]]]]] = {
+    "findings": (FINDINGS, _findings),
+    "missed_updates": (MISSED_UPDATES, _missed),
+    "leader_flaps": (LEADER_FLAPS, _flaps),
+    "behind": (BEHIND, _behind),
+    "broker_lives": (BROKER_LIVES, _lives),
+    "brokers_down": (BROKERS_DOWN, _down),
+    "events": (EVENTS, _events),
+    "reassignments": (REASSIGNMENTS, _reassignments),
+}
+"""The tables of verdicts, with the function that gives the rows of one cluster, without its name."""
+
+
+def judged_table(name: str, clusters: Iterable[Judged]) -> pa.Table:
+    """Return a table of ``JUDGED`` for clusters, with the default limits."""
+    schema, rows_in = JUDGED[name]
+    rows = ((cluster, *row) for cluster, facts in clusters for row in rows_in(facts))
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -21,10 +21,8 @@ from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
-from kproto.verdicts.removals import Removals
 from kproto.verdicts.request_figures import moment
-from kproto.verdicts.states import NO_LEADER, Incarnation, Sighting, State, Stretch
-from kproto.verdicts.told import Body, Request
+from kproto.verdicts.states import NO_LEADER, Body, Incarnation, Request, Sighting, State, Stretch
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
@@ -522,7 +520,9 @@ def _two_leaders(
         return
     if known.led.get(former, epoch) >= epoch:
         return
-    heard = [ts for ts in (known.since.get(former), facts.stopped(partition).get(former)) if ts is not None]
+    heard = [
+        ts for ts in (known.since.get(former), facts.removals.stopped.get(partition, {}).get(former)) if ts is not None
+    ]
     since = min((ts for ts in heard if ts >= before.ts), default=None)
     if since is not None and since - took <= limit:
         return
@@ -754,8 +754,8 @@ def _storm(
 
 def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
-    removals = Removals(facts)
-    yield from _cancelled(doctor, removals)
+    removals = facts.removals
+    yield from _cancelled(doctor)
     found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
     unsure: set[tuple[str, Any]] = set()
     errors: dict[tuple[str, Any], int] = {}
@@ -810,7 +810,7 @@ def _was_named_before(life: Incarnation) -> bool:
     )
 
 
-def _cancelled(doctor: _Doctor, removals: Removals) -> Iterator[Finding]:
+def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
     for (topic, number), life in facts.present.items():
@@ -823,7 +823,7 @@ def _cancelled(doctor: _Doctor, removals: Removals) -> Iterator[Finding]:
         replicas = life.newest.state.replicas
         for broker in (hosts.keys() & facts.alive).difference(replicas) if replicas else ():
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
-            gone = removals.last((topic, number), broker)
+            gone = facts.removals.last((topic, number), broker)
             if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):
                 text = f"Broker {broker} no longer holds a replica of {topic}-{number}, and never deleted its log"
                 yield doctor.finding("KP041", text, since, broker=broker, topic=topic, partition=number)

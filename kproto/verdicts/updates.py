@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.verdicts.facts import Facts, Partition
-    from kproto.verdicts.states import Incarnation, Sighting
-    from kproto.verdicts.told import Body
+    from kproto.verdicts.states import Body, Incarnation, Sighting
 
 _TWO: Final = 2
 
