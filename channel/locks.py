@@ -7,6 +7,7 @@ plain locks, which cost nothing more.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 from collections import Counter, deque
@@ -111,7 +112,10 @@ def guards_changes(kind: type, lock: str, *attributes: str) -> None:
 
 
 def guards_calls(kind: type, lock: str, *methods: str) -> None:
-    """Declare methods whose caller holds the lock: of the object, or of the first argument. See ``guards``."""
+    """Declare methods whose caller holds the lock: of the object, or of the first argument. See ``guards``.
+
+    ``lock`` may be a path, as ``_store.lock`` is for the lock of another object.
+    """
     if _watches(kind):
         for name in methods:
             setattr(kind, name, _guarded_method(kind, name, lock))
@@ -234,11 +238,11 @@ def _watched_collection(kind: Any) -> Any:
 
 
 def _guarded_method(kind: type, name: str, lock: str) -> Callable[..., Any]:
-    plain, package = getattr(kind, name), _package(kind.__module__)
+    plain, package, first = getattr(kind, name), _package(kind.__module__), lock.partition(".")[0]
 
     @functools.wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _check_held(self, self if hasattr(self, lock) else args[0], lock, f"{kind.__name__}.{name}", package)
+        _check_held(self, self if hasattr(self, first) else args[0], lock, f"{kind.__name__}.{name}", package)
         return plain(self, *args, **kwargs)
 
     return method
@@ -250,7 +254,7 @@ def _package(module: str) -> str:
 
 def _check_held(guarded: Any, owner: Any, lock: str, what: str, package: str) -> None:
     """Raise ``UnguardedError`` to code of a package that uses what its lock guards without holding the lock."""
-    if id(guarded) in _under_construction or getattr(owner, lock)._is_owned():
+    if id(guarded) in _under_construction or operator.attrgetter(lock)(owner)._is_owned():
         return
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from .errors import IllegalState
-from .locks import new_lock
+from .locks import guards_calls, new_lock
 from .logs import get_logger
 
 if TYPE_CHECKING:
@@ -257,12 +257,15 @@ class StoppableThread(threading.Thread, ABC):
             True for the first call, False for every later one.
         """
         with self._initiate:
-            if self._initiated.is_set():
-                return False
-            self.log.log(self._life_level, "shutting down")
-            self._initiated.set()
-            self.interrupt()
-            return True
+            return self._begin_shutdown()
+
+    def _begin_shutdown(self) -> bool:
+        if self._initiated.is_set():
+            return False
+        self.log.log(self._life_level, "shutting down")
+        self._initiated.set()
+        self.interrupt()
+        return True
 
     def await_shutdown(self, timeout_s: float | None = None) -> bool:
         """Wait until the thread has ended; return at once if it was never started.
@@ -343,6 +346,9 @@ class StoppableThread(threading.Thread, ABC):
             finally:
                 self._complete.set()
         self.log.log(self._life_level, "stopped")
+
+
+guards_calls(StoppableThread, "_initiate", "_begin_shutdown")
 
 
 class LoopThread(StoppableThread):

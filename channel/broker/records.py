@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import crc32c
 
-from channel.locks import guards, new_reentrant_lock
+from channel.locks import guards, guards_calls, new_reentrant_lock
 from channel.logs import get_logger
 from kproto import messages
 from kproto.api import ApiKey
@@ -748,6 +748,9 @@ class BrokerRecords:
         if version >= _LEADER_EPOCHS_SINCE:
             result.leader_epoch = leader_epoch
         return result
+
+
+guards_calls(BrokerRecords, "_store.lock", "_append", "_leader", "_list_offsets")
 
 
 def _fetched(partition: int, code: int) -> messages.PartitionData:

@@ -19,7 +19,7 @@ from channel.errors import (
     TopicAuthorizationFailed,
     TopicNotKnown,
 )
-from channel.locks import guards, guards_changes, new_reentrant_lock
+from channel.locks import guards, guards_calls, guards_changes, new_reentrant_lock
 from channel.network.backoff import ExponentialBackoff
 from channel.types import Node
 from kproto.error_codes import ErrorCode, error_name
@@ -588,11 +588,13 @@ class Metadata:
     def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
         """Return a partition's metadata, None if a newer leader epoch has been seen since."""
         with self._changed:
-            info = self.snapshot.partition(partition)
-            seen = self.last_seen_epoch(partition)
-            if info is None or (seen is not None and info.leader_epoch is not None and info.leader_epoch < seen):
-                return None
-            return info
+            return self._if_current(partition)
+
+    def _if_current(self, partition: TopicPartition) -> PartitionInfo | None:
+        info, seen = self.snapshot.partition(partition), self._last_seen_epochs.get(partition)
+        if info is None or (seen is not None and info.leader_epoch is not None and info.leader_epoch < seen):
+            return None
+        return info
 
     def update_partition_leadership(
         self, leaders: Mapping[TopicPartition, LeaderUpdate], nodes: Iterable[Node] = ()
@@ -734,6 +736,7 @@ guards(
     "_refresh",
     "_request_version",
 )
+guards_calls(Metadata, "_changed", "_if_current")
 guards_changes(
     Metadata,
     "_changed",

@@ -400,6 +400,19 @@ class Channel:
                 self.connection.established()
         return self.connected
 
+    def has_sent(self, send: Send) -> bool:
+        """Whether a frame has gone out whole. The caller holds ``lock``."""
+        return send.completed
+
+    def refuse(self) -> None:
+        """Tell a client that its authentication has failed. The caller holds ``lock``."""
+        assert self.authenticator is not None
+        self.authenticator.send_failure()
+
+    def begin_closing(self) -> None:
+        """Take no more frames: what has arrived is read before the connection ends. The caller holds ``lock``."""
+        self.connection.enter(Phase.CLOSING)
+
     def prepare(self) -> bool:
         """Go on with the handshake, then the authentication or its renewal; returns whether both are over.
 
@@ -524,7 +537,18 @@ class Channel:
                     self.authenticator.close()
 
 
-guards_calls(Channel, "lock", "begin_session", "prepare", "renew", "renewal_takes", "write")
+guards_calls(
+    Channel,
+    "lock",
+    "begin_closing",
+    "begin_session",
+    "has_sent",
+    "prepare",
+    "refuse",
+    "renew",
+    "renewal_takes",
+    "write",
+)
 guards_changes(Channel, "lock", "closed")
 
 

@@ -978,7 +978,7 @@ class NetworkClient:
         send = request.send
         assert send is not None
         with channel.lock:  # another thread may be writing the request
-            if send.completed:
+            if channel.has_sent(send):
                 return
         if send.remaining == send.size:
             self._one_way -= not request.expects_response

@@ -267,7 +267,7 @@ class ChannelExpiry:
         for channel in self.failed_authentications.due(now_ns) if self.failed_authentications else ():
             if channel.authenticator is not None:
                 with channel.lock:
-                    channel.authenticator.send_failure()
+                    channel.refuse()
             yield channel, Closing.NOTIFY
         channel_id = self.idle.expired(now_ns) if self.idle is not None else None
         if channel_id is not None and channel_id in channels:
@@ -829,7 +829,7 @@ class ChannelRegistry:
             self.prepared.remove(channel.id)
         if mode is Closing.GRACEFUL and self._read_remaining(channel, now):
             with channel.lock:
-                channel.connection.enter(Phase.CLOSING)
+                channel.begin_closing()
             self.closing[channel.id] = channel
         else:
             self._finish(channel, notify=mode is not Closing.DISCARD)

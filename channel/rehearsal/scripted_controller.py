@@ -40,7 +40,7 @@ from channel.lead.new_topics import (
     name_in_metrics,
     new_topic,
 )
-from channel.locks import new_reentrant_lock
+from channel.locks import guards_calls, new_reentrant_lock
 from channel.logs import bounded, get_logger
 from channel.metrics import Metrics
 from channel.send.batch import RequestBatch
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
     from channel.broker.hooks import RequestContext
     from channel.network.recorder import Recorder
+    from kproto.types import Uuid
 
     from .journal import SentRequest
 
@@ -689,12 +690,14 @@ class AdministratorAnswers:
 
     def _create_missing(self, topics: Sequence[str]) -> None:
         for name in topics:
-            if name not in self._controller.context.all_topics:
-                try:
+            try:
+                with self._controller.deciding:
+                    if name in self._controller.context.all_topics:
+                        continue
                     check_topic_name(name, (), self._alike())
                     self._controller.create_topic(name, partitions=_PARTITIONS, replication_factor=_REPLICAS)
-                except (ChannelError, RequestRejected, ValueError) as e:
-                    _log.warning("topic %s, which a client has asked for, is not created: %s", name, e)
+            except (ChannelError, RequestRejected, ValueError) as e:
+                _log.warning("topic %s, which a client has asked for, is not created: %s", name, e)
 
     def _serve(self, api_key: int, request: Any, answer: Callable[[Any], None]) -> None:
         serve = {
@@ -714,6 +717,9 @@ class AdministratorAnswers:
 
     def _brokers(self) -> ReplicaBrokers:
         return ReplicaBrokers(dict.fromkeys(sorted(self._controller.context.live_broker_ids)))
+
+    def _names(self) -> dict[Uuid, str]:
+        return {topic_id: name for name, topic_id in self._controller.context.topic_ids.items()}
 
     def _is_known(self, timeout_ms: int) -> bool:
         """Wait until all brokers that can answer have answered the controller."""
@@ -777,7 +783,7 @@ class AdministratorAnswers:
         wanted += [(topic.name, topic.topic_id) for topic in request.topics]
         results = []
         with controller.deciding:
-            names = {topic_id: name for name, topic_id in controller.context.topic_ids.items()}
+            names = self._names()
             for asked, topic_id in wanted:
                 name = names.get(topic_id) if asked is None else asked
                 result = messages.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
@@ -797,6 +803,9 @@ class AdministratorAnswers:
             for result in results:
                 if result.error_code == ErrorCode.NONE:
                     result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers", "_names")
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------

@@ -423,14 +423,18 @@ class ControllerChannelManager(Closeable):
         """Report a send thread that has died, and the requests of its brokers; later requests are dropped too."""
         self.failed_threads.append(thread.name)
         with self._lock:
-            thread.has_died = True
-            brokers = list(thread.brokers.values())
+            brokers = self._brokers_of_dead(thread)
         ids = sorted(broker.node.id for broker in brokers)
         self._log.critical("%s has died; brokers %s get no requests until they are removed and added", thread.name, ids)
         for broker in brokers:
             self._dropped.add(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
         if self._on_thread_failed is not None:
             self._on_thread_failed(thread.name, ids)
+
+    def _brokers_of_dead(self, thread: RequestSendThread) -> list[BrokerRequests]:
+        """Take no more brokers for a thread, and return those that it has."""
+        thread.has_died = True
+        return list(thread.brokers.values())
 
     def _total_queue_size(self) -> int:
         with self._lock:
@@ -439,6 +443,7 @@ class ControllerChannelManager(Closeable):
 
 guards(ControllerChannelManager, "_changing", "_clients")
 guards_calls(ControllerChannelManager, "_changing", "_add", "_remove")
+guards_calls(ControllerChannelManager, "_lock", "_brokers_of_dead")
 guards_changes(ControllerChannelManager, "_lock", "_brokers", "_is_shut_down")
 
 

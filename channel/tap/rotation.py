@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.clock import SYSTEM_CLOCK, Clock
-from channel.locks import guards, new_lock
+from channel.locks import guards, guards_calls, new_lock
 from channel.logs import get_logger
 from channel.network.recorder import PcapngRecorder
 
@@ -143,6 +143,7 @@ class RotatingRecorder(PcapngRecorder):
 
 
 guards(RotatingRecorder, "_rotating", "_number", "_stem")
+guards_calls(RotatingRecorder, "_rotating", "_finish", "_rotate")
 
 
 def _number(path: Path) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Condition
 from typing import TYPE_CHECKING
 
+import guarded_blocks
 import pytest
 
 from channel.locks import UnguardedError, guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
@@ -124,6 +125,13 @@ def test_what_is_looked_at_without_a_lock_is_changed_under_it_alone(
         use(members)
     with members.lock:
         use(members)
+
+
+def test_every_lock_is_held_over_something_that_is_guarded() -> None:
+    """A lock that is left out must turn tests red: each block under a lock uses what that lock is declared to guard."""
+    blocks, bare = guarded_blocks.find(ROOT / "channel")
+    assert blocks > 100
+    assert bare == guarded_blocks.HELD_BY_OTHER_TESTS
 
 
 def test_compiled_classes_use_what_their_locks_guard_under_them() -> None:
