@@ -56,8 +56,18 @@ class Killed(BaseException):
 
 
 def kill(thread: threading.Thread, wake: Callable[[], object]) -> None:
-    """Raise ``Killed`` in a thread, at its next step in Python; ``wake`` ends its present wait."""
-    until(lambda: thread.ident is not None)
+    """Raise ``Killed`` in a thread that waits, at its next step in Python; ``wake`` ends its wait.
+
+    A thread that is at work may be within the code that gives back a lock: it would keep that for ever.
+    """
+    seen = [""]
+
+    def waits() -> bool:
+        seen.append(Path(f"/proc/self/task/{thread.native_id}/status").read_text())
+        first, last = (re.findall(r"^(?:State:\tS|.*ctxt_switches:\t[0-9]+)", text, re.MULTILINE) for text in seen[-2:])
+        return len(last) == 3 and first == last
+
+    until(lambda: thread.native_id is not None and waits(), step=lambda: time.sleep(0.02))
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Killed))
 
     def step() -> None:

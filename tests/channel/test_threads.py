@@ -188,8 +188,10 @@ def test_an_error_in_the_clean_up_leaves_nobody_waiting(caplog: pytest.LogCaptur
 def test_a_shutdown_with_a_time_limit_says_what_has_not_ended(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    thread = Worker(gate.wait)
+    began = threading.Event()
+    thread = Worker(lambda: (began.set(), gate.wait()))
     thread.start()
+    assert began.wait(60)
     assert not thread.shutdown(0.05)
     assert "worker has not ended within 0.05 s" in caplog.text
     gate.set()

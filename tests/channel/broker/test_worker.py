@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
+from network_peers import until
 
 from channel.broker.worker import Worker
 from channel.errors import IllegalState
@@ -26,7 +26,7 @@ def test_work_is_done_in_order_and_a_failure_costs_nothing_else(caplog: pytest.L
     worker.close()
     assert done == [(number, "worker-under-test") for number in range(5)]
     assert "no such topic" in caplog.text
-    assert "worker-under-test" not in {t.name for t in threading.enumerate()}
+    until(lambda: "worker-under-test" not in {t.name for t in threading.enumerate()})
     with pytest.raises(IllegalState, match="is closed"):
         worker.submit(last.set)
 
@@ -38,8 +38,7 @@ def test_queued_work_is_dropped_at_the_end() -> None:
     assert begun.wait(60)
     closer = threading.Thread(target=worker.close)
     closer.start()
-    while not worker._is_closed:
-        time.sleep(0.001)
+    until(lambda: worker._is_closed)
     go_on.set()
     closer.join(60)
     assert not closer.is_alive()

@@ -252,7 +252,7 @@ def test_closing_preempts_what_waits_and_leaves_no_thread(make) -> None:
     threading.Timer(0.05, latch.set).start()
     manager.close()
     assert len(recorder.processed) == len(recorder.preempted) == 1
-    assert "controller-event-thread" not in {t.name for t in threading.enumerate()}
+    until(lambda: "controller-event-thread" not in {t.name for t in threading.enumerate()})
 
 
 def test_states_have_kafkas_numbers() -> None:
