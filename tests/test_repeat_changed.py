@@ -108,7 +108,7 @@ def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): pass\n")
     (tmp_path / "tests" / "test_b.py").write_text("def test_red(): assert 0\n")
     assert tool.main() == 1
-    result = json.loads((tmp_path / "tests" / "repeated.json").read_text())
+    result = json.loads((tmp_path / "out" / "repeated.json").read_text())
     assert len(result["commit"]) == 10
     assert result["seed"] == 7
     assert [each["way"] for each in result["rounds"]] == ["every core busy"] * 2 + ["one core"] * 2

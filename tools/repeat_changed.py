@@ -6,7 +6,7 @@ again in two ways: while another process keeps each core busy, and on one core a
 command that repeats it, and makes the exit status 1. A change of a file outside its test functions (a fixture, a
 helper) repeats the whole file. With a budget each way ends after half of it: the test that runs then is the last of its
 round, and one that goes on much longer is killed and counts as failed. The seed decides the order of the files in each
-round. A run with SINCE=all writes tests/repeated.json.
+round. A run with SINCE=all writes out/repeated.json.
 """
 
 from __future__ import annotations
@@ -256,7 +256,8 @@ def main() -> int:
             "commit": git("rev-parse", "--short=10", "HEAD").strip(), "seed": options.seed, "cores": len(cores),
             "under": options.under, "rounds": rounds, "failures": failures,
         }  # fmt: skip
-        (ROOT / "tests" / "repeated.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        (ROOT / "out").mkdir(exist_ok=True)
+        (ROOT / "out" / "repeated.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return 1 if failures else 0
 
 
