@@ -59,7 +59,7 @@ class Scenario:
         """Choose name and replicas of a topic whose partitions have at least so many replicas."""
         name = f"topic-{len(self._topics)}"
         self._topics[name] = partitions
-        self._on_step(f"{name} is created with {partitions} partitions")
+        self._on_step(f"{name} is created with {partitions} partition{'s' if partitions > 1 else ''}")
         return name, [self._random.sample(live, self._random.randint(least, len(live))) for _ in range(partitions)]
 
     def _any_partition(self) -> TopicPartition:

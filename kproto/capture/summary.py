@@ -341,8 +341,9 @@ class CaptureSummary:
     def _log_problem(self) -> str:
         """Why a log shows no control request."""
         if reason := self.unusable[1]:
-            lines = "line" if self.bad_input_count == 1 else "lines"
-            return f"no line can be used; the first reason of {self.bad_input_count} {lines}: {reason}"
+            first = f"; why the first of {self.bad_input_count} cannot" if self.bad_input_count > 1 else ""
+            hint = "; try a log as the brokers wrote it, such as kafka-request.log or state-change.log, or a capture"
+            return f"no line can be used{first}: {reason}{'' if ';' in reason else hint}"
         if self.format == "state-change log":
             return (
                 "no line of this log tells of a control request: another broker was the controller, or the logger "

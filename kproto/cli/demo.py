@@ -54,6 +54,8 @@ def command(seed: int, brokers: int, out: Path, zookeeper: str | None) -> None:
     from kproto.cli import analyze
     from kproto.cli.comparison import differences
 
+    if not find_spec("pyspark"):  # the tables need it: better said now than after the rehearsal
+        raise ConfigurationError(f"kproto demo makes tables, which needs pyspark: {install_command('pipeline')}")
     logging.basicConfig(level=logging.ERROR)  # the scenario's faults are on purpose
     try:
         out.mkdir(parents=True, exist_ok=True)

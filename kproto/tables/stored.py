@@ -220,9 +220,8 @@ def _no_tables(place: Place) -> str:
     if isinstance(place, RemotePath):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
     if not place.exists():
-        return (
-            f"{place}: no such file or directory; check the path, or make tables: kproto analyze CAPTURE --out {place}"
-        )
+        tables = "" if place.suffix else f", or make tables: kproto analyze CAPTURE --out {place}"
+        return f"{place}: no such file or directory; check the path{tables}"
     if any(place.iterdir()):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie there, of {place})"
     return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"

@@ -277,6 +277,14 @@ def test_the_demo_has_help():
     assert main.get_command(None, "demo") is not None
 
 
+def test_the_demo_asks_for_pyspark_before_it_runs_anything(monkeypatch, tmp_path):
+    monkeypatch.setattr("kproto.cli.demo.find_spec", lambda name: None)
+    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "demo")])
+    assert result.exit_code != 0
+    assert "kproto demo makes tables, which needs pyspark: pip install" in f"{result.output}{result.exception}"
+    assert not (tmp_path / "demo").exists()
+
+
 def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
     gone = threading.Event()
     with (

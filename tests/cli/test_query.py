@@ -83,6 +83,7 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
     ("arguments", "words"),
     [
         (("nowhere", "leader"), "nowhere: no such file or directory; check the path, or make tables: kproto analyze"),
+        (("no.pcap", "leader"), "no.pcap: no such file or directory; check the path\n"),
         ((str(CAPTURE), "who"), "there is no question 'who'; try leader, offline"),
         ((str(CAPTURE), "lag", "--topic", "t"), "--topic does not apply to the question 'lag'"),
         ((str(CAPTURE), "--sql", "SELECT nothing FROM requests"), "nothing"),
@@ -96,6 +97,7 @@ def test_an_empty_answer_names_the_filter_that_nothing_matches(form: str) -> Non
         ),
         (("/dev/null",), "/dev/null: nothing came; did the command before the pipe fail?"),
         (("-", "leader"), "standard input: an empty file"),
+        ((str(CAPTURE.parents[3] / "README.md"), "leader"), "; try a log as the brokers wrote it, such as kafka-req"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_one_line(

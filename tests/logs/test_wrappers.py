@@ -222,7 +222,7 @@ def test_a_cluster_has_to_be_told_the_zone() -> None:
     found, summary = read("\n".join(LINES), zone_required=True)
     assert found == []
     assert summary.problem() == (
-        ": no line can be used; the first reason of 4 lines: "
+        ": no line can be used; why the first of 4 cannot: "
         "a time without a zone; name the zone of the log: --log-zone Europe/Berlin"
     ).replace(": ", "kafka.log: ", 1)
 
