@@ -224,8 +224,8 @@ QUESTIONS: Final = {
             SELECT cluster, broker_id, max(lag_us) AS worst_lag_us, max_by(ts, lag_us) AS worst_ts
             FROM broker_progress GROUP BY cluster, broker_id
         )
-        SELECT t.cluster, broker, count(*) AS batches, CAST(quantile_cont(told_us, 0.5) AS bigint) AS told_p50_us,
-               max(told_us) AS told_max_us, CAST(quantile_cont(applied_us, 0.5) AS bigint) AS applied_p50_us,
+        SELECT t.cluster, broker, count(*) AS batches, CAST(quantile_disc(told_us, 0.5) AS bigint) AS told_p50_us,
+               max(told_us) AS told_max_us, CAST(quantile_disc(applied_us, 0.5) AS bigint) AS applied_p50_us,
                max(applied_us) AS applied_max_us,
                count(*) FILTER (committed_ts IS NOT NULL AND applied_ts IS NULL) AS not_applied,
                any_value(w.worst_lag_us) AS worst_lag_us, any_value(w.worst_ts) AS worst_ts
@@ -287,8 +287,8 @@ QUESTIONS: Final = {
         """
         WITH figures AS (
             SELECT cluster, broker_id AS broker, count(delivered_ts) AS updates,
-                   CAST(quantile_cont(lag_us, 0.5) AS bigint) AS p50_us,
-                   CAST(quantile_cont(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
+                   CAST(quantile_disc(lag_us, 0.5) AS bigint) AS p50_us,
+                   CAST(quantile_disc(lag_us, 0.99) AS bigint) AS p99_us, max(lag_us) AS max_us,
                    (SELECT count(*) FROM missed_updates m WHERE m.cluster = p.cluster AND m.broker = p.broker_id)
                        AS missed,
                    min_by(change_id, (-lag_us, delivered_ts, change_id)) AS body_id

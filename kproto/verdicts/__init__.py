@@ -8,7 +8,7 @@
     clusters     which captures belong to one cluster
     states       the order of a partition's states, deletions, incarnations, kinds of changes
     derived      the tables that follow from the stored ones
-    summary      the figures of ``kproto summary``, from ``request_figures``, ``changes``, ``deletions``, ``migration``
+    summary      the figures of ``kproto summary``, from ``request_figures`` and ``history``
     timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)
     assertions   what tests assert of a recording's findings
     answers      how a broker answered a request, and why it refused a partition

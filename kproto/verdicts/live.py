@@ -16,7 +16,7 @@ from kproto.capture import CapturePoint, Exchange
 from kproto.tables.bodies import prefix_fields
 from kproto.tables.filters import Filters
 from kproto.verdicts.catalogue import SEVERITIES
-from kproto.verdicts.latencies import Latencies
+from kproto.verdicts.request_figures import Latencies
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:

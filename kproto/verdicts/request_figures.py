@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,12 +18,10 @@ from kproto.capture.model import Endpoint
 from kproto.error_codes import error_name
 from kproto.tables.arrays import array_of, rows_of
 from kproto.verdicts.epochs import Epochs, broker_name
-from kproto.verdicts.latencies import Latencies
-from kproto.verdicts.migration import Migration
 from kproto.verdicts.stale import epochs_in, learn_epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kproto.verdicts.epochs import ControllerEpoch
 
@@ -36,6 +36,11 @@ _KEYS: Final = (
     "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller",
     "type", "broker_id", "server_ip", "server_port", "unmatched_reason", "decode_error",
 )  # fmt: skip
+_INCREMENTAL: Final = 1
+_FULL: Final = 2
+_ZOOKEEPER: Final = "ZooKeeper controller"
+_TAKEOVER: Final = "KRaft controller takes over"
+_DUAL_WRITE: Final = "dual write"
 _MOMENTS: Final = ("refused_ts", "era")
 _FIGURES: Final = (
     ("ts", "count"), ("ts", "min"), ("ts", "max"), ("n_partitions", "sum"), ("response_frame_id", "count"),
@@ -128,62 +133,126 @@ def _eras(times: pa.Array, turns: list[int]) -> pa.Array:
     return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(run_ends, numbers))
 
 
+_MOST_VALUES: Final = 20_000
+"""The most distinct latencies of a broker that are counted; beyond it those so far are counted to three digits."""
+
+
+class Latencies:
+    """A count of latencies in microseconds by value: quantiles in bounded memory."""
+
+    def __init__(self, latencies_us: Iterable[int] = ()) -> None:
+        self._counts: Counter[int] = Counter()
+        self.count: int = 0
+        self.max_us: int | None = None
+        self.add(latencies_us)
+
+    def add(self, latencies_us: Iterable[int]) -> None:
+        """Count some latencies."""
+        self._add(Counter(latencies_us))
+
+    def merge(self, other: Latencies) -> None:
+        """Add the counts of another broker or process."""
+        self._add(other._counts)
+        self.max_us = max((us for us in (self.max_us, other.max_us) if us is not None), default=None)
+
+    def _add(self, counts: Counter[int]) -> None:
+        self._counts.update(counts)
+        self.count += counts.total()
+        self.max_us = max((*counts, *(() if self.max_us is None else (self.max_us,))), default=None)
+        if len(self._counts) > _MOST_VALUES:
+            fine, self._counts = self._counts, Counter()
+            for latency, count in fine.items():
+                self._counts[latency - latency % 10 ** max(len(str(latency)) - 3, 0)] += count
+
+    def quantiles_us(self, *parts: float) -> list[int | None]:
+        """Return the quantiles (nearest rank) for ascending fractions such as 0.5 and 0.99."""
+        found: list[int | None] = []
+        passed = 0
+        values = iter(sorted(self._counts.items()))
+        latency: int | None = None
+        for part in parts:
+            while passed < ceil(part * self.count):
+                latency, count = next(values)
+                passed += count
+            found.append(latency)
+        return found
+
+
+class _Kind(NamedTuple):
+    """What the figures tell apart of requests; see ``RequestGroup``.
+
+    Attributes:
+        reason: Why the broker refused them; empty where it did not, or the error says it all.
+        is_zombie: Whether another controller had replaced the sender.
+        phase: The phase of a migration that they are in; empty where they are in none.
+    """
+
+    api_key: int
+    api_version: int
+    error_code: int | None
+    controller_id: int | None
+    controller_epoch: int | None
+    broker_epoch: int | None
+    is_kraft_controller: bool
+    broker_id: int | None
+    server_ip: str
+    server_port: int
+    unmatched_reason: str | None
+    decode_error: str | None
+    reason: str = ""
+    is_zombie: bool = False
+    phase: str = ""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.server_ip, self.server_port
+
+    @property
+    def sender(self) -> tuple[int, int, bool]:
+        """The controller's id, its epoch and its kind, of requests that can be read."""
+        assert self.controller_id is not None
+        assert self.controller_epoch is not None
+        return self.controller_id, self.controller_epoch, self.is_kraft_controller
+
+
 @dataclass(slots=True)
 class _Span:
-    """A number of requests, and the times of the first and the last in us since 1970."""
+    """Requests: their number, the times of the first and the last in us since 1970, and what was with them.
+
+    Attributes:
+        kinds: The kinds that were summed up by ``RequestFigures``.
+        newer: The controller that had replaced the sender at the first of them, as far as it is known.
+    """
 
     count: int = 0
     first: int = 0
     last: int = 0
-
-    def add(self, count: int, first: int, last: int) -> None:
-        if count:
-            self.first = min(self.first, first) if self.count else first
-            self.last = max(self.last, last)
-            self.count += count
+    partitions: int = 0
+    answered: int = 0
+    newer: ControllerEpoch | None = None
+    kinds: set[_Kind] = field(default_factory=set)
 
     def merge(self, other: _Span) -> None:
-        self.add(other.count, other.first, other.last)
+        """Add other requests."""
+        if other.newer is not None:
+            mine = (self.first, self.newer) if self.newer is not None else None
+            self.newer = other.newer if mine is None or (other.first, other.newer) < mine else self.newer
+        if other.count:
+            self.first = min(self.first, other.first) if self.count else other.first
+            self.last = max(self.last, other.last)
+        self.count += other.count
+        self.partitions += other.partitions
+        self.answered += other.answered
 
     def row(self, counted: str = "requests") -> dict[str, Any]:
         return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
 
-
-@dataclass(slots=True)
-class _BrokerFigures:
-    """The requests to one address and their answers."""
-
-    latencies: Latencies = field(default_factory=Latencies)
-    requests: int = 0
-    unanswered: Counter[str] = field(default_factory=Counter)
-    broker_id: int | None = None
-    broker_since: int = 0
-
-    def merge(self, other: _BrokerFigures) -> None:
-        self.latencies.merge(other.latencies)
-        self.requests += other.requests
-        self.unanswered.update(other.unanswered)
-        if other.broker_id is not None and other.broker_since >= self.broker_since:
-            self.broker_id, self.broker_since = other.broker_id, other.broker_since
+    def addresses(self) -> int:
+        """The number of addresses to which they were sent."""
+        return len({kind.address for kind in self.kinds})
 
 
-@dataclass(slots=True)
-class _Zombie:
-    """The requests of a controller that was replaced; ``newer`` is the epoch that was known at the first of them."""
-
-    newer: ControllerEpoch | None = None
-    span: _Span = field(default_factory=_Span)
-    refused: int = 0
-
-    def add(self, newer: ControllerEpoch | None, count: int, first: int, last: int, refused: int) -> None:
-        known = (self.newer is None, self.span.first, self.newer)
-        if newer is not None and (known[0] or (False, first, newer) < known):
-            self.newer = newer
-        self.span.add(count, first, last)
-        self.refused += refused
-
-    def merge(self, other: _Zombie) -> None:
-        self.add(other.newer, other.span.count, other.span.first, other.span.last, other.refused)
+_Spans = dict[Any, _Span]
 
 
 class RequestFigures:
@@ -194,15 +263,11 @@ class RequestFigures:
     """
 
     def __init__(self, known: Epochs | None = None) -> None:
-        self._requests: dict[tuple[int, int, int | None], Counter[str]] = defaultdict(Counter)
-        self._controllers: dict[tuple[int, int, bool], tuple[_Span, set[tuple[str, int]]]] = {}
-        self._brokers: dict[tuple[str, int], _BrokerFigures] = defaultdict(_BrokerFigures)
-        self._refusals: dict[tuple[Any, ...], _Span] = defaultdict(_Span)
-        self._zombies: dict[tuple[int, int, bool], _Zombie] = {}
-        self._unreadable: Counter[tuple[int, int, str]] = Counter()
+        self._spans: dict[_Kind, _Span] = {}
+        self._latencies: dict[tuple[str, int], Latencies] = defaultdict(Latencies)
+        self._brokers: dict[tuple[str, int], tuple[int, int]] = {}
         self._learns = known is None
         self._seen = known or Epochs()
-        self._migration = Migration()
 
     def forget_epochs(self) -> None:
         """Forget the epochs, which are many: no piece is added any more."""
@@ -218,7 +283,9 @@ class RequestFigures:
         if self._learns:
             learn_epochs(self._seen, epochs_in([rows]))
         for group in group_requests(rows, self._seen):
-            self._add_group(group)
+            kind, newer = self._kind_of(group)
+            more = _Span(group.requests, group.first, group.last, group.partitions or 0, group.answered, newer)
+            self._spans.setdefault(kind, _Span()).merge(more)
         self._add_brokers(rows)
         accepted = pc.equal(pc.fill_null(rows["error_code"], 0), 0)
         readable = pc.and_(pc.is_valid(rows["controller_id"]), pc.is_valid(rows["body_id"]))
@@ -229,150 +296,197 @@ class RequestFigures:
         address = ["server_ip", "server_port"]
         answered = rows.filter(pc.is_valid(rows["latency_us"])).group_by(address, use_threads=False)
         for ip, port, latencies_us in rows_of(answered.aggregate([("latency_us", "list")])):
-            self._brokers[ip, port].latencies.add(latencies_us)
+            self._latencies[ip, port].add(latencies_us)
         known = rows.filter(pc.is_valid(rows["broker_id"])).group_by(address, use_threads=False)
         for ip, port, broker_id, ts in rows_of(known.aggregate([("broker_id", "last"), ("ts", "last")])):
-            broker = self._brokers[ip, port]
-            broker.broker_id, broker.broker_since = broker_id, ts
+            self._brokers[ip, port] = ts, broker_id
 
-    def _add_group(self, group: RequestGroup) -> None:
-        unanswered = group.requests - group.answered
-        counts = self._requests[group.api_key, group.api_version, group.error_code]
-        counts["count"] += group.requests
-        counts["partitions"] += group.partitions or 0
-        counts["unanswered"] += unanswered
-        broker = self._brokers[group.address]
-        broker.requests += group.requests
-        if unanswered:
-            broker.unanswered[group.unmatched_reason or "unknown"] += unanswered
-        if group.decode_error is not None:
-            counts["unreadable"] += group.requests
-            self._unreadable[group.api_key, group.api_version, group.decode_error] += group.requests
-        if group.controller_id is not None:
-            self._add_readable(group)
-
-    def _add_readable(self, group: RequestGroup) -> None:
-        assert group.controller_id is not None
-        assert group.controller_epoch is not None
-        sender = (group.controller_id, group.controller_epoch, bool(group.is_kraft_controller))
-        times = group.requests, group.first, group.last
-        span, addresses = self._controllers.setdefault(sender, (_Span(), set()))
-        span.add(*times)
-        addresses.add(group.address)
-        if group.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
-            return
-        epochs = group.controller_epoch, group.broker_epoch
+    def _kind_of(self, group: RequestGroup) -> tuple[_Kind, ControllerEpoch | None]:
+        """Judge requests; return their kind, and the controller that had replaced their sender."""
+        epoch, is_kraft = group.controller_epoch, bool(group.is_kraft_controller)
+        kind = _Kind(
+            group.api_key, group.api_version, group.error_code, group.controller_id, epoch,
+            group.broker_epoch, is_kraft, group.broker_id, *group.address, group.unmatched_reason, group.decode_error,
+        )  # fmt: skip
+        if epoch is None or group.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
+            return kind, None
+        reason = ""
         if group.error_code:
             reason = self._seen.refusal_reason(
-                group.first, group.address, broker_name(group.target), *epochs, group.error_code,
-                is_kraft_controller=bool(group.is_kraft_controller),
+                group.first, group.address, broker_name(group.target), epoch, group.broker_epoch, group.error_code,
+                is_kraft_controller=is_kraft,
             )  # fmt: skip
-            key = (group.api_key, group.error_code, *sender[:2], group.broker_id, *group.address,
-                   group.broker_epoch, reason)  # fmt: skip
-            self._refusals[key].add(*times)
-        for stale in self._seen.stale(
-            group.first, group.address, *epochs, group.error_code, is_kraft_controller=bool(group.is_kraft_controller)
-        ):
-            if stale.zombie:
-                refused = group.requests if group.error_code else 0
-                self._zombies.setdefault(sender, _Zombie()).add(stale.newer, *times, refused)
-        if not group.error_code:
-            self._migration.add(
-                *times, group.api_key, *sender[:2], group.target, is_kraft_controller=sender[2],
-                update_type=group.type or 0, had_full=self._seen.had_full_update(group.address, group.first),
-            )  # fmt: skip
+        stale = self._seen.stale(
+            group.first, group.address, epoch, group.broker_epoch, group.error_code, is_kraft_controller=is_kraft
+        )
+        zombie = next((found for found in stale if found.zombie), None)
+        phase = "" if group.error_code else self._phase_of(group)
+        kind = kind._replace(reason=reason, is_zombie=zombie is not None, phase=phase)
+        return kind, None if zombie is None else zombie.newer
+
+    def _phase_of(self, group: RequestGroup) -> str:
+        """The phase of a migration in which a broker got requests.
+
+        A KRaft controller that takes over sends each broker all topics in an UpdateMetadata without type, then a full
+        LeaderAndIsr and a full UpdateMetadata; from then on it sends changes alone.
+        """
+        if not group.is_kraft_controller:
+            return _ZOOKEEPER
+        if group.type == _FULL and group.api_key == ApiKey.UPDATE_METADATA:
+            return _TAKEOVER
+        had_full = self._seen.had_full_update(group.address, group.first)
+        return _DUAL_WRITE if group.type == _INCREMENTAL or had_full else _TAKEOVER
 
     def merge(self, other: RequestFigures) -> None:
         """Add the figures of other requests."""
-        for key, counts in other._requests.items():
-            self._requests[key].update(counts)
-        for sender, (span, addresses) in other._controllers.items():
-            own_span, own_addresses = self._controllers.setdefault(sender, (_Span(), set()))
-            own_span.merge(span)
-            own_addresses |= addresses
-        for address, broker in other._brokers.items():
-            self._brokers[address].merge(broker)
-        for refusal, span in other._refusals.items():
-            self._refusals[refusal].merge(span)
-        for sender, zombie in other._zombies.items():
-            self._zombies.setdefault(sender, _Zombie()).merge(zombie)
-        self._unreadable.update(other._unreadable)
-        self._migration.merge(other._migration)
+        for kind, span in other._spans.items():
+            self._spans.setdefault(kind, _Span()).merge(span)
+        for address, latencies in other._latencies.items():
+            self._latencies[address].merge(latencies)
+        for address, known in other._brokers.items():
+            self._brokers[address] = max(known, self._brokers.get(address, known), key=itemgetter(0))
+
+    def _by(self, key: Callable[[_Kind], Any]) -> _Spans:
+        """Sum up the requests by a key of their kinds; those with the key None are left out."""
+        found: _Spans = defaultdict(_Span)
+        for kind, span in self._spans.items():
+            of = key(kind)
+            if of is not None:
+                found[of].merge(span)
+                found[of].kinds.add(kind)
+        return found
 
     def rows(self) -> dict[str, Any]:
         """The figures as sections of the summary."""
+        controllers = self._by(lambda kind: None if kind.controller_id is None else kind.sender)
+        zombies = self._by(lambda kind: kind.sender if kind.is_zombie else None)
+        refused = self._by(lambda kind: kind.sender if kind.is_zombie and kind.error_code else None)
+        unreadable = self._by(
+            lambda kind: (kind.api_key, kind.api_version, kind.decode_error) if kind.decode_error else None
+        )
         slowest = self._slowest()
         return {
-            "requests": [
-                {
-                    "api": api_name(api_key),
-                    "api_key": api_key,
-                    "api_version": version,
-                    "error_code": error,
-                    "error": None if error is None else error_name(error),
-                    **{name: counts[name] for name in ("count", "partitions", "unanswered", "unreadable")},
-                }
-                for (api_key, version, error), counts in sorted(
-                    self._requests.items(), key=lambda item: (item[0][:2], item[0][2] is None, item[0][2] or 0)
-                )
-            ],
+            "requests": self._request_rows(),
             "controllers": [
                 {
                     "controller_id": controller_id,
                     "controller_epoch": epoch,
                     "is_kraft_controller": is_kraft_controller,
                     "mode": "KRaft" if is_kraft_controller else "ZooKeeper",
-                    "brokers": len(addresses),
+                    "brokers": span.addresses(),
                     **span.row(),
                 }
-                for (controller_id, epoch, is_kraft_controller), (span, addresses) in sorted(
-                    self._controllers.items(), key=lambda item: (item[0][1], item[1][0].first)
+                for (controller_id, epoch, is_kraft_controller), span in sorted(
+                    controllers.items(), key=lambda item: (item[0][1], item[1].first)
                 )
             ],
-            "migration": self._migration.row(moment),
+            "migration": self._migration(),
             "refusals": self._refusal_rows(),
             "zombies": [
                 {
                     "controller_id": sender[0],
                     "controller_epoch": sender[1],
                     "superseded_by": None
-                    if zombie.newer is None
-                    else {"controller_id": zombie.newer.controller_id, "controller_epoch": zombie.newer.epoch},
-                    **zombie.span.row(),
-                    "refused": zombie.refused,
+                    if span.newer is None
+                    else {"controller_id": span.newer.controller_id, "controller_epoch": span.newer.epoch},
+                    **span.row(),
+                    "refused": refused[sender].count,
                 }
-                for sender, zombie in sorted(self._zombies.items())
+                for sender, span in sorted(zombies.items(), key=itemgetter(0))
             ],
             "slowest": slowest,
             "silent": [row for row in slowest if row["unanswered"]],
-            "unanswered": self._unanswered_rows(),
+            "unanswered": [
+                {"reason": reason, "count": span.count - span.answered}
+                for reason, span in sorted(self._by(lambda kind: kind.unmatched_reason or "unknown").items())
+                if span.count > span.answered
+            ],
             "unreadable": [
-                {"api": api_name(api), "api_key": api, "api_version": version, "reason": reason, "count": count}
-                for (api, version, reason), count in sorted(self._unreadable.items())
+                {"api": api_name(api), "api_key": api, "api_version": version, "reason": reason, "count": span.count}
+                for (api, version, reason), span in sorted(unreadable.items(), key=itemgetter(0))
+            ],
+        }
+
+    def _request_rows(self) -> list[dict[str, Any]]:
+        every = self._by(lambda kind: (kind.api_key, kind.api_version, kind.error_code))
+        unreadable = self._by(
+            lambda kind: (kind.api_key, kind.api_version, kind.error_code) if kind.decode_error else None
+        )
+        return [
+            {
+                "api": api_name(key[0]),
+                "api_key": key[0],
+                "api_version": key[1],
+                "error_code": key[2],
+                "error": None if key[2] is None else error_name(key[2]),
+                "count": span.count,
+                "partitions": span.partitions,
+                "unanswered": span.count - span.answered,
+                "unreadable": unreadable[key].count,
+            }
+            for key, span in sorted(every.items(), key=lambda item: (item[0][:2], item[0][2] is None, item[0][2] or 0))
+        ]
+
+    def _migration(self) -> dict[str, Any] | None:
+        """The migration from ZooKeeper to KRaft with its phases; None where no KRaft controller sent a request."""
+        phases = self._by(lambda kind: kind.phase or None)
+        senders = {kind.sender for span in phases.values() for kind in span.kinds}
+        if not any(is_kraft for _controller, _epoch, is_kraft in senders):
+            return None
+        ids = [
+            [
+                {"controller_id": controller, "controller_epoch": epoch}
+                for controller, epoch, of in sorted(senders, key=itemgetter(1, 0))
+                if of == is_kraft
+            ]
+            for is_kraft in (False, True)
+        ]
+        return {
+            "zookeeper_controllers": ids[0],
+            "kraft_controllers": ids[1],
+            "phases": [
+                {
+                    "phase": name,
+                    "requests": phases[name].count,
+                    "brokers": len({target_of(kind.broker_id, *kind.address) for kind in phases[name].kinds}),
+                    "first": moment(phases[name].first),
+                    "last": moment(phases[name].last),
+                }
+                for name in (_ZOOKEEPER, _TAKEOVER, _DUAL_WRITE)
+                if name in phases
             ],
         }
 
     def _slowest(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
-        for (ip, port), broker in self._brokers.items():
-            median, p99 = broker.latencies.quantiles_us(0.5, 0.99)
+        for (ip, port), span in self._by(lambda kind: kind.address).items():
+            latencies = self._latencies[ip, port]
+            median, p99 = latencies.quantiles_us(0.5, 0.99)
             rows.append(
                 {
-                    "broker_id": broker.broker_id,
+                    "broker_id": self._brokers.get((ip, port), (0, None))[1],
                     "ip": ip,
                     "port": port,
-                    "requests": broker.requests,
-                    "answered": broker.latencies.count,
-                    "unanswered": broker.unanswered.total(),
+                    "requests": span.count,
+                    "answered": latencies.count,
+                    "unanswered": span.count - span.answered,
                     "median_ms": _ms(median),
                     "p99_ms": _ms(p99),
-                    "max_ms": _ms(broker.latencies.max_us),
+                    "max_ms": _ms(latencies.max_us),
                 }
             )
         rows.sort(key=lambda row: (row["p99_ms"] is not None, -(row["p99_ms"] or 0), row["ip"], row["port"]))
         return rows
 
     def _refusal_rows(self) -> list[dict[str, Any]]:
+        refusals = self._by(
+            lambda kind: (
+                kind.api_key, kind.error_code, *kind.sender[:2], kind.broker_id, *kind.address, kind.broker_epoch,
+                kind.reason,
+            )
+            if kind.error_code and kind.controller_id is not None and kind.api_key != ApiKey.FETCH
+            else None
+        )  # fmt: skip
         return [
             {
                 "api": api_name(api),
@@ -389,15 +503,9 @@ class RequestFigures:
                 **span.row("count"),
             }
             for (api, error, controller, epoch, broker, ip, port, broker_epoch, reason), span in sorted(
-                self._refusals.items(), key=lambda item: (item[1].first, item[0][0], str(item[0]))
+                refusals.items(), key=lambda item: (item[1].first, item[0][0], str(item[0]))
             )
         ]
-
-    def _unanswered_rows(self) -> list[dict[str, Any]]:
-        reasons: Counter[str] = Counter()
-        for broker in self._brokers.values():
-            reasons.update(broker.unanswered)
-        return [{"reason": reason, "count": count} for reason, count in sorted(reasons.items())]
 
 
 def plain_times(table: pa.Table, *names: str) -> pa.Table:

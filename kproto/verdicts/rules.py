@@ -21,7 +21,7 @@ from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
-from kproto.verdicts.request_figures import moment
+from kproto.verdicts.request_figures import Latencies, moment
 from kproto.verdicts.states import NO_LEADER, Body, Incarnation, Request, Sighting, State, Stretch
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
@@ -692,8 +692,8 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
             latencies[request.broker_id].append(request.latency_us)
     figures = {}
     for broker, values in latencies.items():
-        values.sort()
-        figures[broker] = len(values), values[len(values) // 2], values[-(len(values) // 100) - 1]
+        middle, p99 = (us or 0 for us in Latencies(values).quantiles_us(0.5, 0.99))
+        figures[broker] = len(values), middle, p99
     factor, least = doctor.limit("slow-factor"), doctor.limit("slow-answers")
     for broker, (count, middle, p99) in figures.items():
         peers = [f for other, f in figures.items() if other != broker and f[0] >= _FEW_ANSWERS]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproto.tables.schemas import PARTITION_STATES
-from kproto.verdicts import latencies as module
+from kproto.verdicts import request_figures as module
 from kproto.verdicts.history import History
-from kproto.verdicts.latencies import Latencies
+from kproto.verdicts.request_figures import Latencies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
