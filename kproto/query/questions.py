@@ -81,9 +81,14 @@ _DIFF: Final = """
         QUALIFY row_number() OVER (
             PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
         ) = 1
+    ), new AS (
+        SELECT DISTINCT topic, partition FROM partition_states
+        WHERE api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
     ), known AS (
         SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c, asked
-        WHERE c.ts <= since OR (c.leader_epoch = 0 AND c.partition_epoch = 0)
+        WHERE c.ts <= since OR (
+            c.leader_epoch = 0 AND c.partition_epoch = 0 AND (c.topic, c.partition) IN (SELECT * FROM new)
+        )
     )
     SELECT coalesce(n.cluster, f.cluster) AS cluster, coalesce(n.topic, f.topic) AS topic,
            coalesce(n.partition, f.partition) AS partition,
@@ -100,7 +105,8 @@ _DIFF: Final = """
        OR n.leader <> f.leader OR n.leader_epoch <> f.leader_epoch OR n.replicas <> f.replicas
        OR list_sort(n.isr) <> list_sort(f.isr)
 """
-"""SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0."""
+"""SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0 and
+LeaderAndIsr calls it new, as all but version 0 do: a broker that comes back is told first states of old ones too."""
 
 _DECIDED: Final = """
         LEFT JOIN (

@@ -366,7 +366,7 @@ def resolved_reader(
 
     Args:
         read: Reads the rows as they are stored.
-        cluster: Only rows of this cluster; None: all.
+        cluster: Only rows of this cluster, and of ``captures`` those that show it; None: all.
         broker_ids: Broker ids of addresses, which no traffic has to tell.
 
     Raises:
@@ -425,7 +425,10 @@ def resolved_reader(
                 rows = resolution().others(name, table, origins)
                 if cluster is not None and name == "partition_states":
                     rows = rows.filter(pc.is_in(rows["body_id"], value_set=bodies()))
-                if cluster is not None and "cluster" in rows.column_names:
+                if cluster is not None and name == "captures":
+                    of_it = pa.concat_tables(read_resolved("clusters", ["capture"]))
+                    rows = rows.filter(pc.is_in(rows["capture"], value_set=pc.unique(of_it["capture"])))
+                elif cluster is not None and "cluster" in rows.column_names:
                     rows = rows.filter(pc.equal(rows["cluster"], cluster))
                 yield rows.select(list(columns))
 

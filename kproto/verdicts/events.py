@@ -103,7 +103,7 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
         show = _query("restarts", "--broker", str(broker))
         for since, until in absences:
             how = facts.how_it_left(broker, since)
-            left = f"Broker {broker} leaves the live brokers: {how}"
+            left = f"Broker {broker} leaves the live brokers{'; how, cannot be told' if how is None else f': {how}'}"
             yield ClusterEvent(since, "broker left", left, show, broker)
             if until is not None:
                 away = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
@@ -132,9 +132,15 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
 
 
 def _first_named(facts: Facts) -> dict[int, int]:
-    """When a partition was first told to have a replica on each broker: such a broker was there before."""
+    """When a partition was first told to have a replica on each broker: such a broker was there before.
+
+    That of a partition that is older than the captures was there before them, unless a reassignment adds it.
+    """
     found: dict[int, int] = {}
     for _partition, life in _lives(facts):
+        first = life.steps[0].state
+        if first.epochs != FIRST_EPOCHS:
+            found |= dict.fromkeys(set(first.replicas).difference(first.adding_replicas or ()), 0)
         for sighting in life.sightings:
             for broker in sighting.state.replicas:
                 found[broker] = min(sighting.ts, found.get(broker, sighting.ts))
@@ -154,8 +160,10 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
             )
             show = _query("leader", "--partition", _named(partition))
             yield ClusterEvent(election.ts, "unclean election", text, show, state.leader, *partition)
+        first = life.steps[0]
         for since, until in life.stretches(lambda state: state.leader == NO_LEADER):
-            lost.append((since, partition))
+            if since > first.ts or first.state.epochs == FIRST_EPOCHS:  # else it had none before the capture
+                lost.append((since, partition))
             if until is not None and life.deleted != until:
                 again.append((until, partition))
     kinds: tuple[tuple[Kind, list[tuple[int, Partition]], str], ...] = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -77,6 +77,8 @@ _FULL: Final = 2
 _MOST_TRIED: Final = 100_000
 """Of more requests it is not tried which brokers may stand behind addresses."""
 _SAME: Final = PointClock("", "")
+_ONE_BATCH: Final = 1_000_000
+"""The requests of one batch of a controller pass within this time, in us."""
 
 Partition = tuple[str, int]
 
@@ -506,9 +508,17 @@ class Facts:
         """When the controller took each broker out of ISRs while the live brokers still had it; in the order of time.
 
         It does so in a controlled shutdown, before the broker ends, with a new leader epoch. Leaders that shrink an ISR
-        keep the leader epoch, and a broker that was killed is in the list of live brokers no more by then.
+        keep the leader epoch, and a broker that was killed is in the list of live brokers no more by then. The broker
+        is told to stop its replicas, which stay assigned to it.
         """
         found: dict[Any, list[int]] = defaultdict(list)
+        for body in self.bodies:
+            if body.api_key == ApiKey.STOP_REPLICA:
+                for topic, number, _topic_id, delete in body.states:
+                    life = self.present.get((topic, number))
+                    if not delete and life is not None:
+                        for broker in body.told.keys() & set(life.newest.state.replicas):
+                            found[broker].append(body.told[broker][0])
         for lives in self.incarnations.values():
             for life in lives:
                 told = {
@@ -525,8 +535,30 @@ class Facts:
                             found[broker].append(sighting.ts)
         return {broker: sorted(times) for broker, times in found.items()}
 
-    def how_it_left(self, broker: int, ts: int) -> str:
-        """How a broker left the live brokers at a time, by what the controller did in the minute before."""
+    @cached_property
+    def _left_in_sync(self) -> set[tuple[int, int]]:
+        """The brokers that left the live brokers while an ISR of several held them, and when.
+
+        A controlled shutdown takes the broker out of these first. Others rest on no evidence: the state before may lie
+        before the capture.
+        """
+        left = {broker: [stretch.since for stretch in stretches] for broker, stretches in self.absences.items()}
+        found: set[tuple[int, int]] = set()
+        for lives in self.incarnations.values() if left else ():
+            for life in lives:
+                for step, after in zip_longest(life.steps, life.steps[1:]):
+                    until = self.end if after is None else after.ts + _ONE_BATCH
+                    for broker in left.keys() & step.state.isr if len(step.state.isr) > 1 else ():
+                        times = left[broker]
+                        some = times[bisect_right(times, step.ts) : bisect_right(times, until)]
+                        found.update((broker, ts) for ts in some)
+        return found
+
+    def how_it_left(self, broker: int, ts: int) -> str | None:
+        """How a broker left the live brokers at a time, by what the controller did in the minute before.
+
+        None: the captures do not tell, as they show no replica of it before.
+        """
         times = self._shut_down.get(broker, [])
         place = bisect_left(times, ts)
         if place and ts - times[place - 1] <= 60_000_000:
@@ -534,7 +566,9 @@ class Facts:
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
             return fenced
-        return "killed, hung or cut off (no controlled shutdown)"
+        if (broker, ts) in self._left_in_sync:
+            return "killed, hung or cut off (no controlled shutdown)"
+        return None
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:

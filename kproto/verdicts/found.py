@@ -66,7 +66,7 @@ BROKER_LIVES: Final = described(
     column("valid_from", TIME, "When the first accepted request with this epoch passed (UTC, us)."),
     column("valid_to", TIME, "When the first with the next one passed (UTC, us); null: it is the last."),
     column("left_ts", TIME, "When the live brokers first lacked it after that (UTC, us); null: they did not."),
-    column("left_how", pa.string(), "How it left them; null: it did not."),
+    column("left_how", pa.string(), "How it left them; null: it did not, or nothing tells how."),
     column("last_request", TIME, "When the last accepted request with this epoch passed (UTC, us)."),
     column("requests", pa.int64(), "Accepted requests with this epoch."),
     column("shown_by", pa.string(), "What shows that it began."),

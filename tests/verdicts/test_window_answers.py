@@ -1,134 +1,86 @@
-"""What questions, the report, the summary and top say of a capture does not depend on its window.
+"""What any surface says of a capture does not depend on its window, on hosts, clocks, names, or on who else is there.
 
 The rules of the doctor are held to the same relations in ``test_windows.py``. A fact is known by what it is about,
-without its time; facts that need a state before them are asked for only where the window has one.
+without its time; facts that need a state before them are asked for only where the window has one. ``make test`` draws a
+few windows, ``make explore`` more, afresh.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
+from window_answers import ABOUT, SECOND_US, Said, lost_in, new_in, rows_of, said_in, said_of
 from windows import Window
 
 import kproto.tables
 from kproto.capture import CaptureReader, CaptureSummary
 from kproto.errors import CaptureError
 from kproto.query import ask, open_tables
-from kproto.report.facts import report_facts
-from kproto.tables.resolved import resolved_tables
+from kproto.tables.filters import Filters
+from kproto.tables.schemas import TABLES
 from kproto.verdicts.live import LiveFold
-from kproto.verdicts.summary import summarize
+from tests.hosts import Recorded, by_host, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
-SECOND_US = 1_000_000
 SLOWER = 120
 # An external program's requests contradict each other on purpose.
 REAL = [path for path in CAPTURES if not name_of(path).startswith("external")]
-few = settings(max_examples=4 if settings.default.derandomize else 15)
+few = settings(max_examples=3 if settings.default.derandomize else 15)
+fewer = settings(max_examples=2 if settings.default.derandomize else 10)
 some_captures = st.sampled_from(REAL)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
-
-ABOUT: Final = {
-    "leader": ("topic", "partition", "leader", "leader_epoch"),
-    "isr": ("topic", "partition", "kind", "removed", "added", "isr_size", "under_replicated", "leader"),
-    "restarts": ("broker", "broker_epoch"),
-    "controllers": ("controller_id", "controller_epoch", "mode"),
-    "stale": ("controller_id", "controller_epoch", "broker"),
-    "flaps": ("topic", "partition"),
-    "behind": ("broker", "topic", "partition"),
-}
-"""What a row of each question is about. ``isr`` needs the state before."""
-
-NEEDS_A_STATE_BEFORE: Final = "isr"
+LIMITED = {"flaps", "behind", "missed", "events", "propagation", "inspect"}
+"""What has limits in seconds, or tells of times."""
+OF_HOSTS = {"propagation", "events"}
+"""What rests on the order of times within some 20 ms, which is as near as clocks are told; and events of clocks."""
 
 
-class Said(NamedTuple):
-    """What surfaces say: by surface each fact with its times in us."""
-
-    facts: dict[str, dict[tuple[Any, ...], list[int]]]
-    known: dict[tuple[str, int], int]
-    """When each partition is first told."""
-
-
-def _flat(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _us(value: Any) -> int:
-    return int(value.timestamp() * SECOND_US) if isinstance(value, datetime) else int(value)
-
-
-def said_of(window: Window) -> Said | None:
-    """What all surfaces say; None: the window has no control request."""
+def said_of_window(window: Window, diff_us: tuple[int, int] | None = None) -> Said | None:
     with TemporaryDirectory() as directory:
-        path = window.write(Path(directory) / "window.pcap")
-        try:
-            tables = kproto.tables.read(path)
-        except CaptureError:
-            return None
-    facts: dict[str, dict[tuple[Any, ...], list[int]]] = {}
-    with open_tables(tables) as sql:
-        for question, names in ABOUT.items():
-            answer = ask(sql, question)
-            of = facts.setdefault(question, {})
-            for values in answer.rows:
-                row = dict(zip(answer.columns, values, strict=True))
-                time = next((row[name] for name in ("valid_from", "ts", "first_ts") if row.get(name)), 0)
-                of.setdefault(tuple(_flat(row[name]) for name in names), []).append(_us(time))
-    line = report_facts(tables)["timeline"]
-    states, partitions = line["states"], line["partitions"]
-    drawn = facts.setdefault("report", {})
-    known: dict[tuple[str, int], int] = {}
-    for place, leader, epoch, ts in zip(*(states[n] for n in ("row", "leader", "leader_epoch", "ts")), strict=True):
-        partition = line["topics"][partitions["topic"][place]], partitions["partition"][place]
-        drawn.setdefault((*partition, leader, epoch), []).append(ts)
-        known[partition] = min(ts, known.get(partition, ts))
-    summary = summarize(iter([resolved_tables(tables)]))
-    facts["summary"] = {(row["controller_id"], row["controller_epoch"]): [] for row in summary["zombies"]}
-    return Said(facts, known)
+        return said_of(window.write(Path(directory) / "window.pcap"), diff_us=diff_us)
 
 
 @cache
 def whole(path: Path) -> tuple[Window, Said]:
     window = Window.of(path)
-    said = said_of(window)
+    said = said_of_window(window)
     assert said is not None
     return window, said
 
 
-def new_in(part: Said, every: Said) -> list[tuple[str, tuple[Any, ...]]]:
-    return [(surface, fact) for surface, of in part.facts.items() for fact in of if fact not in every.facts[surface]]
+def with_diff(path: Path, said: Said, diff_us: tuple[int, int]) -> Said:
+    """What is said of a whole capture, with what differs at two times."""
+    return said._replace(facts=said.facts | {"diff": said_in(kproto.tables.read(path), diff_us=diff_us).facts["diff"]})
 
 
-def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    for surface, of in every.facts.items():
-        for fact, times in of.items():
-            inside = [ts for ts in times if since_us <= ts <= until_us]
-            if surface == NEEDS_A_STATE_BEFORE:
-                inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
-            if inside and fact not in part.facts[surface]:
-                yield surface, fact
+def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
+    """Two times within a window, in us."""
+    third = (end_ns - begin_ns) // 3000
+    return begin_ns // 1000 + third, begin_ns // 1000 + 2 * third
 
 
 @few
 @given(some_captures, some_part)
+@example(next(path for path in REAL if name_of(path) == "ibp-3.9-a-cut"), 0.953)
 def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
-    said = said_of(window.since(begin))
+    diff_us = thirds(begin, window.at(1))
+    said = said_of_window(window.since(begin), diff_us)
     if said is not None:
-        assert new_in(said, every) == []
+        every = with_diff(path, every, diff_us)
+        assert list(new_in(said, every, begin // 1000)) == []
         assert list(lost_in(said, every, begin // 1000 + 2 * SECOND_US, 1 << 62)) == []
 
 
@@ -137,9 +89,11 @@ def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Pa
 def test_a_capture_that_ends_earlier_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     end = window.at(part)
-    said = said_of(window.until(end))
+    diff_us = thirds(window.at(0), end)
+    said = said_of_window(window.until(end), diff_us)
     if said is not None:
-        assert new_in(said, every) == []
+        every = with_diff(path, every, diff_us)
+        assert list(new_in(said, every)) == []
         # an answer may take seconds, and without it a request is not known to be accepted
         assert list(lost_in(said, every, 0, end // 1000 - 10 * SECOND_US)) == []
 
@@ -147,9 +101,9 @@ def test_a_capture_that_ends_earlier_says_nothing_new_and_loses_nothing(path: Pa
 @pytest.mark.parametrize("path", REAL[::5], ids=name_of)
 def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
     window, every = whole(path)
-    said = said_of(window.slower(SLOWER))
+    said = said_of_window(window.slower(SLOWER))
     assert said is not None
-    for surface in set(ABOUT) - {"flaps", "behind"} | {"report", "summary"}:  # flaps and behind have limits in seconds
+    for surface in every.facts.keys() - LIMITED:
         assert said.facts[surface].keys() == every.facts[surface].keys(), surface
 
 
@@ -157,9 +111,101 @@ def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
 @given(some_captures, st.integers(0, 1 << 32))
 def test_lost_packets_add_no_leader_and_no_restart(path: Path, seed: int) -> None:
     window, every = whole(path)
-    said = said_of(window.losing(0.001, Random(seed)))
+    said = said_of_window(window.losing(0.001, Random(seed)))
     assert said is not None
-    assert [found for found in new_in(said, every) if found[0] != NEEDS_A_STATE_BEFORE] == []
+    least = {"leader", "restarts", "controllers", "stale", "behind", "missed", "report", "summary zombies"}
+    assert [found for found in new_in(said, every) if found[0] in least] == []
+
+
+def servers_of(capture: Path) -> set[tuple[str, int]]:
+    requests = kproto.tables.read(capture)["requests"].select(["server_ip", "server_port"])
+    return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
+
+
+@fewer
+@given(
+    st.sampled_from([path for path in REAL if "lossy" not in path.name]),
+    st.lists(st.sampled_from([0, 3, -12, 37.5, 120, 3600]), min_size=3, max_size=3),
+)
+def test_captures_of_each_host_say_what_one_says_whatever_their_clocks_say(path: Path, seconds: list[float]) -> None:
+    _window, every = whole(path)
+    parts = by_host(recorded(path), servers_of(path))
+    with TemporaryDirectory() as directory:
+        said = said_of(
+            *(
+                part.write(Path(directory) / name, ahead_ns=round(ahead * 10**9))
+                for ahead, (name, part) in zip(seconds, parts.items(), strict=False)
+            )
+        )
+    assert said is not None
+    for surface in every.facts.keys() - OF_HOSTS:
+        assert said.facts[surface].keys() == every.facts[surface].keys(), surface
+    assert {fact[:2] for fact in said.facts["propagation"]} == {fact[:2] for fact in every.facts["propagation"]}
+    events = {fact for fact in said.facts["events"] if fact[0] != "clock"}
+    assert events == every.facts["events"].keys()
+
+
+def without_listings(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables as if brokers advertised names."""
+    requests = tables["requests"]
+    place = requests.schema.get_field_index("broker_id")
+    nobody = pa.nulls(requests.num_rows, pa.int32())
+    hidden = requests.set_column(place, TABLES["requests"].field("broker_id"), nobody)
+    return {**tables, "requests": hidden, "brokers": tables["brokers"].slice(0, 0)}
+
+
+@fewer
+@given(some_captures)
+def test_brokers_that_advertise_names_are_the_same_or_unknown(path: Path) -> None:
+    _window, every = whole(path)
+    said = said_in(without_listings(kproto.tables.read(path)))
+    of_partitions = {"leader", "offline", "under-replicated", "isr", "controllers", "errors", "reassignments", "report"}
+    for surface in of_partitions:
+        assert said.facts[surface].keys() == every.facts[surface].keys(), surface
+    for surface in ("restarts", "stale", "behind", "missed", "left"):
+        place = ABOUT[surface].index("broker")
+        some = {fact[:place] + fact[place + 1 :] for fact in every.facts[surface]}
+        for fact in said.facts[surface]:
+            assert fact in every.facts[surface] or (fact[place] is None and fact[:place] + fact[place + 1 :] in some), (
+                surface
+            )
+
+
+@pytest.mark.slow
+@fewer
+@given(st.sampled_from(["ibp-2.8-a", "ibp-2.4-IV1-a", "ibp-1.0-a"]))
+def test_another_clusters_traffic_changes_no_answer(name: str) -> None:
+    first = next(path for path in REAL if name_of(path) == "ibp-3.9-a")
+    second = next(path for path in REAL if name_of(path) == name)
+    parts = [recorded(first), recorded(second)]
+    if parts[0].link != parts[1].link or servers_of(first) & servers_of(second):
+        return
+    ahead = parts[0].packets[0].time_ns - parts[1].packets[0].time_ns
+    moved = [packet._replace(time_ns=packet.time_ns + ahead) for packet in parts[1].packets]
+    both = Recorded(parts[0].link, sorted([*parts[0].packets, *moved], key=lambda packet: packet.time_ns))
+    with TemporaryDirectory() as directory:
+        tables = kproto.tables.read(both.write(Path(directory) / "both.pcap"))
+    with open_tables(tables) as sql:
+        clusters = [cluster for (cluster,) in sql.execute("SELECT DISTINCT cluster FROM requests").fetchall()]
+    assert len(clusters) == 2
+    said = [said_in(tables, cluster).facts for cluster in clusters]
+    for path in (first, second):
+        every = said_in(kproto.tables.read(path)).facts
+        assert any(all(one[surface].keys() == of.keys() for surface, of in every.items()) for one in said)
+
+
+@pytest.mark.parametrize("path", REAL[3::6], ids=name_of)
+def test_a_filtered_answer_is_a_part_of_the_answer(path: Path) -> None:
+    tables = kproto.tables.read(path)
+    with open_tables(tables) as sql:
+        for question in ABOUT.keys() - {"left"}:
+            rows = list(rows_of(sql, question))
+            for column, named in (("topic", "topics"), ("broker", "brokers"), ("controller_id", "controllers")):
+                values = sorted({row[column] for row in rows if row.get(column) is not None})
+                if values:
+                    chosen: Any = (values[0],) if named == "topics" else frozenset(values[:1])
+                    answer = list(rows_of(sql, question, filters=Filters(**{named: chosen})))
+                    assert answer == [row for row in rows if row[column] == values[0]], (question, column)
 
 
 @few

@@ -1,0 +1,238 @@
+"""What every surface says of some captures: facts without their times, which windows on the same traffic share."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from click.testing import CliRunner
+
+import kproto.tables
+from kproto.cli import main
+from kproto.errors import CaptureError
+from kproto.query import ask, open_tables
+from kproto.report.facts import report_facts
+from kproto.tables.resolved import resolved_pieces
+from kproto.verdicts.summary import summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+SECOND_US = 1_000_000
+Fact = tuple[Any, ...]
+"""What a surface says, without its time."""
+
+ABOUT: Final = {
+    "leader": ("topic", "partition", "leader", "leader_epoch", "controller_id", "controller_epoch"),
+    "offline": ("topic", "partition", "leader_epoch", "isr"),
+    "under-replicated": ("topic", "partition", "missing", "isr_size", "leader", "leader_epoch"),
+    "isr": ("topic", "partition", "kind", "removed", "added", "isr_size", "under_replicated", "leader"),
+    "restarts": ("broker", "broker_epoch", "mode"),
+    "controllers": ("controller_id", "controller_epoch", "mode"),
+    "stale": ("controller_id", "controller_epoch", "broker", "api_key", "reason"),
+    "flaps": ("topic", "partition"),
+    "behind": ("broker", "topic", "partition"),
+    "missed": ("broker", "change_id"),
+    "errors": ("api_key", "api_version", "scope", "error_code"),
+    "reassignments": ("topic", "partition", "added", "removed", "replicas"),
+    "events": ("event", "broker", "topic", "partition"),
+    "left": ("broker", "broker_epoch", "left_how"),
+}
+"""What a row of each question is about. ``isr`` needs the state before."""
+
+DIFF: Final = (
+    "topic", "partition", "change", "former_leader", "leader", "former_leader_epoch", "leader_epoch",
+    "former_isr", "isr",
+)  # fmt: skip
+"""What a row of the question ``diff`` is about."""
+
+_TIMES: Final = ("valid_from", "ts", "first_ts")
+
+
+class Said(NamedTuple):
+    """What surfaces say.
+
+    Attributes:
+        facts: By surface each fact with its times in us.
+        known: When each partition is first told.
+        live: When live brokers are first listed.
+        again: The updates that a broker was sent twice: which of the two a window shows first, it cannot tell.
+    """
+
+    facts: dict[str, dict[Fact, list[int]]]
+    known: dict[tuple[str, int], int]
+    live: int
+    again: frozenset[bytes]
+
+
+def flat(value: Any) -> Any:
+    """A value that can be part of a key."""
+    return tuple(sorted(value)) if isinstance(value, (list, tuple)) else value
+
+
+def us(value: Any) -> int:
+    """A time in us since 1970."""
+    return round(value.timestamp() * SECOND_US) if isinstance(value, datetime) else int(value)
+
+
+def rows_of(sql: Any, question: str, **options: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a question's answer."""
+    answer = ask(sql, question, **options)
+    for values in answer.rows:
+        yield dict(zip(answer.columns, values, strict=True))
+
+
+def said_of(*paths: Path, diff_us: tuple[int, int] | None = None) -> Said | None:
+    """What all surfaces say of captures; None: they have no control request.
+
+    Args:
+        paths: The captures.
+        diff_us: The two times that the question ``diff`` compares; None: it is not asked.
+    """
+    try:
+        tables = kproto.tables.read(*paths)
+    except CaptureError:
+        return None
+    said = said_in(tables, diff_us=diff_us)
+    said.facts.update(_of_summary([str(path) for path in paths]))
+    said.facts["inspect"] = dict(_of_inspect([str(path) for path in paths]))
+    return said
+
+
+def said_in(tables: Mapping[str, Any], cluster: str | None = None, diff_us: tuple[int, int] | None = None) -> Said:
+    """What the questions and the report say of tables, or of one of their clusters; see ``said_of``."""
+    facts: dict[str, dict[Fact, list[int]]] = {}
+    with open_tables(tables, cluster) as sql:
+        for question, names in ABOUT.items():
+            of = facts.setdefault(question, {})
+            for row in rows_of(sql, "restarts" if question == "left" else question):
+                if question == "left":
+                    row["valid_from"] = row["left_ts"]
+                time = next((row[name] for name in _TIMES if name in row), 0)
+                if row.get("event") in SEVERAL:
+                    row |= {"topic": None, "partition": None}
+                if time is not None:
+                    of.setdefault(tuple(flat(row.get(name)) for name in names), []).append(us(time))
+        of = facts.setdefault("propagation", {})
+        for change, broker, lag, first in sql.execute(
+            "SELECT change_id, broker_id, lag_us, first_ts FROM propagation"
+        ).fetchall():
+            of.setdefault((change, broker, lag), []).append(us(first))
+        found = sql.execute("SELECT min(ts) FROM requests WHERE live_brokers_id IS NOT NULL").fetchone()
+        again = sql.execute("SELECT DISTINCT body_id FROM deliveries WHERE api_key = 6 AND requests > 1").fetchall()
+        if diff_us is not None:
+            of = facts.setdefault("diff", {})
+            since, until = diff_us
+            for row in rows_of(sql, "diff", from_ns=since * 1000, to_ns=until * 1000):
+                of[tuple(flat(row[name]) for name in DIFF)] = [since]
+    report = report_facts(tables, cluster=cluster)
+    facts |= _of_report(report)
+    known: dict[tuple[str, int], int] = {}
+    for (topic, number, *_state), times in facts["report"].items():
+        known[topic, number] = min(*times, known.get((topic, number), times[0]))
+    live = found[0] if found else None
+    return Said(facts, known, 0 if live is None else us(live), frozenset(body for (body,) in again))
+
+
+def _of_report(report: Mapping[str, Any]) -> dict[str, dict[Fact, list[int]]]:
+    line = report["timeline"]
+    states, partitions = line["states"], line["partitions"]
+    found: dict[Fact, list[int]] = {}
+    names = ("row", "leader", "leader_epoch", "isr", "replicas", "ts")
+    for place, leader, epoch, isr, replicas, ts in zip(*(states[name] for name in names), strict=True):
+        partition = line["topics"][partitions["topic"][place]], partitions["partition"][place]
+        isr, replicas = (flat(line["brokers"][n]) for n in (isr, replicas))
+        found.setdefault((*partition, leader, epoch, isr, replicas), []).append(ts)
+    stale = {(row["controller_id"], row["controller_epoch"]): [row["first"]] for row in report["stale"]}
+    controllers = {(row["controller_id"], row["controller_epoch"]): [row["first"]] for row in report["controllers"]}
+    return {"report": found, "report stale": stale, "report controllers": controllers}
+
+
+def _of_summary(paths: Sequence[str]) -> dict[str, dict[Fact, list[int]]]:
+    summary = summarize(resolved_pieces(paths))
+    zombies = {(row["controller_id"], row["controller_epoch"]): [0] for row in summary["zombies"]}
+    deletions = {
+        (row["topic"], number): [_us_of(row["first"])] for row in summary["deletions"] for number in row["partitions"]
+    }
+    controllers = {
+        (row["controller_id"], row["controller_epoch"], row["mode"]): [_us_of(row["first"])]
+        for row in summary["controllers"]
+    }
+    return {"summary zombies": zombies, "summary deletions": deletions, "summary controllers": controllers}
+
+
+def _us_of(text: str) -> int:
+    return us(datetime.fromisoformat(text))
+
+
+def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
+    result = CliRunner().invoke(main, ["inspect", *paths, "--format", "json"])
+    assert result.exit_code in (0, 1), result.stderr
+    for line in result.stdout.splitlines():
+        row = json.loads(line)
+        if row["record"] == "exchange":
+            verdict = tuple(str(row.get(name)) for name in ("broker_id", "outcome", "response"))
+            yield (row["server"], row["client"], row["correlation_id"], *verdict), [int(row["time"] * SECOND_US)]
+
+
+Found = tuple[str, Fact, list[int]]
+"""A surface, a fact and its times."""
+
+MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2}
+"""The place of a column that is null where the window does not tell it.
+
+That is a controller that sent nothing in the window, and how a broker left of which no replica was told before.
+"""
+
+NEEDS_A_STATE_BEFORE: Final = {"isr", "reassignments", "diff"}
+NEEDS_A_LIST_BEFORE: Final = {"left"}
+OF_LISTS: Final = {"broker left", "broker back", "broker new"}
+SEVERAL: Final = {"no leader", "leader again"}
+"""Events that tell of several partitions at once, as many as have a state before; ``offline`` has each."""
+NEVER_YET: Final = "unanswered"
+"""How ``inspect`` calls a request whose response may lie behind the end of a window."""
+
+
+def _is_in(fact: Fact, of: Mapping[Fact, Any], surface: str) -> bool:
+    return fact in of or _without_unknown(fact, surface) in of
+
+
+def _without_unknown(fact: Fact, surface: str) -> Fact:
+    place = MAY_BE_UNKNOWN.get(surface)
+    return fact if place is None else (*fact[:place], None, *fact[place + 1 :])
+
+
+def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
+    """What a window says that the whole does not.
+
+    ``begin_us`` is its begin: an update that was under way then has its first broker before the window.
+    """
+    for surface, of in part.facts.items():
+        place = MAY_BE_UNKNOWN.get(surface)
+        whole: Any = every.facts[surface]
+        if place is not None:
+            whole = whole.keys() | {_without_unknown(fact, surface) for fact in whole}
+        for fact, times in of.items():
+            if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and NEVER_YET in fact):
+                continue
+            if surface == "propagation" and (fact[0] in every.again or times[0] < begin_us + SECOND_US):
+                continue
+            if fact not in whole:
+                yield surface, fact, times
+
+
+def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[Found]:
+    """What the whole says of the time of a window, and the window does not."""
+    for surface, of in every.facts.items():
+        for fact, times in of.items():
+            inside = [ts for ts in times if since_us <= ts <= until_us]
+            if surface in NEEDS_A_STATE_BEFORE:
+                inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
+            if surface in NEEDS_A_LIST_BEFORE or (surface == "events" and fact[0] in OF_LISTS):
+                inside = [ts for ts in inside if part.live < ts]
+            if (surface == "propagation" and fact[0] in every.again) or (surface == "events" and fact[0] in SEVERAL):
+                continue
+            if inside and not _is_in(fact, part.facts[surface], surface):
+                yield surface, fact, inside
