@@ -6,7 +6,7 @@ Nothing here depends on files' names: a connection goes on in another recording 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .link import Segment, reverse
 from .reassembly import UNKNOWN, distance
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _FAR: Final = 16 << 20
 """The most bytes that one direction may lie behind while the other goes on exactly: data sent again, or on its way."""
+
+_FLOW_BYTES: Final = (12, 36)
+"""The length of a flow between IPv4 addresses, and between IPv6 addresses."""
 
 _SEGMENT: Final = Struct(">qIIBI?I")
 """A segment as bytes: its time, sequence number, acknowledged number, flags, length on the wire, whether it is of the
@@ -54,6 +57,21 @@ class Border(NamedTuple):
     def key(self) -> bytes:
         """The flow of the direction that comes first in order, the same for both."""
         return min(self.flow, reverse(self.flow))
+
+
+def is_border(value: object) -> bool:
+    """Whether a value that was read is a border, with fields of the right kinds."""
+    if not isinstance(value, Border):
+        return False
+    fields: tuple[Any, ...] = value
+    flow, sequences, time_ns, conn_id, is_sure = fields
+    if not isinstance(sequences, tuple) or len(sequences) != 2 or not isinstance(is_sure, bool):
+        return False
+    return (
+        all(isinstance(each, bytes) for each in (flow, conn_id))
+        and len(flow) in _FLOW_BYTES
+        and all(type(each) is int and abs(each) < 1 << 63 for each in (*sequences, time_ns))
+    )
 
 
 def goes_on(end: Border, begin: Border) -> bool:

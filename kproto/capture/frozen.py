@@ -163,6 +163,8 @@ class _In:
         self.at = 0
         self._data = data
         self._known: list[Any] = []
+        self._sizes: dict[int, int] = {}  # by identity: the values that are compared with a value, one by one
+        self._most = 65_536 + 16 * len(data)
 
     def take(self) -> Any:
         tag = self._bytes(1)
@@ -187,13 +189,13 @@ class _In:
                 return self._kept(bytearray(self._bytes(self._count())))
             case b"t" | b"z":
                 count = self._count()
-                return self._kept(_MANY[tag](self.take() for _ in range(count)))
+                return self._kept(self._sized(_MANY[tag]([self.take() for _ in range(count)])))
             case b"E":
                 kind = self._class(IntEnum)
                 return kind(_NUMBER.unpack(self._bytes(8))[0])
             case b"T":
                 kind = self._class(tuple)
-                return self._kept(kind(*self.take()))
+                return self._kept(self._sized(kind(*self.take())))
             case b"P":
                 store, (size, start), parts, released = self.take()
                 if type(store) is not payloads.PayloadStore or type(size) is not int or not isinstance(start, bytes):
@@ -219,6 +221,8 @@ class _In:
             if name not in allowed:
                 raise ValueError(f"{kind.__name__} has no field {name!r}")
             object.__setattr__(blank, name, self.take())
+        if kind.__eq__ is not object.__eq__:
+            self._sized(blank, _values(blank).values())
         if kind is reassembly.Stream and not 0 <= blank._held_from <= len(blank._held or ()):
             raise ValueError("a stream that holds less than it says")  # compiled code goes by that number
         return blank
@@ -235,7 +239,19 @@ class _In:
                 made.add(self.take())
             else:
                 made.append(self.take())
-        return made
+        return self._sized(made, (*made.keys(), *made.values()) if isinstance(made, dict) else made)
+
+    def _sized(self, value: Any, items: Iterable[Any] | None = None) -> Any:
+        """Note how much a comparison of a value, or its hash, goes through: what it holds twice it goes through twice.
+
+        Raises:
+            ValueError: That is far more than the bytes that it was read from.
+        """
+        size = 1 + sum(self._sizes.get(id(item), 1) for item in (value if items is None else items))
+        if size > self._most:
+            raise ValueError("values that hold one another too often")
+        self._sizes[id(value)] = size
+        return value
 
     def _class(self, base: type) -> Any:
         kind = _CLASSES[self._count()]

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 import kproto
 from kproto import tables
 from kproto.capture import BadInput
-from kproto.capture.borders import Border
 from kproto.capture.capture_points import capture_files, copies_among
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.source import file_name
@@ -34,7 +33,7 @@ from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, m
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import Begin, End, Joiner, matched
+from kproto.tables.joining import Begin, End, Joiner, is_joinable, matched
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
@@ -65,6 +64,8 @@ if TYPE_CHECKING:
 
 _WHOLE: Final = ("brokers", "captures", "bad_inputs")
 """Tables with few rows, of which each run writes one file of all rows."""
+
+_NO_IDS: Final = pa.array([], pa.binary())
 
 _LABELLED: Final = ("requests", "responses", "partition_errors", "frames", "brokers", "captures")
 
@@ -238,7 +239,7 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
     said = plan.stored.facts
     return Run(
         list(captures),
-        said["tables"],
+        plan.stored.counts(),
         bodies_decoded=said["bodies_decoded"],
         bad_inputs=_bad_inputs(table_dataset(plan.stored, "bad_inputs").to_table()),
         summary=_summary_of(plan.stored),
@@ -299,7 +300,7 @@ class _Job:
         self._replaced: list[str] = []
         self._figures: dict[str, Any] | None = None
         self._relabelled: dict[bytes, tuple[str, str]] = {}
-        run.rows = dict(facts.get("tables", dict.fromkeys(tables.TABLES, 0)))
+        run.rows = self._stored.counts()
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
     def add(self, parts: Sequence[PartToRead], cluster: str) -> None:
@@ -329,7 +330,7 @@ class _Job:
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
         self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
-        small = self._small(pieces, parts, joiner, watermark_us)
+        small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None)
         if cluster in self._facts:
             self._beside.discard(self._facts[cluster])
             self._replaced.append(self._facts[cluster])
@@ -365,6 +366,8 @@ class _Job:
             begins += [Begin(name, label, read.file, border, point) for border in read.begins]
 
         def load(name: str) -> bytes | None:
+            if name not in made and name not in self._beside:
+                return None  # no file of these tables
             try:
                 return (made.get(name) or self._stored.run / name).read_bytes()
             except OSError:
@@ -405,14 +408,33 @@ class _Job:
         return name
 
     def _small(
-        self, pieces: Sequence[StagedPart], parts: Sequence[PartToRead], joiner: Joiner, watermark_us: int
+        self,
+        pieces: Sequence[StagedPart],
+        parts: Sequence[PartToRead],
+        joiner: Joiner,
+        watermark_us: int,
+        written: TaskOutput | None,
     ) -> dict[str, pa.Table]:
-        """Write the tables with few rows; return those of the pieces."""
+        """Write the tables with few rows; return those of the pieces. Of lists of brokers those that were ``written``.
+
+        Args:
+            pieces, parts, joiner, watermark_us: Of this run.
+            written: What the tasks wrote, where some of the requests are not written; None: all are.
+        """
         paths = [piece.path for piece in pieces]
         small = {name: small_table(paths, name) for name in SMALL_TABLES}
         known = table_dataset(self._stored, "live_brokers").to_table(columns=["live_brokers_id"])["live_brokers_id"]
         sets = small["live_brokers"]
-        small["live_brokers"] = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
+        sets = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
+        if written is not None:
+            files = [(folder, file) for folder, names in written.files.items() for file in names]
+            ids = [
+                read_parquet(place_of(folder) / file, ["live_brokers_id"])["live_brokers_id"].combine_chunks()
+                for folder, file in files
+                if file.startswith("requests/")
+            ]
+            sets = sets.filter(pc.is_in(sets["live_brokers_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
+        small["live_brokers"] = sets
         self._write("live_brokers", small["live_brokers"], self._id)
         for name in _WHOLE:
             former = table_dataset(self._stored, name).to_table()
@@ -588,9 +610,7 @@ def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
         found = [End(*each) for each in ends], [Begin(*each) for each in begins]
     except (OSError, ValueError, TypeError):
         return [], []  # they are damaged: the frames across these borders are lost
-    if not all(isinstance(each.border, Border) for some in found for each in some):
-        return [], []
-    return found
+    return found if all(is_joinable(each) for some in found for each in some) else ([], [])
 
 
 def _midnight_us(day: str | None) -> int:

@@ -112,7 +112,7 @@ def _require_dead(directory: RemotePath, other: RemotePath, mine: RemotePath) ->
     """
     try:
         age = other.age_beside(mine)
-        owner = json.loads(other.read_bytes())
+        owner = _owner_in(other.read_bytes())
     except FileNotFoundError:
         return  # its writer has ended
     except (OSError, ValueError):  # it is being written, or deleted
@@ -123,6 +123,16 @@ def _require_dead(directory: RemotePath, other: RemotePath, mine: RemotePath) ->
             f"last sign {max(age, 0):.0f} s ago); wait for it, or for {_STALE_SECONDS:.0f} s if it was killed"
         )
     other.unlink(missing_ok=True)
+
+
+def _owner_in(content: bytes) -> dict[str, str | int]:
+    """Return what a lock file says of its writer; nothing where it is none of ours.
+
+    Raises:
+        ValueError: It is no JSON, since it is being written.
+    """
+    owner = json.loads(content)
+    return owner if isinstance(owner, dict) and isinstance(owner.get("pid"), int) else {}
 
 
 def _this_process() -> dict[str, str | int]:

@@ -52,6 +52,7 @@ from kproto.tables.stored import (
     RUNS,
     current_run,
     current_tables,
+    readable,
     table_files,
 )
 
@@ -153,7 +154,8 @@ class OutputDirectory:
             self._remove_other_runs()
             self.run = self._new_run()
             try:
-                yield
+                with readable(self.path):
+                    yield
             except BaseException:
                 with suppress(Exception):  # the first error is the one to tell
                     self._check_lock()

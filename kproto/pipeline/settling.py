@@ -1,7 +1,8 @@
 """Settles which row tells of a request that several recordings hold: a packet counts once, in one run or in many.
 
-The best row stays: that of the whole request before that of a cut one, then one with a response, the earliest one, then
-one that knows why there is none. Of rows that tell as much any may stay, since they differ in labels alone.
+The best row stays: that of the whole request before that of a cut one, then one with a response, one whose messages
+could be read, the earliest response, then one that knows why there is none. Of rows that tell as much any may stay,
+since they differ in labels alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kproto.pipeline.stages import StagedPart
     from kproto.tables.stored import StoredTables
 
-_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "ts", "latency_us"]
+_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "decode_error", "ts", "latency_us"]
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 
 
@@ -88,9 +89,11 @@ def _ranked(requests: pa.Table) -> pa.Table:
     answered = pc.is_valid(requests["response_frame_id"])
     whole = pc.is_valid(requests["body_id"])
     final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False))
-    bits = [pc.multiply(each.cast(pa.int64()), 1 << bit) for each, bit in ((whole, 62), (answered, 61), (final, 60))]
-    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 60) - 1)
-    rank = pc.subtract(pc.add(pc.add(*bits[:2]), bits[2]), late)
+    read = pc.is_null(requests["decode_error"])
+    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 59) - 1)
+    rank = pc.negate(late)
+    for bit, each in enumerate((final, read, answered, whole), start=59):
+        rank = pc.add(rank, pc.multiply(each.cast(pa.int64()), 1 << bit))
     return pa.table({"frame_id": requests["frame_id"], "ts": requests["ts"].cast(pa.int64()), "rank": rank})
 
 

@@ -84,7 +84,7 @@ class _NewRun:
             if not any(file.startswith(f"{name}/") for file in self._rows):
                 self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
         new = StoredTables(run, self._rows, {})
-        manifest = facts | {"tables": {name: new.count(name) for name in TABLES}} | dict(changes or {})
+        manifest = facts | {"tables": new.counts()} | dict(changes or {})
         manifest["spans"] = self._spans
         del manifest["run"]
         self._out.publish(manifest | {"schema": SCHEMA, "files": self._rows})
@@ -129,6 +129,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         kept = [file for file in stored.rows if not ("/date=" in file and _day(file) < day)]
         requests = _column(stored, kept, "requests", "frame_id")
         answers = _column(stored, kept, "requests", "response_frame_id")
+        bodies: list[pa.Array] = []
         for file in (file for file in kept if file.partition("/")[0] in DATED):
             if _day(file) > day or file.startswith("requests/"):
                 new.keep([file])
@@ -136,9 +137,14 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
                 # some answer requests of the day before
                 table = read_parquet(stored.run / file)
                 of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
-                _write_what_stays(new, file, table, table.filter(of_kept))
+                wanted = table.filter(of_kept)
+                _write_what_stays(new, file, table, wanted)
+                if file.startswith("frames/"):
+                    bodies.append(wanted["body_id"].combine_chunks())
+        later = [file for file in kept if _day(file) > day]
+        bodies.append(_column(stored, later, "frames", "body_id"))
         needed = {
-            "bodies": ("body_id", _column(stored, kept, "frames", "body_id")),
+            "bodies": ("body_id", pc.unique(pa.concat_arrays(bodies)).drop_null()),
             "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
             "live_brokers": ("live_brokers_id", _column(stored, kept, "requests", "live_brokers_id")),
         }
@@ -164,7 +170,8 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         clusters = {str(each.get("cluster")) for each in stored.facts.get("recordings", []) if isinstance(each, dict)}
         marks = dict(stored.facts.get("watermarks", {}))
         after = new.publish({"watermarks": marks | {name: max(day, marks.get(name, day)) for name in clusters}})
-    return {name: stored.count(name) - after.count(name) for name in TABLES}
+    left = after.counts()
+    return {name: rows - left[name] for name, rows in stored.counts().items()}
 
 
 def _write_what_stays(new: _NewRun, file: str, table: pa.Table, wanted: pa.Table) -> None:

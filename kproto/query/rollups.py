@@ -20,11 +20,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import file_state
-from kproto.tables.places import arrow_path, remove_tree, require_no_link, write_whole
+from kproto.tables.places import arrow_path, remove_tree, require_no_link, require_no_links_in, write_whole
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
-from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, table_dataset
+from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, readable, table_dataset
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.history import changes_of
 
@@ -279,13 +279,14 @@ def roll_up(directory: Place) -> tuple[int, int]:
     require_no_link(directory / ROLLUPS, directory)
     made: list[str] = []
     every: dict[str, Any] = {}
-    for name, day, made_of in _rolled_up(stored, directory):
-        place = directory / ROLLUPS / f"date={name}"
-        if isinstance(day, _Day):
-            _write(place / _HELD_FILE, day.held, made_of)
-            _write(place / _FILE, day.brokers, made_of)
-            made.append(name)
-        every[name] = {"state": _state_of(place / _FILE), "made_of": made_of}
+    with readable(directory):
+        for name, day, made_of in _rolled_up(stored, directory):
+            place = directory / ROLLUPS / f"date={name}"
+            if isinstance(day, _Day):
+                _write(place / _HELD_FILE, day.held, made_of)
+                _write(place / _FILE, day.brokers, made_of)
+                made.append(name)
+            every[name] = {"state": _state_of(place / _FILE), "made_of": made_of}
     index = directory / ROLLUPS / _INDEX
     if every != _read_index(index):
         _store_index(index, every)
@@ -309,10 +310,11 @@ def _rolled_up(
 ) -> Iterator[tuple[str, _Day | Place, dict[str, Any]]]:
     """Yield each day, its rollup or the place where that is stored, and what it was made of."""
     rows = _days(source)
+    stored_days = _stored_days(directory) if directory is not None else []
     base = str(source.facts.get("base", "")) if isinstance(source, StoredTables) else ""
     kept = {}
     index = _read_index(directory / ROLLUPS / _INDEX) if directory is not None else {}
-    for place in _stored_days(directory) if directory is not None and isinstance(source, StoredTables) else ():
+    for place in stored_days if isinstance(source, StoredTables) else ():
         day = place.name.partition("=")[2]
         known = index.get(day)
         is_known = known is not None and known["state"] == _state_of(place / _FILE)
@@ -338,7 +340,10 @@ def _rolled_up(
     with _open_rows(source) as compute:
         for day in days[valid:]:
             if day in rows:
-                found = compute(day, held)
+                try:
+                    found = compute(day, held)
+                except duckdb.Error as e:
+                    raise ConfigurationError(f"the tables cannot be read: {str(e).splitlines()[0]}") from None
                 held = found.held
                 yield day, found, {"version": _VERSION, "base": base, "requests": rows[day]}
             else:
@@ -349,8 +354,8 @@ def _stored_days(directory: Place) -> list[Place]:
     place = directory / ROLLUPS
     require_no_link(place, directory)
     days = [day for day in place.iterdir() if _DAY_NAME.fullmatch(day.name)] if place.is_dir() else []
-    for day in days:
-        require_no_link(day, directory)
+    for folder in (place, *days):
+        require_no_links_in(folder, directory, (_FILE, _HELD_FILE, _INDEX))
     return sorted(days, key=str)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kproto.capture.borders import Border, goes_on, overlap, unpacked_segments
+from kproto.capture.borders import Border, goes_on, is_border, overlap, unpacked_segments
 from kproto.capture.collector import Collector
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.model import Exchange
@@ -71,6 +71,11 @@ class Begin(NamedTuple):
     border: Border
     place: str
     guessed: str = ""
+
+
+def is_joinable(each: End | Begin) -> bool:
+    """Whether an end or a beginning that was read has values of the right kinds."""
+    return is_border(each.border) and all(isinstance(value, str) for value in each if value is not each.border)
 
 
 def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from kproto.errors import ConfigurationError
 from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, split_uri, without_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from contextlib import AbstractContextManager
     from os import PathLike
 
@@ -287,31 +288,48 @@ def write_whole(place: Place, content: bytes) -> None:
 
 
 def require_no_link(place: Place, below: Place) -> None:
-    """Check that neither a place nor a directory between it and another one is a link.
+    """Check that a place and each directory between it and another one is a file or a directory, and no link.
 
     Raises:
-        ConfigurationError: One of them is: what it names is not below that directory, and not kproto's.
+        ConfigurationError: One of them is a link, and what it names is not below that directory and not kproto's; or a
+            pipe or a device, of which a read may never end.
     """
     if not isinstance(place, Path) or not isinstance(below, Path):
         return
     for each in (place, *place.parents):
         if each == below:
             return
-        if each.is_symlink():
+        try:
+            mode = each.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if stat.S_ISLNK(mode):
             raise ConfigurationError(
                 f"{each} is a link to {each.readlink()}; kproto follows no links among its tables: remove it, or make "
                 "the tables again in another directory"
             )
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise ConfigurationError(f"{each} is neither a file nor a directory; remove it: kproto made no such thing")
 
 
-def require_no_links_in(folder: Place, below: Place) -> None:
-    """Check ``require_no_link`` of a directory and of all that is in it."""
+def require_no_links_in(folder: Place, below: Place, files: Collection[str] = ()) -> None:
+    """Check ``require_no_link`` of a directory and of all that is in it.
+
+    Args:
+        folder: The directory.
+        below: See ``require_no_link``.
+        files: Names in it that are those of files, if they exist.
+    """
     require_no_link(folder, below)
-    if isinstance(folder, Path) and folder.is_dir():
-        with os.scandir(folder) as entries:
-            links = [entry.name for entry in entries if entry.is_symlink()]
-        for name in links:
-            require_no_link(folder / name, below)
+    if not isinstance(folder, Path) or not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                continue
+            require_no_link(folder / entry.name, below)
+            if entry.name in files:
+                raise ConfigurationError(f"{folder / entry.name} is a directory, where kproto wrote a file")
 
 
 def copy(source: RemotePath, target: RemotePath) -> None:

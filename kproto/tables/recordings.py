@@ -22,6 +22,7 @@ from kproto.tables.files import file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import OpenRequests, ScanRows, new_reader
+from kproto.tables.stored import is_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _EDGE: Final = 4096
 """The number of first and of last bytes that a recording is known by."""
+
+_COUNTS: Final = ("start_bytes", "length", "size")
 
 
 @dataclass(slots=True)
@@ -73,11 +76,16 @@ class Recording:
         Raises:
             ValueError: It is no such entry.
         """
-        kinds = dict.fromkeys(("start_bytes", "length", "size"), int) | {"names": dict}
         if not isinstance(entry, dict) or set(entry) != set(cls.__slots__):
             raise ValueError("an entry of a recording with other fields")
-        if not all(isinstance(value, kinds.get(name, str)) for name, value in entry.items()):
+        texts, counts = (entry.keys() - {"names", *_COUNTS}), [entry[name] for name in _COUNTS]
+        names = entry["names"]
+        if not all(isinstance(entry[name], str) for name in texts) or not all(map(is_count, counts)):
             raise ValueError("a field of a recording of another kind")
+        if not isinstance(names, dict) or not all(isinstance(each, list) for each in names.values()):
+            raise ValueError("the names of a recording of another kind")
+        if entry["start_bytes"] > _EDGE:
+            raise ValueError("a recording that is known by too many bytes")
         return cls(**entry)
 
 
@@ -236,16 +244,15 @@ class Known:
 
     def _recognised(self, file: str) -> tuple[Recording | None, int | None]:
         """The recording that a file holds, None if it is new; and from which byte on to read it, None: not at all."""
-        for count in sorted({count for _start, count in self._by_start}, reverse=True):
-            start = _start_of(file, self._opener, count)
-            alike = self._by_start.get((start, count), []) if count else []
-            for known in alike:
-                is_plain, length, tail = _content_at(file, self._opener, known.length)
-                if tail != known.tail:
-                    continue
-                if length == known.size:
-                    return known, None
-                return known, known.length if is_plain else 0
+        first = _first_of(file, self._opener)
+        counts = sorted({count for _start, count in self._by_start if 0 < count <= len(first)}, reverse=True)
+        alike = [each for count in counts for each in self._by_start.get((_hash(first[:count]), count), ())]
+        if not alike:
+            return None, 0
+        is_plain, size, tails = _content_at(file, self._opener, {each.length for each in alike})
+        for known in alike:
+            if tails.get(known.length) == known.tail:
+                return known, None if size == known.size else known.length if is_plain else 0
         return None, 0
 
     def _parts(self, known: Recording, file: str, begin: int, size: int, split_bytes: int) -> Iterator[PartToRead]:
@@ -277,35 +284,42 @@ def _is_plain(file: str, opener: Callable[[str], IO[bytes]]) -> bool:
         return is_splittable(opened.read(_EDGE))
 
 
-def _start_of(file: str, opener: Callable[[str], IO[bytes]], count: int) -> str:
+def _first_of(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
     try:
         with Source(file, opener=opener) as source:
-            return _hash(source.peek(count)[:count])
+            return source.peek(_EDGE)[:_EDGE]
     except CaptureError:
-        return ""
+        return b""
 
 
-def _content_at(file: str, opener: Callable[[str], IO[bytes]], length: int) -> tuple[bool, int, str]:
-    """Whether a file can be read from any byte on; its unpacked bytes; a hash of the last ones before ``length``."""
+def _content_at(
+    file: str, opener: Callable[[str], IO[bytes]], lengths: Collection[int]
+) -> tuple[bool, int, dict[int, str]]:
+    """Whether a file can be read from any byte on; its unpacked bytes; a hash of the last ones before each length."""
+    tails: dict[int, str] = {}
     with opener(file) as opened:
         if is_splittable(opened.read(_EDGE)):
             size = opened.seek(0, 2)
-            begin = max(0, length - _EDGE)
-            opened.seek(begin)
-            data = b""
-            while len(data) < length - begin and (more := opened.read(length - begin - len(data))):
-                data += more
-            return True, size, _hash(data) if size >= length else ""
+            for length in (each for each in lengths if each <= size):
+                begin = opened.seek(max(0, length - _EDGE))
+                data = b""
+                while len(data) < length - begin and (more := opened.read(length - begin - len(data))):
+                    data += more
+                tails[length] = _hash(data)
+            return True, size, tails
     at, tail = 0, b""
+    left = sorted(lengths, reverse=True)
     try:
         with Source(file, opener=opener) as source:
             while data := source.read():
-                if at < length:
-                    tail = (tail + data[: length - at])[-_EDGE:]
+                while left and left[-1] <= at + len(data):
+                    length = left.pop()
+                    tails[length] = _hash((tail + data[: length - at])[-_EDGE:])
+                tail = (tail + data)[-_EDGE:]
                 at += len(data)
     except CaptureError:
         pass
-    return False, at, _hash(tail) if at >= length else ""
+    return False, at, tails
 
 
 def read_parts(

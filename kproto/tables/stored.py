@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -74,7 +76,14 @@ class StoredTables:
 
     def count(self, name: str) -> int:
         """Return the number of a table's rows."""
-        return sum(rows for file, rows in self.rows.items() if file.startswith(f"{name}/"))
+        return self.counts()[name]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        found = dict.fromkeys(TABLES, 0)
+        for file, rows in self.rows.items():
+            found[file.partition("/")[0]] += rows
+        return found
 
 
 def current_run(tables: Place) -> Place:
@@ -100,8 +109,6 @@ def current_tables(tables: Place) -> StoredTables:
         ConfigurationError: It has no manifest, the manifest cannot be read, or is of another version.
     """
     facts = read_facts(tables)
-    if not isinstance(facts.get("tables"), dict):
-        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no tables)")
     version = facts.get("schema", 1)
     if version != SCHEMA:
         advice = (
@@ -110,36 +117,69 @@ def current_tables(tables: Place) -> StoredTables:
             else "a newer kproto wrote them: use that"
         )
         raise ConfigurationError(
-            f"the tables in {tables} are of version {version}, this kproto reads {SCHEMA}; {advice}"
+            f"the tables in {tables} are of version {version!r:.20}, this kproto reads {SCHEMA}; {advice}"
         )
-    listed = facts.get("files")
-    if not isinstance(listed, dict) or not all(isinstance(rows, int) for rows in listed.values()):
-        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it lists no files)")
-    foreign = next((file for file in listed if not _is_file_of_a_table(file)), None)
-    if foreign is not None:
-        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it lists {foreign!r:.200})")
+    wrong = _wrong_in(facts)
+    if wrong is not None:
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto ({wrong})")
     run: Place = tables / facts["run"]
-    for name in _side_files(tables, facts):
-        require_no_link(run / name, tables)
-    for folder in dict.fromkeys([run, *(run / file.rpartition("/")[0] for file in listed)]):
-        require_no_links_in(folder, tables)
-    return StoredTables(run, {file: listed[file] for file in sorted(listed)}, facts)
+    folders: dict[str, set[str]] = {"": set(facts.get("beside", []))}
+    for file in facts["files"]:
+        folder, _slash, name = file.rpartition("/")
+        folders.setdefault(folder, set()).add(name)
+    for folder, names in folders.items():
+        require_no_links_in(run / folder, tables, names)
+    return StoredTables(run, dict(sorted(facts["files"].items())), facts)
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_DAY: Final = re.compile(r"date=\d{4}-\d\d-\d\d")
 
 
-def _side_files(tables: Place, facts: dict[str, Any]) -> list[str]:
-    """The files beside the tables that a manifest names.
+def _wrong_in(facts: dict[str, Any]) -> str | None:
+    """Say what a manifest holds that kproto does not write; None: nothing. What reads it relies on what is checked."""
+    files: Any = facts.get("files")
+    beside: Any = facts.get("beside", [])
+    if not _is_map(facts.get("tables"), is_count):
+        return "it names no tables"
+    if not _is_map(files, is_count):
+        return "it lists no files"
+    foreign = next((file for file in files if not _is_file_of_a_table(file)), None)
+    if foreign is not None:
+        return f"it lists {foreign!r:.200}"
+    if not isinstance(beside, list) or not all(map(is_plain_name, beside)) or {SUMMARY, *TABLES} & set(beside):
+        return "it names files elsewhere"
+    if not _is_map(facts.get("facts", {}), beside.__contains__) or facts.get("borders", "") not in ("", *beside):
+        return "it names files elsewhere"
+    others: dict[str, Callable[[Any], bool]] = {
+        "watermarks": lambda value: _is_map(value, _is_day),
+        "spans": lambda value: _is_map(value, _is_span),
+        "base": lambda value: isinstance(value, str),
+        "bodies_decoded": is_count,
+        "seconds": lambda value: isinstance(value, float | int),
+        "recordings": lambda value: isinstance(value, list),
+    }
+    wrong = next((name for name, is_right in others.items() if name in facts and not is_right(facts[name])), None)
+    return None if wrong is None else f"its {wrong!r} says {facts[wrong]!r:.80}"
 
-    Raises:
-        ConfigurationError: One of them does not stand beside the tables.
-    """
-    names = facts.get("beside", [])
-    if isinstance(names, list) and all(map(is_plain_name, names)) and not {SUMMARY, *TABLES} & set(names):
-        return names
-    raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names files elsewhere)")
+
+def _is_map(value: object, is_right: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(is_right, value.values()))
+
+
+def is_count(value: object) -> bool:
+    """Whether a value that was read is a number of rows, bytes or nanoseconds that a file may have."""
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_span(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(us) is int and abs(us) < 1 << 63 for us in value)
+
+
+def _is_day(value: object) -> bool:
+    try:
+        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def is_plain_name(name: object) -> bool:
@@ -157,7 +197,7 @@ def _is_file_of_a_table(file: str) -> bool:
     """Whether a manifest names a Parquet file in a table's directory, or in that of one of its days."""
     folder, _slash, name = file.rpartition("/")
     table, slash, day = folder.partition("/")
-    is_there = table in TABLES and (not slash or _DAY.fullmatch(day) is not None)
+    is_there = table in TABLES and (not slash or (day.startswith("date=") and _is_day(day[5:])))
     return is_there and is_plain_name(name) and name.endswith(".parquet")
 
 
@@ -280,6 +320,7 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
         if isinstance(source, Mapping):
             yield source[name].select(columns)
             return
+        yield TABLES[name].empty_table().select(columns)  # of a table without rows there is no batch
         try:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
                 yield pa.Table.from_batches([batch])
@@ -287,6 +328,22 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
             raise ConfigurationError(f"the tables cannot be read: {str(e).splitlines()[0]}") from None
 
     return read
+
+
+@contextmanager
+def readable(tables: Place) -> Iterator[None]:
+    """Turn what pyarrow says of a damaged file of tables into one line that says what to try.
+
+    Raises:
+        ConfigurationError: The block read such a file.
+    """
+    try:
+        yield
+    except pa.ArrowException as e:
+        raise ConfigurationError(
+            f"a file of the tables in {tables} cannot be read ({str(e).splitlines()[0]}); make them again: kproto "
+            f"analyze CAPTURE --out {tables} --overwrite"
+        ) from e
 
 
 def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,8 @@ from tasks_here import TasksHere
 
 from kproto.errors import CaptureError
 from kproto.pipeline import OutputDirectory, analyze
-from kproto.pipeline.upkeep import compact
+from kproto.pipeline.streaming import follow
+from kproto.pipeline.upkeep import compact, expire
 from kproto.query import open_tables
 from kproto.tables.stored import current_tables, table_dataset
 
@@ -30,6 +32,7 @@ LABELS = {"conn_id", "capture", "file", "cluster", "payload", "date"}  # payload
 STORED = ("requests", "responses", "partition_errors", "partition_states", "bodies", "frames", "live_brokers")
 DERIVED = ("leadership", "isr_events", "changes", "stale_requests")
 HOUR = 3600 * 1_000_000_000
+MIDNIGHT_NS = 1_764_201_600 * 1_000_000_000
 CAPTURED = {name: read_pcap(path) for path in CAPTURES if (name := name_of(path)) in ("ibp-2.8-a", "ibp-2.4-IV1-a")}
 
 STYLES: dict[str, Callable[[int, int], str]] = {
@@ -48,8 +51,8 @@ def rows(out: Path, *, derived: bool = False) -> dict[str, list[str]]:
     stored = current_tables(out)
     tables = {name: table_dataset(stored, name).to_table() for name in STORED}
     if derived:
-        with open_tables(stored) as connection:
-            tables |= {name: connection.sql(f"FROM {name}").arrow() for name in DERIVED}
+        with open_tables(out) as connection:
+            tables |= {name: connection.sql(f"FROM {name}").to_arrow_table() for name in DERIVED}
     found = {}
     for name, table in tables.items():
         columns = sorted(set(table.column_names) - LABELS)
@@ -60,6 +63,11 @@ def rows(out: Path, *, derived: bool = False) -> dict[str, list[str]]:
 def run(out: Path, *captures: Path, **options: Any) -> None:
     with suppress(CaptureError):  # nothing in them yet
         analyze(TasksHere(), [str(path) for path in captures], OutputDirectory(out), **options)  # type: ignore[arg-type]
+
+
+def look(out: Path, folder: Path, **options: Any) -> None:
+    """Look at a directory once, as ``--follow`` does."""
+    follow(TasksHere(), str(folder), OutputDirectory(out), once=True, **options)  # type: ignore[arg-type]
 
 
 class Host:
@@ -88,8 +96,14 @@ class Host:
         return path
 
 
-def happen(out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path) -> None:
-    """Name all files of all hosts, in runs of any order, among all that happens to files."""
+def happen(
+    out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path, before: datetime, *, expires: bool
+) -> bool:
+    """Name all files of all hosts, in runs of any order, among all that happens to files; return whether days expired.
+
+    Either recordings get other labels on the way, or the days before a moment expire, whose rows never come back.
+    """
+    expired = False
     todo = [(host, number) for host in hosts for number in range(len(host.pieces))]
     if chosen.random() < 0.5:
         chosen.shuffle(todo)
@@ -115,7 +129,7 @@ def happen(out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path) 
         named = [each for each in written if each.exists()]
         if chosen.random() < 0.3:
             named += chosen.sample(named, len(named) // 2)
-        if chosen.random() < 0.3:
+        if not expires and chosen.random() < 0.3:
             options = chosen.choice([{}, {"cluster": "east"}, {"capture_point": "here"}])
         if chosen.random() < 0.2:
             with pytest.raises(KeyboardInterrupt):
@@ -126,9 +140,16 @@ def happen(out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path) 
                     on_step=interrupt,
                     **options,  # type: ignore[arg-type]
                 )
+        if chosen.random() < 0.3:
+            for host in hosts:
+                if host.folder.exists():
+                    look(out, host.folder, **options)
         run(out, *named, **options)
         if chosen.random() < 0.2 and out.exists():
             compact(OutputDirectory(out))
+        if expires and chosen.random() < 0.3 and out.exists():
+            expire(OutputDirectory(out), before)
+            expired = True
         for host, number, name in again:
             run(out, host.write(number, name), **options)
         for file in named:
@@ -139,6 +160,7 @@ def happen(out: Path, hosts: list[Host], chosen: random.Random, tmp_path: Path) 
                 os.utime(file, (0, 0))
                 run(out, file.rename(file.with_name(f"moved-{chosen.randrange(1 << 30)}.{file.name}")), **options)
         written = []
+    return expired
 
 
 def interrupt(step: str) -> None:
@@ -164,17 +186,27 @@ def copied(file: Path, chosen: random.Random, tmp_path: Path) -> Path:
     return copy
 
 
-def hosts_of(chosen: random.Random, tmp_path: Path) -> list[Host]:
-    """One or two places: of one run, or one after the other, with clocks apart, also with captures of one name."""
+def hosts_of(chosen: random.Random, tmp_path: Path) -> tuple[list[Host], datetime]:
+    """One or two places: of one run, or one after the other, with clocks apart, also with captures of one name.
+
+    Midnight, which is returned too, is somewhere in the first one's.
+    """
     link, packets = CAPTURED[chosen.choice([*CAPTURED])]
-    begin = chosen.choice([0, chosen.randrange(len(packets) - 400)])
-    first = packets[begin : begin + chosen.choice([60, 200, 400])]
+    begin = chosen.choice([0, chosen.randrange(len(packets) - 600)])
+    end = begin + chosen.choice([60, 200, 400])
+    later = MIDNIGHT_NS - packets[chosen.randrange(begin, end)].time_ns
+    packets = shifted(packets, later)
+    first = packets[begin:end]
     hosts = [Host(tmp_path / "a", chosen, link, first)]
     if chosen.random() < 0.5:
-        apart = chosen.choice([HOUR, -HOUR, 3_000_000_000])
-        second = chosen.choice([first, packets[begin + 100 : begin + 300]])
-        hosts.append(Host(tmp_path / "b", chosen, link, [Packet(p.time_ns + apart, p.data, p.on_wire) for p in second]))
-    return hosts
+        apart = chosen.choice([HOUR, -HOUR, 3_000_000_000, 0])
+        second = chosen.choice([first, packets[begin + 100 : begin + 300], packets[end : end + 200]])
+        hosts.append(Host(tmp_path / "b", chosen, link, shifted(second, apart)))
+    return hosts, datetime.fromtimestamp(MIDNIGHT_NS // 1_000_000_000, UTC)
+
+
+def shifted(packets: list[Packet], later_ns: int) -> list[Packet]:
+    return [Packet(each.time_ns + later_ns, each.data, each.on_wire) for each in packets]
 
 
 @pytest.mark.slow
@@ -186,14 +218,20 @@ def test_the_tables_are_those_of_one_run(seed: int, tmp_path_factory: pytest.Tem
 
 def one_run_and_many(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)
-    hosts = hosts_of(chosen, tmp_path / "files")
-    happen(tmp_path / "tables", hosts, chosen, tmp_path)
+    hosts, midnight = hosts_of(chosen, tmp_path / "files")
+    many, once = tmp_path / "tables", tmp_path / "once"
+    expired = happen(many, hosts, chosen, tmp_path, midnight, expires=chosen.random() < 0.5)
     wholes = []
     for number, host in enumerate(hosts):
         wholes.append(tmp_path / f"whole-{number}" / "control.pcap")
         wholes[-1].parent.mkdir()
         wholes[-1].write_bytes(pcap(host.whole, host.link))
-    run(tmp_path / "once", *wholes)
-    assert (tmp_path / "once").exists() == (tmp_path / "tables").exists()
-    if (tmp_path / "once").exists():
-        assert rows(tmp_path / "tables") == rows(tmp_path / "once")
+    run(once, *wholes)
+    assert once.exists() == many.exists()
+    if not once.exists():
+        return
+    if expired:
+        expire(OutputDirectory(once), midnight)
+    labels = {each["cluster"] for each in current_tables(many).facts["recordings"]}
+    derived = len(hosts) == len(labels) == 1  # clusters have histories of their own, and hosts have clocks
+    assert rows(many, derived=derived) == rows(once, derived=derived)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import DATA
+from packets import pcap, read_pcap
 from table_truth import store
+from tasks_here import TasksHere
 
+from kproto.capture.frozen import freeze, thaw
 from kproto.errors import ConfigurationError
+from kproto.pipeline import analyze
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
-from kproto.tables.stored import current_tables
+from kproto.tables.recordings import recordings_in
+from kproto.tables.stored import current_tables, table_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +72,16 @@ ATTACKS: dict[str, Callable[[Change], object]] = {
     "files beside the tables": lambda facts: facts.update(beside=["../../../precious"]),
     "a table beside the tables": lambda facts: facts.update(beside=["requests"]),
     "no list beside the tables": lambda facts: facts.update(beside={"a": 1}),
+    "facts about brokers elsewhere": lambda facts: facts.update(facts={"default": "../../../precious"}),
+    "borders elsewhere": lambda facts: facts.update(borders="../../../precious"),
+    "a number of rows that is none": lambda facts: facts["files"].update({next(iter(facts["files"])): True}),
+    "fewer rows than none": lambda facts: facts["files"].update({next(iter(facts["files"])): -1}),
+    "tables without numbers": lambda facts: facts.update(tables={"requests": "many"}),
+    "a day that is none": lambda facts: renamed(facts, "requests/date=2026-13-01/part.parquet"),
+    "days that are none": lambda facts: facts.update(watermarks={"default": "tomorrow"}),
+    "times that are none": lambda facts: facts.update(spans={"requests/part.parquet": [1]}),
+    "no list of recordings": lambda facts: facts.update(recordings={"a": 1}),
+    "a base that is none": lambda facts: facts.update(base=["a"]),
 }
 
 
@@ -115,17 +131,18 @@ def test_rollups_behind_a_link_are_refused_and_stay(place: str, tables: Path, tm
 
 
 def test_names_that_kproto_will_write_are_no_way_out(tables: Path, precious: Path) -> None:
-    """Links of the names of files that are written are replaced, never followed."""
+    """Links of the names of files that are written are refused, and never followed."""
     roll_up(tables)
     day = next((tables / "kproto-rollups").glob("date=*"))
-    for name in ("brokers.parquet", "held.parquet", ".brokers.parquet", ".held.parquet"):
-        (day / name).unlink(missing_ok=True)
-        (day / name).symlink_to(precious)
-    (tables / "kproto-rollups" / "days.json").unlink()
-    (tables / "kproto-rollups" / ".days.json").symlink_to(precious)
-    roll_up(tables)
+    for place in (day / "brokers.parquet", day / "held.parquet", tables / "kproto-rollups" / "days.json"):
+        kept = place.read_bytes()
+        place.unlink()
+        place.symlink_to(precious)
+        with pytest.raises(ConfigurationError, match="is a link to"):
+            roll_up(tables)
+        place.unlink()
+        place.write_bytes(kept)
     assert precious.read_text() == "mine"
-    assert not (day / "brokers.parquet").is_symlink()
 
 
 def test_a_file_that_is_moved_replaces_none(tmp_path: Path, precious: Path) -> None:
@@ -141,6 +158,86 @@ def test_a_file_that_is_moved_replaces_none(tmp_path: Path, precious: Path) -> N
     with pytest.raises(FileExistsError):
         move_files({"requests/a.parquet": made}, run)
     assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "place", ["_kproto.json", "kproto-runs/1/{file}", "kproto-runs/1/x", "kproto-rollups/days.json"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+def test_what_is_no_file_is_not_read(place: str, kind: str, tables: Path) -> None:
+    """A read of a pipe never ends; a directory may hold anything."""
+    if place == "kproto-runs/1/x" and kind == "directory":
+        return  # nobody reads it
+    changed = tables / place.format(file=current_tables(tables).paths("requests")[0])
+    changed.unlink(missing_ok=True)
+    changed.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(changed)
+    else:
+        changed.mkdir()
+    with pytest.raises((ConfigurationError, IsADirectoryError)):
+        roll_up(tables)
+
+
+@pytest.mark.parametrize("damage", [b"", b"no Parquet at all", b"PAR1" * 100])
+def test_a_damaged_file_of_a_table_is_an_error_of_one_line(damage: bytes, tables: Path) -> None:
+    (tables / "kproto-runs" / "1" / current_tables(tables).paths("requests")[0]).write_bytes(damage)
+    for work in (lambda: compact(OutputDirectory(tables)), lambda: roll_up(tables)):
+        with pytest.raises(ConfigurationError, match="cannot be read") as caught:
+            work()
+        assert "\n" not in str(caught.value)
+
+
+RECORDING: Change = {
+    "id": "1", "capture": "a", "cluster": "default", "place": "/a", "start": "", "start_bytes": 0, "length": 0,
+    "size": 0, "tail": "", "names": {"/a.pcap": [1, 2]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [5, [], {}, *(RECORDING | change for change in (
+        {"length": -1}, {"length": 1 << 70}, {"length": True}, {"start_bytes": 1 << 40}, {"capture": None},
+        {"names": []}, {"names": {"/a": 5}}, {"more": 1}))],
+)  # fmt: skip
+def test_an_entry_of_a_recording_that_kproto_does_not_write_is_refused(entry: object) -> None:
+    assert recordings_in({"recordings": [RECORDING]})
+    with pytest.raises(ConfigurationError, match="the manifest lists no recordings"):
+        recordings_in({"recordings": [RECORDING, entry]})
+
+
+def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
+    """Stored borders name the edges: a name that the manifest does not list is no file of the tables."""
+    link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
+    captures = tmp_path / "control.pcap", tmp_path / "control.pcap1"
+    for capture, some in zip(captures, (packets[:300], packets[300:500]), strict=True):
+        capture.write_bytes(pcap(some, link))
+    out = tmp_path / "out"
+    analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
+    facts = current_tables(out).facts
+    borders = out / facts["run"] / facts["borders"]
+    ends, begins = thaw(borders.read_bytes())
+    edges = next((out / facts["run"]).glob("edges-*")).rename(tmp_path / "edges")
+    borders.write_bytes(freeze([[(*end[:3], str(edges), end[4]) for end in ends], begins]) or b"")
+    analyze(TasksHere(), list(map(str, captures)), OutputDirectory(out))  # type: ignore[arg-type]
+    analyze(TasksHere(), list(map(str, captures)), OutputDirectory(tmp_path / "honest"))  # type: ignore[arg-type]
+    columns = ["frame_id", "response_frame_id"]
+    found, honest = (
+        table_dataset(current_tables(each), "requests").to_table(columns=columns).to_pylist()
+        for each in (out, tmp_path / "honest")
+    )
+    assert [row["response_frame_id"] for row in found].count(None) > [r["response_frame_id"] for r in honest].count(
+        None
+    )
+
+
+def test_states_that_hold_one_another_are_refused_before_they_are_compared() -> None:
+    """Sixty tuples that each hold the one before twice: a hash of the last would never end."""
+    number = struct.Struct(">I").pack
+    pairs = b"".join(b"t" + number(2) + 2 * (b"r" + number(1 + each)) for each in range(60))
+    state = b"l" + number(62) + b"t" + number(1) + b"n" + pairs + b"e" + number(1) + b"r" + number(61)
+    with pytest.raises(ValueError, match="hold one another too often"):
+        thaw(state)
 
 
 def test_a_directory_of_a_tables_name_is_not_removed(tables: Path) -> None:
