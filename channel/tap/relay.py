@@ -118,6 +118,7 @@ class Tap(Startable):
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
+        self._by_use: dict[Link, None] = {}  # the least recently used first
         self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, TapMapping, Any]] = {}
@@ -203,7 +204,7 @@ class Tap(Startable):
             raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {why}") from e
         sock = listening_socket(*mapping.listen, backlog=1024)
         self._listeners[sock.fileno()] = (sock, mapping, (family, upstream))
-        self._acceptors[sock.fileno()] = Acceptor(sock)
+        self._acceptors[sock.fileno()] = Acceptor(sock, self._make_room)
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))
 
@@ -250,7 +251,15 @@ class Tap(Startable):
         link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
         self._opening[link] = None
         self._links |= dict.fromkeys(link.events, link)
+        self._by_use[link] = None
         self._advance(link)
+
+    def _make_room(self) -> bool:
+        """End the link that has not been used for the longest time, as a new one needs its descriptors."""
+        link = next(iter(self._by_use), None)
+        if link is not None:
+            self._end(link, reset=True)
+        return link is not None
 
     def _until_deadline(self) -> float:
         """Return the time in seconds until the oldest link must be opened, -1 if all are."""
@@ -266,6 +275,7 @@ class Tap(Startable):
 
     def _end(self, link: Link, *, reset: bool = False) -> None:
         self._opening.pop(link, None)
+        self._by_use.pop(link, None)
         for descriptor in link.events:
             self._links.pop(descriptor, None)
         self._relayed += link.relayed
@@ -276,6 +286,7 @@ class Tap(Startable):
     def _dispatch(self, descriptor: int, events: int) -> None:
         link = self._links.get(descriptor)
         if link is not None:
+            self._by_use[link] = self._by_use.pop(link)
             self._advance(link, descriptor if events == READ else None)
         elif descriptor in self._listeners:
             _, mapping, upstream = self._listeners[descriptor]

@@ -6,10 +6,12 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from channel.broker.service import SETTINGS_S
 from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.config import ChannelConfig
-from channel.errors import IllegalState, TopicNotKnown
+from channel.errors import ChannelError, IllegalState, TopicNotKnown
 from channel.metadata.clients import MetadataSender
+from channel.network.node_client import NodeClient
 from channel.network.request import MessageRequest
 from channel.types import Node
 from kproto import messages
@@ -37,6 +39,12 @@ RETRY_MS = 45_000
 """The age at which a request to the controller is given up."""
 LONGEST_REQUEST_S = 90.0
 """The longest time for a request to the controller: the time for its retries, then one that times out."""
+
+
+def settings_of(broker_id: int) -> Any:
+    """Ask for a broker's settings."""
+    resource = messages.DescribeConfigsResource(resource_type=4, resource_name=str(broker_id))
+    return messages.DescribeConfigsRequest(resources=[resource])
 
 
 class Client:
@@ -91,6 +99,7 @@ class Client:
         for number in range(CALLERS):
             self._world.spawn(f"caller {number}", self._call_again, self.process)
         self._world.spawn("asking", self._ask_again, self.process)
+        self._administrator = self._world.spawn("administrator", self._administrate_again, self.process)
         workshop = Workshop(self._world, self._controller, self._config, simulation.security, lambda: self.pauses)
         self._world.spawn("workshop", partial(workshop.run, lambda: simulation.settling), self.process)
 
@@ -183,6 +192,46 @@ class Client:
             if waits_s > LONGEST_REQUEST_S:
                 self._world.problem(f"{self}: a request to the controller has been waiting for {waits_s:.0f} s")
 
+    # ---- an administrator
+
+    def _ask_broker(self, broker: Any, request: Any, version: int) -> Any:
+        """Ask a broker over a connection of its own; None if it does not answer."""
+        simulation = self._simulation
+        address = broker.address, broker.port
+        try:
+            with NodeClient(
+                address, f"{self}-admin", protocol=simulation.protocol, security=simulation.security
+            ) as client:
+                return client.ask(request, version)
+        except ChannelError:
+            return None
+
+    def _administrate_again(self) -> None:
+        """Create topics, whose answers the brokers check, and read settings, which may take long."""
+        world, draw = self._world, self._world.draw
+        for number in itertools.count():
+            broker = world.random.choice(self._simulation.brokers)
+            if self._simulation.settling:
+                return
+            if draw() < 0.5:
+                topic = messages.CreatableTopic(
+                    name=f"{self.process.name}-{number}", num_partitions=1 + int(draw() * 3), replication_factor=1
+                )
+                timeout_ms = world.random.choice((0, 100, 2_000, 20_000))
+                self._ask_broker(broker, messages.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 5)
+            else:
+                self._ask_broker(broker, settings_of(broker.id), 4)
+            world.sleep(draw() * 5)
+
+    def _read_settings(self) -> None:
+        """Settings are answered in time, though ZooKeeper does not answer the broker."""
+        for broker in () if self._is_misled else self._simulation.brokers:
+            began = self._world.elapsed_s()
+            answer = self._ask_broker(broker, settings_of(broker.id), 4)
+            took = self._world.elapsed_s() - began
+            if answer is None or took > SETTINGS_S + LATE_S:
+                self._world.problem(f"{broker.id} has answered DescribeConfigs with {answer} after {took:.1f} s")
+
     # ---- the end
 
     def settle(self) -> None:
@@ -202,6 +251,9 @@ class Client:
                 self._sender.metadata.request_update()
                 self._sender.client.wakeup()
                 world.sleep(0.5)
+        while not self._administrator.is_over:
+            world.sleep(0.5)
+        self._read_settings()
         while self._asked and world.elapsed_s() < end:
             world.sleep(0.5)
         if self._asked:

@@ -134,7 +134,17 @@ class Simulation:
         self.world.spawn("main", start, process)
 
     def _hooks(self, broker: Broker) -> BrokerHooks:
-        return BrokerHooks(intercept=partial(self._intercept, broker), answered=partial(self._answered, broker))
+        return BrokerHooks(
+            intercept=partial(self._intercept, broker),
+            answered=partial(self._answered, broker),
+            settings=self._settings,
+        )
+
+    def _settings(self, entity: str) -> dict[str, str]:
+        """Read settings, sometimes from a ZooKeeper that does not answer."""
+        if self.world.draw() < 0.5:
+            self.world.sleep(self.world.draw() * 40)
+        return {}
 
     def _intercept(self, broker: Broker, context: RequestContext, request: Any) -> Interception | None:
         return broker.plans.pop() if broker.plans and not self.settling else None

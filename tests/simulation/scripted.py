@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from channel.config import ChannelConfig
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import NO_LEADER, SecurityProtocol
-from kproto.api import CONTROL_APIS, ibp_at_least
+from kproto import messages
+from kproto.api import CONTROL_APIS, ApiKey, ibp_at_least
+from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
 
 from .clients import Client
@@ -16,6 +19,10 @@ from .cluster import SETTLING_S, Simulation
 from .scheduler import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from channel.broker.hooks import BrokerHooks, RequestContext
+
     from .cluster import Broker
     from .plan import Action, Plan
 
@@ -25,6 +32,19 @@ FORMER_ID, FORMER_EPOCH = 101, 1
 """The controller of the time before the run, which does not know that it has been replaced."""
 WRONG_ANSWER = bytes.fromhex("00000008 7fffffff 00000000")
 """A frame with a correlation id that no request has."""
+
+
+class Wishes:
+    """Hands the topics that clients create to the process of the controller; a ``ControllerApis``."""
+
+    keys = frozenset({ApiKey.CREATE_TOPICS})
+
+    def __init__(self, simulation: ScriptedSimulation) -> None:
+        self._simulation = simulation
+
+    def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
+        """Take a request, whose answer comes from the controller's process."""
+        self._simulation.wishes.append((request.topics[0].name, request.topics[0].num_partitions, answer))
 
 
 class ScriptedSimulation(Simulation):
@@ -42,6 +62,7 @@ class ScriptedSimulation(Simulation):
         self.controller: ScriptedController
         self.agenda: list[tuple[float, str, int]] = []
         self.created: dict[str, int] = {}
+        self.wishes: list[tuple[str, int, Callable[[Any], None]]] = []
         self.is_kraft = False
         self.lives: dict[int, tuple[int, bool]] = {}
         self.clients = [
@@ -150,6 +171,12 @@ class ScriptedSimulation(Simulation):
                     f"{request.controller_epoch}, KRaft: {is_kraft}) after one of epoch {epoch} (KRaft: {was_kraft})"
                 )
             self.lives[life] = request.controller_epoch, is_kraft
+        if context.api_key == ApiKey.CREATE_TOPICS and answer is not None and not broker.broker.is_led_by_kraft:
+            for topic in answer.topics:
+                is_deleted = topic.name not in self.controller.context.all_topics
+                is_unknown = not is_deleted and not broker.broker.metadata.contains(topic.name)
+                if topic.error_code == ErrorCode.NONE and is_unknown:
+                    self.world.problem(f"broker {broker.id} answers that {topic.name} is created, and does not know it")
         super()._answered(broker, context, request, answer)
 
     def fault(self, action: Action) -> None:
@@ -195,6 +222,7 @@ class ScriptedSimulation(Simulation):
             at = min([a.at_s for a in actions[:1]] + [entry[0] for entry in self.agenda[:1]])
             if at > self.plan.length_s and not actions:
                 break
+            self._grant()
             left = at - self.world.elapsed_s()
             if left > 0:
                 self.world.sleep(min(left, 0.5))
@@ -226,6 +254,22 @@ class ScriptedSimulation(Simulation):
         """Let the controller register the broker soon."""
         self.agenda.append((self.world.elapsed_s() + 0.1, "back", broker.id))
         self.agenda.sort()
+
+    def _hooks(self, broker: Broker) -> BrokerHooks:
+        return replace(super()._hooks(broker), controller=Wishes(self)) if self.clients else super()._hooks(broker)
+
+    def _grant(self) -> None:
+        """Create the topics that clients have wished for, and answer at once: brokers have them wait for metadata."""
+        while self.wishes:
+            name, partitions, answer = self.wishes.pop(0)
+            result = messages.CreatableTopicResult(name=name, num_partitions=partitions, error_message=None)
+            if self.controller.context.live_broker_ids:
+                self.created[name] = partitions
+                self.controller.create_topic(name, partitions=partitions, replication_factor=1)
+                self.world.note(f"create {name} for a client")
+            else:
+                result.error_code = ErrorCode.INVALID_REPLICATION_FACTOR
+            answer(messages.CreateTopicsResponse(topics=[result]))
 
     def _work(self, kind: str, draws: tuple[float, float, float]) -> None:
         """Do one piece of administration."""

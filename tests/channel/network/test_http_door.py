@@ -152,6 +152,17 @@ def flooded(port, connections):
             process.wait(60)
 
 
+def first_bytes(node):
+    """What the next of a node's connections has sent."""
+    accepted, _ = node.accept()
+    with accepted:
+        accepted.settimeout(30)
+        try:
+            return accepted.recv(100)
+        except ConnectionError:
+            return b""
+
+
 def left(limit):
     """The number of descriptors that the process can still open."""
     opened = []
@@ -195,6 +206,10 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
         assert made.error is None
         if kind == "door":
             assert get(made.address)[2] == "here\n"
+        else:  # a new connection takes the place of the idlest
+            with socket.create_connection(("127.0.0.1", port), 30) as peer:
+                peer.sendall(b"a controller's")
+                until(lambda: first_bytes(node) == b"a controller's")
 
 
 def test_a_server_without_any_descriptor_waits_and_logs_once(monkeypatch, caplog):
