@@ -19,14 +19,6 @@ WAIT_S = 30
 """How long a test waits for what must happen."""
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s in vain"
-        time.sleep(0.002)
-
-
 def bound_socket() -> socket.socket:
     """A socket with a port that refuses connections, and that no other socket can get, until it is told to listen."""
     sock = socket.socket()

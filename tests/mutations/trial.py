@@ -70,7 +70,7 @@ class Tree:
             shutil.copytree(root / name, tree.root / name, ignore=_left_out)
         (tree.root / "tests" / "data").symlink_to(root / "tests" / "data")
         for path in root.iterdir():
-            if path.name not in (*PACKAGES, "tests", "out") and not path.name.startswith("."):
+            if path.name not in (*PACKAGES, "tests", "out") and (path.name == ".github" or path.name[0] != "."):
                 (tree.root / path.name).symlink_to(path)
         for name in PACKAGES:
             compileall.compile_dir(tree.root / name, quiet=1)

@@ -19,6 +19,7 @@ from control_messages import (
     topic_id,
     update_metadata,
 )
+from network_peers import until
 
 import kproto
 import kproto.capture
@@ -694,9 +695,7 @@ def test_a_dropped_answer_belongs_to_a_request_that_was_handled(cluster):
     with Peer(cluster[0]) as peer:
         update = update_metadata({"t": [metadata_state(0, 0)]}, [broker(i) for i in range(3)], broker_epoch=1)
         peer.send(6, 8, codec.encode(update, 8))
-        deadline = time.monotonic() + 30
-        while not told and time.monotonic() < deadline:
-            time.sleep(0.001)
+        until(lambda: told)
         assert told == [None]
         assert cluster[0].broker.metadata.contains("t")
 

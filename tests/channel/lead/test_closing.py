@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from network_peers import until
 
 from channel.errors import IllegalState
 from channel.lead import election as module
@@ -93,9 +94,7 @@ def test_a_controller_whose_event_thread_dies_gives_up_at_once(monkeypatch: pyte
     monkeypatch.setattr(Controller, "_give_up", lambda self: gave_up.append(threading.current_thread().name))
     controller = Controller(7, DyingSession(), None, Metrics())
     controller.start()
-    deadline = time.monotonic() + 20
-    while not gave_up and time.monotonic() < deadline:
-        time.sleep(0.001)
+    until(lambda: gave_up)
     assert gave_up == ["controller-event-thread"]
     controller.close()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from network_peers import FakeClock
+from network_peers import FakeClock, until
 
 from channel.clock import SYSTEM_CLOCK
 from channel.lead.events import (
@@ -68,13 +67,6 @@ def make(metrics: Metrics) -> Iterator[Callable[..., ControllerEventManager]]:
     yield build
     for manager in made:
         manager.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "waited 60 s in vain"
-        time.sleep(0.001)
 
 
 def queue_time(metrics: Metrics, attribute: str) -> float:

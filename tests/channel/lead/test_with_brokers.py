@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from network_peers import PLAIN_OR_TLS, SECURITY
-from scripted_broker import until
+from network_peers import PLAIN_OR_TLS, SECURITY, until
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks

@@ -8,13 +8,12 @@ import socket
 import struct
 import sys
 import threading
-import time
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_peers import frame
+from network_peers import frame, until
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.clock import SYSTEM_CLOCK
@@ -324,10 +323,7 @@ def test_a_request_is_in_the_recording_though_its_answer_has_not_come(tmp_path):
         with sock, sock.makefile("rb") as stream:
             sent = stream.read(4)
             sent += stream.read(int.from_bytes(sent, "big"))
-            deadline = time.monotonic() + 30
-            while sent not in recorder.path.read_bytes() and time.monotonic() < deadline:
-                time.sleep(0.01)
-        assert sent in recorder.path.read_bytes()
+            until(lambda: sent in recorder.path.read_bytes())
 
 
 def test_a_file_that_cannot_be_written_any_more_ends_the_recording_and_not_the_traffic(tmp_path, caplog):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -65,6 +67,15 @@ def only(things: list[Any]) -> Any:
     return things[0]
 
 
+@contextlib.contextmanager
+def sending(cluster: Cluster, *how: Any, **listeners: str) -> Iterator[Any]:
+    """A new batch, which is sent at the end."""
+    batch = cluster.batch(*how, **listeners)
+    batch.new_batch()
+    yield batch
+    batch.send_requests_to_brokers(1)
+
+
 def add_leader_and_isr(
     batch: Any, cluster: Cluster, brokers: list[int], tp: TopicPartition, is_new: bool = False
 ) -> None:
@@ -77,12 +88,10 @@ class TestLeaderAndIsr:
     @pytest.mark.conformance("CCM-01")
     def test_one_request_with_all_partitions_and_an_event_with_the_answer(self, cluster: Cluster) -> None:
         leadership = {FOO0: (1, (1, 2)), FOO1: (2, (2, 3)), BAR1: (3, (1, 3))}
-        batch = cluster.batch()
-        batch.new_batch()
-        for tp, (leader, isr) in leadership.items():
-            cluster.lead(tp, leader, isr)
-            add_leader_and_isr(batch, cluster, [2], tp)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            for tp, (leader, isr) in leadership.items():
+                cluster.lead(tp, leader, isr)
+                add_leader_and_isr(batch, cluster, [2], tp)
 
         request = only(cluster.collector.requests(2, LISR))
         assert len(cluster.collector.requests(2, UMR)) == 1
@@ -100,31 +109,25 @@ class TestLeaderAndIsr:
     @pytest.mark.conformance("CCM-02")
     def test_new_stays_new(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1, (1, 2))
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0, is_new=True)
-        add_leader_and_isr(batch, cluster, [2], FOO0, is_new=False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0, is_new=True)
+            add_leader_and_isr(batch, cluster, [2], FOO0, is_new=False)
         assert only(only(cluster.collector.requests(2, LISR)).message.partition_states).is_new
 
     @pytest.mark.parametrize("told", [(False, False), (False, True), (True, False), (False, False, True, False)])
     def test_a_partition_is_new_if_it_was_told_as_new_once(self, cluster: Cluster, told: tuple[bool, ...]) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        for epoch, is_new in enumerate(told):
-            cluster.lead(FOO0, 1, leader_epoch=epoch)
-            add_leader_and_isr(batch, cluster, [2], FOO0, is_new)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            for epoch, is_new in enumerate(told):
+                cluster.lead(FOO0, 1, leader_epoch=epoch)
+                add_leader_and_isr(batch, cluster, [2], FOO0, is_new)
         state = only(only(cluster.collector.requests(2, LISR)).message.partition_states)
         assert (state.is_new, state.leader_epoch) == (any(told), len(told) - 1)
 
     def test_what_is_new_for_one_broker_need_not_be_for_another(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0, is_new=True)
-        add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0, is_new=True)
+            add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
         new = {b: only(only(cluster.collector.requests(b, LISR)).message.partition_states).is_new for b in (1, 2, 3)}
         assert new == {1: False, 2: True, 3: False}
 
@@ -133,10 +136,8 @@ class TestLeaderAndIsr:
         cluster.shut_down(2)
         cluster.remove(3)
         cluster.lead(FOO0, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
         assert cluster.collector.sent.keys() == {1, 2}
         for broker in (1, 2):
             assert list(states(only(cluster.collector.requests(broker, LISR)).message)) == [FOO0]
@@ -146,10 +147,8 @@ class TestLeaderAndIsr:
     @pytest.mark.parametrize("ibp", SINCE_082)
     def test_the_version_follows_the_protocol_and_the_bytes_the_version(self, cluster: Cluster, ibp: str) -> None:
         cluster.lead(FOO0, 1)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0)
         request = only(cluster.collector.requests(2, LISR))
         assert request.latest_version == control_versions(ibp).leader_and_isr
         built = states(request.message)[FOO0]
@@ -164,10 +163,8 @@ class TestLeaderAndIsr:
     @pytest.mark.parametrize(("ibp", "state"), [("3.9", 1), ("3.2-IV0", 1), ("3.1-IV0", 0), ("2.4", 0)])
     def test_the_recovery_state_exists_since_32(self, cluster: Cluster, ibp: str, state: int) -> None:
         cluster.lead(FOO0, 1, recovery=LeaderRecoveryState.RECOVERING)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0)
         request = only(cluster.collector.requests(2, LISR))
         assert states(request.message)[FOO0].leader_recovery_state == state
         assert states(read_back(request))[FOO0].leader_recovery_state == state
@@ -178,10 +175,8 @@ class TestLeaderAndIsr:
     )
     def test_topic_ids(self, cluster: Cluster, ibp: str, built: bool | None, read: bool | None) -> None:
         cluster.lead(FOO0, 1)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0)
         request = only(cluster.collector.requests(2, LISR))
         for message, expected in ((request.message, built), (read_back(request), read)):
             if expected is None:
@@ -193,10 +188,8 @@ class TestLeaderAndIsr:
         cluster.context.set_all_topics(["foo", "old"])
         tp = TopicPartition("old", 0)
         cluster.lead(tp, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], tp)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [2], tp)
         assert dict(read_back(only(cluster.collector.requests(2, LISR))).topic_ids) == {"old": ZERO_UUID}
 
     @pytest.mark.parametrize("built_at_once", [False, True])
@@ -215,11 +208,9 @@ class TestLeaderAndIsr:
             cluster.collector.send_request = build  # type: ignore[method-assign]
         cluster.lead(FOO0, 1)
         cluster.lead(BAR0, 2)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
-        add_leader_and_isr(batch, cluster, [3], BAR0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            add_leader_and_isr(batch, cluster, [1, 2, 3], FOO0)
+            add_leader_and_isr(batch, cluster, [3], BAR0)
         requests = [only(cluster.collector.requests(b, LISR)) for b in (1, 2, 3)]
         epochs = [101, 102, 103] if control_versions(ibp).leader_and_isr >= 2 else [-1, -1, -1]
         if not built_at_once:
@@ -243,10 +234,8 @@ class TestLeaderAndIsr:
 
         cluster.context.set_live_brokers({two_listeners(i): 1 for i in (1, 2)})
         cluster.lead(FOO0, 1)
-        batch = cluster.batch(inter_broker_listener_name="INTERNAL", control_plane_listener_name="CONTROL")
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, inter_broker_listener_name="INTERNAL", control_plane_listener_name="CONTROL") as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0)
         message = only(cluster.collector.requests(2, LISR)).message
         assert [(x.broker_id, x.host_name, x.port) for x in message.live_leaders] == [(1, "internal-1", 91)]
 
@@ -264,10 +253,8 @@ class TestLeaderAndIsr:
     def test_a_reassignment_is_told_in_full(self, cluster: Cluster) -> None:
         info = cluster.lead(FOO0, 1)
         moving = ReplicaAssignment((1, 2)).reassign_to((2, 3))
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_leader_and_isr_request_for_brokers([3], FOO0, info, moving, is_new=True)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_leader_and_isr_request_for_brokers([3], FOO0, info, moving, is_new=True)
         state = states(read_back(only(cluster.collector.requests(3, LISR))))[FOO0]
         assert (state.replicas, state.adding_replicas, state.removing_replicas) == ((2, 3, 1), (3,), (1,))
 
@@ -275,10 +262,8 @@ class TestLeaderAndIsr:
 class TestUpdateMetadata:
     @pytest.mark.conformance("CCM-08")
     def test_partitions_that_nobody_led_are_left_out(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([2], [FOO0, FOO1, BAR1])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([2], [FOO0, FOO1, BAR1])
         assert cluster.collector.sent.keys() == {2}
         message = only(cluster.collector.requests(2, UMR)).message
         assert list(message.partition_states) == []
@@ -288,10 +273,8 @@ class TestUpdateMetadata:
         leadership = {FOO0: (1, 10, 20), FOO1: (2, 11, 21), BAR1: (3, 12, 22)}
         for tp, (leader, leader_epoch, partition_epoch) in leadership.items():
             cluster.lead(tp, leader, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([2], leadership)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([2], leadership)
         message = read_back(only(cluster.collector.requests(2, UMR)))
         assert {tp: (s.leader, s.leader_epoch, s.zk_version) for tp, s in states(message).items()} == leadership
         assert dict(message.topic_ids) == dict(cluster.context.topic_ids)
@@ -300,10 +283,8 @@ class TestUpdateMetadata:
     def test_a_topic_queued_for_deletion_is_told_as_deleted(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1, (1, 2), leader_epoch=7, partition_epoch=9)
         cluster.context.queue_topic_deletion(["foo"])
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([2], [FOO0])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([2], [FOO0])
         state = states(read_back(only(cluster.collector.requests(2, UMR))))[FOO0]
         assert (state.leader, state.leader_epoch, state.zk_version) == (-2, 0, 0)
         assert (state.isr, state.replicas) == ((1, 2), (1, 2, 3))
@@ -312,10 +293,8 @@ class TestUpdateMetadata:
     def test_live_and_leaving_brokers_are_told_and_listed(self, cluster: Cluster) -> None:
         cluster.shut_down(2)
         cluster.remove(3)
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2, 3])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2, 3])
         assert cluster.collector.sent.keys() == {1, 2}
         for broker in (1, 2):
             message = only(cluster.collector.requests(broker, UMR)).message
@@ -332,10 +311,8 @@ class TestUpdateMetadata:
         ],
     )  # fmt: skip
     def test_the_version_follows_the_protocol(self, cluster: Cluster, ibp: str, version: int) -> None:
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([2])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            batch.add_update_metadata_request_for_brokers([2])
         request = only(cluster.collector.requests(2, UMR))
         assert (request.oldest_version, request.latest_version) == (version, version)
         assert {b.id for b in read_back(request).live_brokers} == {1, 2, 3}
@@ -345,10 +322,8 @@ class TestUpdateMetadata:
     def test_every_version_carries_the_partitions(self, cluster: Cluster, ibp: str) -> None:
         cluster.lead(FOO0, 1)
         cluster.lead(BAR1, 2)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2], [FOO0, BAR1])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2], [FOO0, BAR1])
         for broker in (1, 2):
             read = states(read_back(only(cluster.collector.requests(broker, UMR))))
             assert {tp: s.leader for tp, s in read.items()} == {FOO0: 1, BAR1: 2}
@@ -366,10 +341,8 @@ class TestUpdateMetadata:
     ) -> None:
         cluster.context.set_live_brokers({Broker(1, (EndPoint("a", 9092),)): 11, Broker(2, (endpoint,)): 12})
         cluster.lead(FOO0, 1)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2], [FOO0])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2], [FOO0])
         for broker_id in (1, 2):
             request = only(cluster.collector.requests(broker_id, UMR))
             assert (request.latest_version, request.controller_epoch, request.broker_epoch) == (
@@ -383,41 +356,33 @@ class TestUpdateMetadata:
     def test_each_broker_gets_its_own_epoch_and_the_same_bytes(self, cluster: Cluster) -> None:
         cluster.context.set_live_brokers({Broker(i, (EndPoint("localhost", 1),)): 100 + i for i in (1, 2, 3)})
         cluster.lead(FOO0, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2, 3], [FOO0])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2, 3], [FOO0])
         requests = [only(cluster.collector.requests(b, UMR)) for b in (1, 2, 3)]
         bodies = [r.build(8) for r in requests]
         assert [r.message.broker_epoch for r in requests] == [101, 102, 103]
         assert len({id(b[-1].obj) for b in bodies}) == 1, "the partitions are held once"
 
     def test_the_last_word_about_a_partition_counts(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        for leader in (1, 2):
-            cluster.lead(FOO0, leader)
-            batch.add_update_metadata_request_for_brokers([1], [FOO0])
-        cluster.lead(FOO0, 3)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            for leader in (1, 2):
+                cluster.lead(FOO0, leader)
+                batch.add_update_metadata_request_for_brokers([1], [FOO0])
+            cluster.lead(FOO0, 3)
         assert states(only(cluster.collector.requests(1, UMR)).message)[FOO0].leader == 2
 
     def test_offline_replicas(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1)
         cluster.context.set_replicas_on_offline_dirs(1, [FOO0])
         cluster.shut_down(3)
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([2], [FOO0])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([2], [FOO0])
         assert states(only(cluster.collector.requests(2, UMR)).message)[FOO0].offline_replicas == (1, 3)
 
     def test_partitions_in_so_many_words(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        gone = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1).during_delete()
-        batch.add_update_metadata([1, -1], [(TopicPartition("gone", 3), PartitionMetadata(gone, (1,)))])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            gone = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, (1,)), 1).during_delete()
+            batch.add_update_metadata([1, -1], [(TopicPartition("gone", 3), PartitionMetadata(gone, (1,)))])
         read = states(read_back(only(cluster.collector.requests(1, UMR))))
         assert {tp: s.leader for tp, s in read.items()} == {TopicPartition("gone", 3): -2}
 
@@ -429,10 +394,8 @@ class TestUpdateMetadata:
         for tp in tps:
             cluster.context.update_partition_full_replica_assignment(tp, ASSIGNMENT)
             cluster.lead(tp, tp.partition % 3 + 1, leader_epoch=tp.partition)
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2], tps)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2], tps)
         request, other = (only(cluster.collector.requests(b, UMR)) for b in (1, 2))
         pieces = request.build(request.latest_version)
         assert len(pieces) > 4
@@ -464,15 +427,13 @@ class TestUpdateMetadata:
 
     @pytest.mark.parametrize("ibp", ["3.9", "0.8.2"])
     def test_topics_that_come_again_stay_one_group_and_the_last_word_counts(self, cluster: Cluster, ibp: str) -> None:
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        for leader, tps in ((1, [FOO0, BAR0, FOO1]), (2, [BAR1, FOO1, BAR0]), (3, [FOO1])):
-            for tp in tps:
-                cluster.lead(tp, leader)
-            batch.add_update_metadata_request_for_brokers([1], tps)
-            cluster.context.set_replicas_on_offline_dirs(leader, [FOO1])
-        cluster.lead(FOO0, 3)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            for leader, tps in ((1, [FOO0, BAR0, FOO1]), (2, [BAR1, FOO1, BAR0]), (3, [FOO1])):
+                for tp in tps:
+                    cluster.lead(tp, leader)
+                batch.add_update_metadata_request_for_brokers([1], tps)
+                cluster.context.set_replicas_on_offline_dirs(leader, [FOO1])
+            cluster.lead(FOO0, 3)
         message = read_back(only(cluster.collector.requests(1, UMR)))
         rows = [(s.topic_name, s.partition_index, s.leader) for s in message.partition_states]
         assert rows == [("foo", 0, 1), ("foo", 1, 3), ("bar", 0, 2), ("bar", 1, 2)]
@@ -509,26 +470,20 @@ class TestUpdateMetadata:
     def test_a_listener_of_another_name_is_sent_from_version_3_on(self, cluster: Cluster) -> None:
         endpoints = (EndPoint("h", 1), EndPoint("h", 2, "REPLICATION", SecurityProtocol.PLAINTEXT))
         cluster.context.set_live_brokers({Broker(1, endpoints): 1})
-        batch = cluster.batch("0.10.2-IV0")
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, "0.10.2-IV0") as batch:
+            batch.add_update_metadata_request_for_brokers([1])
         request = only(cluster.collector.requests(1, UMR))
         assert [e.listener for e in only(read_back(request).live_brokers).endpoints] == ["PLAINTEXT", "REPLICATION"]
 
     def test_answers_become_events(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        batch.add_update_metadata_request_for_brokers([1, 2])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            batch.add_update_metadata_request_for_brokers([1, 2])
         cluster.collector.answer(UMR, lambda r: UpdateMetadataResponse(error_code=77))
         assert [(e.broker_id, e.response.error_code) for e in cluster.collector.events] == [(1, 77), (2, 77)]
 
 
 class TestStopReplica:
-    def stop(
-        self, cluster: Cluster, batch: Any, tps: list[TopicPartition], delete: bool, brokers: list[int] | None = None
-    ):
+    def stop(self, batch: Any, tps: list[TopicPartition], delete: bool, brokers: list[int] | None = None) -> None:
         for tp in tps:
             batch.add_stop_replica_request_for_brokers(brokers or [2], tp, delete)
 
@@ -536,10 +491,8 @@ class TestStopReplica:
     def test_stopping_without_deletion(self, cluster: Cluster) -> None:
         for tp, leader in ((FOO0, 1), (FOO1, 2), (BAR1, 3)):
             cluster.lead(tp, leader)
-        batch = cluster.batch()
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0, FOO1, BAR1], False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            self.stop(batch, [FOO0, FOO1, BAR1], False)
         request = only([r for r, _ in cluster.collector.sent[2]])
         assert (request.api_key, request.latest_version) == (SR, 4)
         read = {tp: (s.leader_epoch, s.delete_partition) for tp, s in states(read_back(request)).items()}
@@ -553,10 +506,8 @@ class TestStopReplica:
         for tp in (FOO0, FOO1, BAR1):
             cluster.lead(tp, 1)
         cluster.context.queue_topic_deletion(["foo"])
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0, FOO1, BAR1], True)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            self.stop(batch, [FOO0, FOO1, BAR1], True)
         request = only(cluster.collector.requests(2, SR))
         read = {tp: (s.leader_epoch, s.delete_partition) for tp, s in states(read_back(request)).items()}
         if request.latest_version >= 3:
@@ -573,10 +524,8 @@ class TestStopReplica:
             cluster.lead(tp, 1)
         cluster.context.queue_topic_deletion(["foo"])
         cluster.context.topics_with_deletion_started.add("foo")
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0, FOO1, BAR1], True)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            self.stop(batch, [FOO0, FOO1, BAR1], True)
         assert len(cluster.collector.requests(2, SR)) == 1
         cluster.collector.answer(SR, stop_replica_ok)
         assert cluster.collector.events == [TopicDeletionStopReplicaResponseReceived(2, 0, {FOO0: 0, FOO1: 0})]
@@ -584,61 +533,49 @@ class TestStopReplica:
     @pytest.mark.conformance("CCM-18")
     @pytest.mark.parametrize("ibp", ibp_versions()[ibp_versions().index("2.6-IV0") :])
     def test_both_kinds_in_one_request_since_26(self, cluster: Cluster, ibp: str) -> None:
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0, FOO1], True)
-        self.stop(cluster, batch, [BAR0, BAR1], False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            self.stop(batch, [FOO0, FOO1], True)
+            self.stop(batch, [BAR0, BAR1], False)
         read = states(read_back(only(cluster.collector.requests(2, SR))))
         assert {tp: s.delete_partition for tp, s in read.items()} == {FOO0: True, FOO1: True, BAR0: False, BAR1: False}
 
     @pytest.mark.parametrize("ibp", SINCE_082[: SINCE_082.index("2.6-IV0")])
     def test_deletions_first_and_alone_before_26(self, cluster: Cluster, ibp: str) -> None:
-        batch = cluster.batch(ibp)
-        batch.new_batch()
-        self.stop(cluster, batch, [BAR0, BAR1], False)
-        self.stop(cluster, batch, [FOO0, FOO1], True)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster, ibp) as batch:
+            self.stop(batch, [BAR0, BAR1], False)
+            self.stop(batch, [FOO0, FOO1], True)
         sent = cluster.collector.sent[2]
         assert [read_back(r).delete_partitions for r, _ in sent] == [True, False]
         assert [set(states(read_back(r))) for r, _ in sent] == [{FOO0, FOO1}, {BAR0, BAR1}]
         assert [callback is None for _, callback in sent] == [False, True]
 
     def test_delete_stays_and_the_latest_epoch_counts(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        cluster.lead(FOO0, 1, leader_epoch=3)
-        self.stop(cluster, batch, [FOO0], True)
-        cluster.lead(FOO0, 1, leader_epoch=4)
-        self.stop(cluster, batch, [FOO0], False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            cluster.lead(FOO0, 1, leader_epoch=3)
+            self.stop(batch, [FOO0], True)
+            cluster.lead(FOO0, 1, leader_epoch=4)
+            self.stop(batch, [FOO0], False)
         state = states(only(cluster.collector.requests(2, SR)).message)[FOO0]
         assert (state.leader_epoch, state.delete_partition) == (4, True)
 
     def test_a_partition_that_nobody_led_has_epoch_minus_one(self, cluster: Cluster) -> None:
-        batch = cluster.batch()
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0], False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            self.stop(batch, [FOO0], False)
         assert states(only(cluster.collector.requests(2, SR)).message)[FOO0].leader_epoch == -1
 
     @pytest.mark.conformance("CCM-21")
     def test_only_live_and_leaving_brokers_are_told(self, cluster: Cluster) -> None:
         cluster.shut_down(2)
         cluster.remove(3)
-        batch = cluster.batch()
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0, BAR1], False, [2, 3])
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            self.stop(batch, [FOO0, BAR1], False, [2, 3])
         assert {b: len(sent) for b, sent in cluster.collector.sent.items()} == {2: 1}
         batch.new_batch()
 
     def test_an_answer_after_clear_still_gives_its_event(self, cluster: Cluster) -> None:
         cluster.context.topics_with_deletion_started.add("foo")
-        batch = cluster.batch()
-        batch.new_batch()
-        self.stop(cluster, batch, [FOO0], True)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            self.stop(batch, [FOO0], True)
         batch.clear()
         cluster.collector.answer(SR, stop_replica_ok)
         assert len(cluster.collector.events) == 1
@@ -666,12 +603,10 @@ class TestBatch:
     @pytest.mark.conformance("CCM-25")
     def test_negative_broker_ids_are_passed_over(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [-1, 2], FOO0)
-        batch.add_update_metadata_request_for_brokers([-1, 2], [FOO0])
-        batch.add_stop_replica_request_for_brokers([-1, 2], FOO0, False)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [-1, 2], FOO0)
+            batch.add_update_metadata_request_for_brokers([-1, 2], [FOO0])
+            batch.add_stop_replica_request_for_brokers([-1, 2], FOO0, False)
         sent = {b: [r.api_key for r, _ in requests] for b, requests in cluster.collector.sent.items()}
         assert sent == {2: [LISR, UMR, SR], 1: [UMR], 3: [UMR]}
 
@@ -820,9 +755,7 @@ class TestBatch:
 
     def test_a_leader_and_isr_answer_with_an_error_is_an_event_too(self, cluster: Cluster) -> None:
         cluster.lead(FOO0, 1)
-        batch = cluster.batch()
-        batch.new_batch()
-        add_leader_and_isr(batch, cluster, [2], FOO0)
-        batch.send_requests_to_brokers(1)
+        with sending(cluster) as batch:
+            add_leader_and_isr(batch, cluster, [2], FOO0)
         cluster.collector.answer(LISR, lambda r: LeaderAndIsrResponse(error_code=11))
         assert [e.response.error_code for e in cluster.collector.events] == [11]

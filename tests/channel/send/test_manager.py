@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from network_peers import PLAIN_OR_TLS, SECURITY, accepted, greet
-from scripted_broker import ScriptedBroker, Seen, answer, bound_socket, until
+from network_peers import PLAIN_OR_TLS, SECURITY, accepted, greet, until
+from scripted_broker import ScriptedBroker, Seen, answer, bound_socket
 
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable

@@ -14,7 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted_broker import answer, until
+from network_peers import until
+from scripted_broker import answer
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
