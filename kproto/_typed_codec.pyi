@@ -11,6 +11,8 @@ from .messages import (
     AddRaftVoterResponse,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
@@ -33,10 +35,14 @@ from .messages import (
     ControlledShutdownResponse,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
+    CreateAclsRequest,
+    CreateAclsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeClusterRequest,
@@ -166,6 +172,14 @@ def decode_request(
 ) -> InitProducerIdRequest: ...
 @overload
 def decode_request(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], version: int, data: Buffer, *, strict: bool = False
+) -> CreateAclsRequest: ...
+@overload
+def decode_request(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], version: int, data: Buffer, *, strict: bool = False
+) -> DeleteAclsRequest: ...
+@overload
+def decode_request(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], version: int, data: Buffer, *, strict: bool = False
 ) -> DescribeConfigsRequest: ...
 @overload
@@ -200,6 +214,10 @@ def decode_request(
 def decode_request(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], version: int, data: Buffer, *, strict: bool = False
 ) -> ListPartitionReassignmentsRequest: ...
+@overload
+def decode_request(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], version: int, data: Buffer, *, strict: bool = False
+) -> AlterClientQuotasRequest: ...
 @overload
 def decode_request(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], version: int, data: Buffer, *, strict: bool = False
@@ -351,6 +369,14 @@ def decode_request_from(
 ) -> tuple[InitProducerIdRequest, int]: ...
 @overload
 def decode_request_from(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[CreateAclsRequest, int]: ...
+@overload
+def decode_request_from(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[DeleteAclsRequest, int]: ...
+@overload
+def decode_request_from(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], version: int, data: Buffer, *, strict: bool = False
 ) -> tuple[DescribeConfigsRequest, int]: ...
 @overload
@@ -385,6 +411,10 @@ def decode_request_from(
 def decode_request_from(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], version: int, data: Buffer, *, strict: bool = False
 ) -> tuple[ListPartitionReassignmentsRequest, int]: ...
+@overload
+def decode_request_from(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[AlterClientQuotasRequest, int]: ...
 @overload
 def decode_request_from(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], version: int, data: Buffer, *, strict: bool = False
@@ -536,6 +566,14 @@ def decode_response(
 ) -> InitProducerIdResponse: ...
 @overload
 def decode_response(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], version: int, data: Buffer, *, strict: bool = False
+) -> CreateAclsResponse: ...
+@overload
+def decode_response(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], version: int, data: Buffer, *, strict: bool = False
+) -> DeleteAclsResponse: ...
+@overload
+def decode_response(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], version: int, data: Buffer, *, strict: bool = False
 ) -> DescribeConfigsResponse: ...
 @overload
@@ -570,6 +608,10 @@ def decode_response(
 def decode_response(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], version: int, data: Buffer, *, strict: bool = False
 ) -> ListPartitionReassignmentsResponse: ...
+@overload
+def decode_response(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], version: int, data: Buffer, *, strict: bool = False
+) -> AlterClientQuotasResponse: ...
 @overload
 def decode_response(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], version: int, data: Buffer, *, strict: bool = False
@@ -721,6 +763,14 @@ def decode_response_from(
 ) -> tuple[InitProducerIdResponse, int]: ...
 @overload
 def decode_response_from(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[CreateAclsResponse, int]: ...
+@overload
+def decode_response_from(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[DeleteAclsResponse, int]: ...
+@overload
+def decode_response_from(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], version: int, data: Buffer, *, strict: bool = False
 ) -> tuple[DescribeConfigsResponse, int]: ...
 @overload
@@ -755,6 +805,10 @@ def decode_response_from(
 def decode_response_from(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], version: int, data: Buffer, *, strict: bool = False
 ) -> tuple[ListPartitionReassignmentsResponse, int]: ...
+@overload
+def decode_response_from(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], version: int, data: Buffer, *, strict: bool = False
+) -> tuple[AlterClientQuotasResponse, int]: ...
 @overload
 def decode_response_from(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], version: int, data: Buffer, *, strict: bool = False
@@ -906,6 +960,14 @@ def message_class(
 ) -> type[InitProducerIdRequest]: ...
 @overload
 def message_class(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], kind: Literal["request"]
+) -> type[CreateAclsRequest]: ...
+@overload
+def message_class(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], kind: Literal["request"]
+) -> type[DeleteAclsRequest]: ...
+@overload
+def message_class(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], kind: Literal["request"]
 ) -> type[DescribeConfigsRequest]: ...
 @overload
@@ -940,6 +1002,10 @@ def message_class(
 def message_class(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], kind: Literal["request"]
 ) -> type[ListPartitionReassignmentsRequest]: ...
+@overload
+def message_class(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], kind: Literal["request"]
+) -> type[AlterClientQuotasRequest]: ...
 @overload
 def message_class(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], kind: Literal["request"]
@@ -1086,6 +1152,14 @@ def message_class(
 ) -> type[InitProducerIdResponse]: ...
 @overload
 def message_class(
+    api_key: Literal[ApiKey.CREATE_ACLS, 30], kind: Literal["response"]
+) -> type[CreateAclsResponse]: ...
+@overload
+def message_class(
+    api_key: Literal[ApiKey.DELETE_ACLS, 31], kind: Literal["response"]
+) -> type[DeleteAclsResponse]: ...
+@overload
+def message_class(
     api_key: Literal[ApiKey.DESCRIBE_CONFIGS, 32], kind: Literal["response"]
 ) -> type[DescribeConfigsResponse]: ...
 @overload
@@ -1120,6 +1194,10 @@ def message_class(
 def message_class(
     api_key: Literal[ApiKey.LIST_PARTITION_REASSIGNMENTS, 46], kind: Literal["response"]
 ) -> type[ListPartitionReassignmentsResponse]: ...
+@overload
+def message_class(
+    api_key: Literal[ApiKey.ALTER_CLIENT_QUOTAS, 49], kind: Literal["response"]
+) -> type[AlterClientQuotasResponse]: ...
 @overload
 def message_class(
     api_key: Literal[ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 51], kind: Literal["response"]

@@ -42,6 +42,14 @@ if TYPE_CHECKING:
         UpdateMetadataTopicState,
     )
     from .reference.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from .reference.alter_client_quotas import (
+        AlterClientQuotasEntity,
+        AlterClientQuotasEntry,
+        AlterClientQuotasOp,
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        AlterClientQuotasResult,
+    )
     from .reference.alter_configs import (
         AlterConfigsEntry,
         AlterConfigsRequest,
@@ -112,6 +120,12 @@ if TYPE_CHECKING:
         RemainingPartition,
     )
     from .reference.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+    from .reference.create_acls import (
+        AclCreation,
+        AclCreationResult,
+        CreateAclsRequest,
+        CreateAclsResponse,
+    )
     from .reference.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,
@@ -127,6 +141,13 @@ if TYPE_CHECKING:
         CreatableTopicResult,
         CreateTopicsRequest,
         CreateTopicsResponse,
+    )
+    from .reference.delete_acls import (
+        DeleteAclsFilter,
+        DeleteAclsFilterResult,
+        DeleteAclsMatchingAcl,
+        DeleteAclsRequest,
+        DeleteAclsResponse,
     )
     from .reference.delete_topics import (
         DeletableTopicResult,
@@ -282,10 +303,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortedTransaction",
+    "AclCreation",
+    "AclCreationResult",
     "AddRaftVoterRequest",
     "AddRaftVoterResponse",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
+    "AlterClientQuotasEntity",
+    "AlterClientQuotasEntry",
+    "AlterClientQuotasOp",
+    "AlterClientQuotasRequest",
+    "AlterClientQuotasResponse",
+    "AlterClientQuotasResult",
     "AlterConfigsEntry",
     "AlterConfigsRequest",
     "AlterConfigsResource",
@@ -334,6 +363,8 @@ __all__ = [
     "CreatableTopicConfig",
     "CreatableTopicConfigs",
     "CreatableTopicResult",
+    "CreateAclsRequest",
+    "CreateAclsResponse",
     "CreatePartitionsAssignment",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
@@ -342,6 +373,11 @@ __all__ = [
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "DeletableTopicResult",
+    "DeleteAclsFilter",
+    "DeleteAclsFilterResult",
+    "DeleteAclsMatchingAcl",
+    "DeleteAclsRequest",
+    "DeleteAclsResponse",
     "DeleteTopicState",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",

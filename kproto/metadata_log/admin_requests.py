@@ -17,13 +17,19 @@ from kproto.api import ApiKey, response_header_version
 from kproto.errors import Malformed
 from kproto.metadata_log.records import (
     SAME_LEADER,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    KRaftVotersRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     varint,
 )
 from kproto.metadata_log.secrets import HIDDEN, is_secret_config
@@ -40,7 +46,9 @@ APIS: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS,
-        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
     }
 )  # fmt: skip
 """The requests that change metadata and that are read."""
@@ -198,10 +206,15 @@ class AdminTraffic:
         """
         made: dict[tuple[Any, ...], list[LogRecord]] = defaultdict(list)
         was_called: dict[str, list[bytes]] = defaultdict(list)
+        entries: dict[bytes, tuple[Any, ...]] = {}
         for each in records:
             record = each.record
             if isinstance(record, TopicRecord):
                 was_called[record.name].append(record.topic_id)
+            elif isinstance(record, AccessControlEntryRecord):
+                entries[record.id] = _entry(record, record.pattern_type)
+            elif isinstance(record, RemoveAccessControlEntryRecord) and record.id in entries:
+                made["entry removed", *entries.pop(record.id)].append(each)
             for subject in _subjects(record):
                 made[subject].append(each)
         for some in made.values():
@@ -374,6 +387,100 @@ def _unregister(asked: Any, answer: Any) -> Iterator[AdminChange]:
     yield AdminChange(None, None, f"unregister broker {asked.broker_id}", error, None, ("unregister", asked.broker_id))
 
 
+def _entry(entry: Any, pattern_type: int) -> tuple[Any, ...]:
+    """An access control entry, in whatever message or record."""
+    return (
+        entry.resource_type, entry.resource_name, pattern_type, entry.principal, entry.host, entry.operation,
+        entry.permission_type,
+    )  # fmt: skip
+
+
+def _rule(entry: tuple[Any, ...]) -> str:
+    """An access control entry in words; null, as filters have it, is anything."""
+    kind, name, pattern, principal, host, operation, permission = entry
+    of = f"{_ACL_RESOURCES.get(kind, f'resource type {kind}')} {'*' if name is None else name}"
+    return (
+        f"{_PERMISSIONS.get(permission, f'permission {permission}')} {'*' if principal is None else principal} "
+        f"{_OPERATIONS.get(operation, f'operation {operation}')} on {of}{'*' * (pattern == _PREFIXED)}"
+        f"{'' if host in (None, '*') else f' from {host}'}"
+    )
+
+
+def _acls_created(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    results = [] if answer is None else answer.results
+    for place, creation in enumerate(asked.creations):
+        entry = _entry(creation, creation.resource_pattern_type)
+        error = results[place].error_code if place < len(results) else None
+        yield AdminChange(
+            creation.resource_name if creation.resource_type == _TOPIC_RESOURCE else None, None,
+            f"add the rule: {_rule(entry)}", error, None, ("entry", *entry),
+        )  # fmt: skip
+
+
+def _acls_deleted(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    results = [] if answer is None else answer.filter_results
+    for place, wanted in enumerate(asked.filters):
+        result = results[place] if place < len(results) else None
+        matching = [] if result is None else result.matching_acls
+        for one in matching:
+            entry = _entry(one, one.pattern_type)
+            yield AdminChange(
+                one.resource_name if one.resource_type == _TOPIC_RESOURCE else None, None,
+                f"remove the rule: {_rule(entry)}", one.error_code, None, ("entry removed", *entry),
+            )  # fmt: skip
+        if not matching:
+            rule = _rule(
+                (
+                    wanted.resource_type_filter, wanted.resource_name_filter, wanted.pattern_type_filter,
+                    wanted.principal_filter, wanted.host_filter, wanted.operation, wanted.permission_type,
+                )
+            )  # fmt: skip
+            error = None if result is None else result.error_code
+            yield AdminChange(None, None, f"remove rules: {rule}", error, None, ("no entry",))
+
+
+def _entity(parts: Iterable[Any]) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in parts), key=str))
+
+
+def _quotas(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {_entity(one.entity): one.error_code for one in answer.entries} if answer is not None else {}
+    for entry in asked.entries:
+        entity = _entity(entry.entity)
+        of = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
+        for op in entry.ops:
+            what = f"quota of {of}: " + (f"remove {op.key}" if op.remove else f"{op.key}={op.value:g}")
+            yield AdminChange(None, None, what, said.get(entity), None, ("quota", entity, op.key))
+
+
+def _credentials(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    said = {one.user: one.error_code for one in answer.results} if answer is not None else {}
+    for verb, some in (("remove", asked.deletions), ("set", asked.upsertions)):
+        for one in some:
+            kind = _MECHANISMS.get(one.mechanism, f"mechanism {one.mechanism}")
+            what = f"{verb} the {kind} credential of user {one.name}"
+            yield AdminChange(None, None, what, said.get(one.name), None, ("credential", one.name, one.mechanism, verb))
+
+
+def _voter(asked: Any, answer: Any) -> Iterator[AdminChange]:
+    error = None if answer is None else answer.error_code
+    verb = "add" if asked.api_key == ApiKey.ADD_RAFT_VOTER else "remove"
+    yield AdminChange(None, None, f"{verb} the voter {asked.voter_id} of the quorum", error, None, ("voters",))
+
+
+_PREFIXED: Final = 4
+_ACL_RESOURCES: Final = {
+    1: "any resource", 2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user",
+}  # fmt: skip
+_PERMISSIONS: Final = {1: "any rule for", 2: "deny", 3: "allow"}
+_OPERATIONS: Final = {
+    1: "any operation", 2: "all", 3: "read", 4: "write", 5: "create", 6: "delete", 7: "alter", 8: "describe",
+    9: "cluster action", 10: "describe configs", 11: "alter configs", 12: "idempotent write", 13: "create tokens",
+    14: "describe tokens", 15: "two phase commit",
+}  # fmt: skip
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
 _CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[AdminChange]]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -384,12 +491,19 @@ _CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[AdminChange]]]] = {
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.UPDATE_FEATURES: _features,
     ApiKey.UNREGISTER_BROKER: _unregister,
+    ApiKey.CREATE_ACLS: _acls_created,
+    ApiKey.DELETE_ACLS: _acls_deleted,
+    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
+    ApiKey.ADD_RAFT_VOTER: _voter,
+    ApiKey.REMOVE_RAFT_VOTER: _voter,
 }
 
 
 CHANGING: Final = (
     TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, FeatureLevelRecord,
-    UnregisterBrokerRecord,
+    UnregisterBrokerRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
+    UserScramCredentialRecord, RemoveUserScramCredentialRecord, KRaftVotersRecord,
 )  # fmt: skip
 """The records that a request can make."""
 
@@ -414,3 +528,13 @@ def _subjects(record: object) -> Iterator[tuple[Any, ...]]:
         yield "feature", record.name
     elif isinstance(record, UnregisterBrokerRecord):
         yield "unregister", record.broker_id
+    elif isinstance(record, AccessControlEntryRecord):
+        yield "entry", *_entry(record, record.pattern_type)
+    elif isinstance(record, ClientQuotaRecord):
+        yield "quota", _entity(record.entity), record.key
+    elif isinstance(record, UserScramCredentialRecord):
+        yield "credential", record.name, record.mechanism, "set"
+    elif isinstance(record, RemoveUserScramCredentialRecord):
+        yield "credential", record.name, record.mechanism, "remove"
+    elif isinstance(record, KRaftVotersRecord):
+        yield ("voters",)

@@ -23,6 +23,7 @@ from kproto.errors import UnsupportedApi
 
 from . import (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -34,8 +35,10 @@ from . import (
     broker_registration,
     controlled_shutdown,
     controller_registration,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -148,6 +151,7 @@ __all__ = [
 
 _MODULES = (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -159,8 +163,10 @@ _MODULES = (
     broker_registration,
     controlled_shutdown,
     controller_registration,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_topics,
     describe_cluster,
     describe_configs,
