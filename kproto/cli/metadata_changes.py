@@ -11,9 +11,10 @@ from kproto.capture import capture_points
 from kproto.cli.text import day_and_clock
 from kproto.errors import ConfigurationError
 from kproto.json_form import uuid_to_json
-from kproto.metadata_log.deliveries import MetadataTraffic, read_traffic
+from kproto.metadata_log.deliveries import MetadataTraffic
 from kproto.metadata_log.files import read
 from kproto.metadata_log.folding import fold
+from kproto.tables.metadata_points import read_traffic
 from kproto.text import printable
 
 if TYPE_CHECKING:

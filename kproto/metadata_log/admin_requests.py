@@ -37,7 +37,7 @@ from kproto.reference import decode_request, decode_response
 from kproto.reference.headers import decode_request_header_from, decode_response_header_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kproto.capture import Exchange
     from kproto.metadata_log.batches import LogRecord
@@ -198,12 +198,18 @@ class AdminTraffic:
 
         self.requests = [one for one in self.requests if not is_repeated(one)]
 
-    def joined(self, records: Iterable[LogRecord]) -> Iterator[AskedChange]:
+    def joined(self, records: Iterable[LogRecord], clocks: Mapping[int, int]) -> Iterator[AskedChange]:
         """Yield each change with the offsets of the records that it made.
 
         Args:
             records: Those of ``CHANGING`` in the log, in the order of offsets.
+            clocks: By how many ns the captures' clock is ahead of that of each epoch's leader; 0 where it lacks.
         """
+
+        def written(each: LogRecord) -> int:
+            """When a record was written, ms by the captures' clock."""
+            return each.time_ms + clocks.get(each.epoch, 0) // 1_000_000
+
         made: dict[tuple[Any, ...], list[LogRecord]] = defaultdict(list)
         was_called: dict[str, list[bytes]] = defaultdict(list)
         entries: dict[bytes, tuple[Any, ...]] = {}
@@ -218,7 +224,7 @@ class AdminTraffic:
             for subject in _subjects(record):
                 made[subject].append(each)
         for some in made.values():
-            some.sort(key=lambda each: each.time_ms)  # those of a former controller may be ahead
+            some.sort(key=written)  # those of a former controller may be ahead
         fitting: dict[tuple[int, tuple[Any, ...]], int] = defaultdict(int)
         found: list[tuple[AdminRequest, AdminChange, list[LogRecord]]] = []
         for request in self.requests:
@@ -232,8 +238,8 @@ class AdminTraffic:
                     for topic_id in named:
                         subject = tuple(topic_id if part is _ID else part for part in change.subject)
                         some = made.get(subject, [])
-                        first = bisect_left(some, begin, key=lambda each: each.time_ms)
-                        last = bisect_right(some, end, key=lambda each: each.time_ms)
+                        first = bisect_left(some, begin, key=written)
+                        last = bisect_right(some, end, key=written)
                         fits += sorted(some[first:last], key=lambda each: each.offset)
                 for each in fits:
                     fitting[each.offset, change.subject] += 1

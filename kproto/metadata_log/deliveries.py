@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
-from kproto.capture import CaptureSummary, exchanges
-from kproto.capture.wanted import WantedApis
-from kproto.errors import CaptureError, DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.metadata_log import admin_requests, quorum
 from kproto.metadata_log.admin_requests import AdminTraffic
 from kproto.metadata_log.batches import Fault, RecordBatch, batches_in
@@ -28,9 +26,9 @@ from kproto.metadata_log.quorum import QuorumTraffic
 from kproto.reference import decode_request, decode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from kproto.capture import CapturePoint, Exchange
+    from kproto.capture import Exchange
     from kproto.metadata_log.files import LogSnapshot
 
 CLIENT: Final = "raft-client"
@@ -196,32 +194,26 @@ class MetadataTraffic:
                         )
 
 
-_APIS: Final = frozenset(
+APIS: Final = frozenset(
     {
         ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, *quorum.APIS,
         *admin_requests.APIS,
     }
 )  # fmt: skip
+"""The requests that tell of a metadata log."""
 
 
-def read_traffic(
-    points: Iterable[CapturePoint],
-    *,
-    ports: tuple[int, ...] | None = None,
-) -> MetadataTraffic:
-    """Read what captures show of a metadata log; a capture that cannot be read adds nothing.
-
-    Args:
-        points: The capture points of one cluster.
-        ports: The listeners' ports; None finds them.
-    """
-    traffic = MetadataTraffic()
-    wanted = WantedApis(_APIS, fetch_client=CLIENT)
-    for point in points:
-        try:
-            for exchange in exchanges(point, ports=ports, apis=wanted, summary=CaptureSummary()):
-                traffic.add(exchange, point.name)
-        except CaptureError:
-            continue
-    traffic.finish()
-    return traffic
+def batches_told(exchange: Exchange) -> Iterator[RecordBatch]:
+    """Yield the batches of the metadata log that the answer to a fetch carries; none of what is not that."""
+    request, response = exchange.request, exchange.response
+    if request is None or response is None or request.api_key != ApiKey.FETCH or request.api_version is None:
+        return
+    try:
+        answer = decode_response(ApiKey.FETCH, request.api_version, response.body)
+    except (DecodeError, UnsupportedVersion):
+        return
+    for topic in answer.responses:
+        for partition in topic.partitions if topic.topic_id == _TOPIC_ID or topic.topic == TOPIC else ():
+            for found in batches_in(partition.records or b"", partial_end=True):
+                if isinstance(found, RecordBatch):
+                    yield found

@@ -100,6 +100,7 @@ class BrokerSpan:
         is_restart: Whether it begins a process: a registration with a new incarnation id.
         listeners: Host and port of its addresses.
         rack: Its rack.
+        epoch: The epoch of the quorum in which it began; -1: a snapshot.
     """
 
     broker_id: int
@@ -113,6 +114,7 @@ class BrokerSpan:
     is_restart: bool
     listeners: tuple[tuple[str, int], ...]
     rack: str | None
+    epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -185,6 +187,7 @@ class _Fold:
         self._names: dict[bytes, str] = {}
         self._spans: dict[int, BrokerSpan] = {}
         self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
+        self._held: dict[int, tuple[FoldedBatch, int]] = {}
         self._leaders = {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
 
     def run(self) -> FoldedLog:
@@ -234,8 +237,13 @@ class _Fold:
             is_idle = is_idle and isinstance(record, NoOpRecord)
             if isinstance(record, TopicRecord):
                 self._names[record.topic_id] = record.name
+            if image.in_transaction:
+                self._held[id(record)] = found, each.offset  # the image keeps the record until the end
             for change in image.apply(record):
-                found.states.append(self._state(change, each.offset))
+                holder, offset = self._held.get(id(change.record), (found, each.offset))
+                holder.states.append(self._state(change, offset))
+            if self._held and not image.in_transaction:
+                self._held.clear()
             has_brokers = self._broker(record, each) or has_brokers
         found.is_idle = is_idle
         if has_brokers:
@@ -279,9 +287,8 @@ class _Fold:
             known = former.topics.get(topic_id)
             for partition, state in topic.partitions.items():
                 before = None if known is None else known.partitions.get(partition)
-                if self._pending:
-                    self._backwards((topic_id, partition), state)
-                if before is None or _agrees(before, state) is not True:
+                told = bool(self._pending) and self._backwards((topic_id, partition), state)
+                if not told and (before is None or _agrees(before, state) is not True):
                     found.states.append(FoldedState(topic.name, topic_id, partition, state, before, -1))
         for topic_id, topic in former.topics.items():
             if topic_id not in image.topics:
@@ -295,15 +302,15 @@ class _Fold:
         made.image = image
         made.batches.append(found)
 
-    def _backwards(self, key: tuple[bytes, int], known: FoldedPartition) -> None:
-        """Fill the states before a known one."""
-        after = known
+    def _backwards(self, key: tuple[bytes, int], known: FoldedPartition) -> bool:
+        """Fill the states before a known one; return whether the last of them is that one."""
+        after, is_last = known, False
         for made, record in reversed(self._pending.pop(key, ())):
             state = made.state
             if state is None or not isinstance(record, PartitionChangeRecord) or _agrees(state, after) is False:
-                return
+                return is_last
             whole = _filled(state, after)
-            made.state = whole
+            made.state, is_last = whole, True
             names_leader = record.leader != SAME_LEADER
             before = whole._replace(
                 leader=None if names_leader else whole.leader,
@@ -321,6 +328,7 @@ class _Fold:
             if former is not None:
                 before = _filled(former, before)
             made.former = after = before
+        return is_last
 
     # ---- brokers
 
@@ -342,7 +350,7 @@ class _Fold:
             self._begin(
                 BrokerSpan(
                     record.broker_id, state, record.broker_epoch, record.incarnation_id, time_ms, None, offset, why,
-                    not same and offset >= 0, listeners, record.rack,
+                    not same and offset >= 0, listeners, record.rack, -1 if offset < 0 else each.epoch,
                 )
             )  # fmt: skip
         elif isinstance(record, FenceBrokerRecord):
@@ -372,13 +380,15 @@ class _Fold:
     def _turned(self, broker_id: int, state: str, why: str, each: LogRecord) -> None:
         span = self._spans.get(broker_id)
         if span is None:
-            span = BrokerSpan(broker_id, state, -1, bytes(16), each.time_ms, None, each.offset, why, False, (), None)
+            span = BrokerSpan(
+                broker_id, state, -1, bytes(16), each.time_ms, None, each.offset, why, False, (), None, each.epoch
+            )
             self._begin(span)
         elif span.state != state:
             self._begin(
                 BrokerSpan(
                     broker_id, state, span.broker_epoch, span.incarnation_id, each.time_ms, None, each.offset, why,
-                    False, span.listeners, span.rack,
+                    False, span.listeners, span.rack, each.epoch,
                 )
             )  # fmt: skip
 

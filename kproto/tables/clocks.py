@@ -208,7 +208,7 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | 
         return difference - round(drift * (ts - anchor) / 1_000_000)
 
     differences = sorted(straight(ts, difference) for ts, difference in shared)
-    agreed = _densest(differences, _WIDTHS_US[0])
+    agreed = densest(differences, _WIDTHS_US[0])
     near = [one for one in differences if abs(one) <= _WIDTHS_US[0] / 2]
     if 2 * len(near) >= len(agreed):
         agreed = near  # no other difference is as probable as none
@@ -217,14 +217,14 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | 
     if not is_small and (count < few or _SHARE * count < every):
         return None
     for width in _WIDTHS_US[1:]:
-        agreed = _densest(agreed, width)
+        agreed = densest(agreed, width)
     offset = round(median(agreed))
     if abs(offset) < _EQUAL_US and not drift:
         offset = 0
     return PointClock(name, name, offset, drift, anchor if drift else 0, len(agreed))
 
 
-def _densest(differences: Sequence[int], width: int) -> Sequence[int]:
+def densest(differences: Sequence[int], width: int) -> Sequence[int]:
     """Return the most of sorted differences that lie within a width; of several stretches the one nearest to 0."""
     best = (0, 0, 0)
     begin = end = 0
@@ -243,7 +243,7 @@ def _drift(shared: list[tuple[int, int]]) -> float:
 
     def agreeing(ppm: float) -> list[tuple[int, int]]:
         straight = sorted((difference - ppm * (ts - anchor) / 1_000_000, ts, difference) for ts, difference in shared)
-        dense = _densest([round(one) for one, _ts, _difference in straight], _WIDTHS_US[0])
+        dense = densest([round(one) for one, _ts, _difference in straight], _WIDTHS_US[0])
         if not dense:
             return []
         return [(ts, difference) for one, ts, difference in straight if dense[0] <= round(one) <= dense[-1]]

@@ -22,6 +22,7 @@ from kproto.metadata_log.folding import fold, is_whole
 from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
 from kproto.metadata_log.secrets import without_secrets
 from kproto.tables.arrays import TableBuilder, array_of, plain_text
+from kproto.tables.metadata_points import controllers_clocks
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
@@ -72,7 +73,7 @@ def tables_of_files(
     rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
-        rows.made |= traffic_rows(traffic, rows.changing, rows.of)
+        rows.made |= traffic_rows(traffic, rows.changing, rows.clocks, rows.of)
     schemas = TABLES | METADATA_TABLES
     made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
     made |= {name: builder.table() for name, builder in rows.large.items()}
@@ -148,6 +149,7 @@ class _Rows:
         self._traffic = traffic
         self._keeps_changing = traffic is not None and bool(traffic.admin.requests)
         self.changing: list[LogRecord] = []
+        self.clocks = {} if traffic is None else controllers_clocks(traffic)
         self._controller_starts: dict[int, int] = {}  # the last of each node
         self._incarnations: dict[int, bytes] = {}
         self._filters = filters
@@ -250,7 +252,7 @@ class _Rows:
             if self._keeps_changing and isinstance(record, CHANGING):
                 self.changing.append(each)
             elif isinstance(record, RegisterControllerRecord):
-                self._controller_registered(record, each.time_ms)
+                self._controller_registered(record, each)
         if isinstance(record, NoOpRecord) or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
         shown = record if record is None or each.is_control else without_secrets(record)
@@ -266,10 +268,11 @@ class _Rows:
             batch.batch_id,
         )
 
-    def _controller_registered(self, record: RegisterControllerRecord, time_ms: int) -> None:
+    def _controller_registered(self, record: RegisterControllerRecord, each: LogRecord) -> None:
         node = record.controller_id
         if self._incarnations.get(node, record.incarnation_id) != record.incarnation_id:
-            self._controller_starts[node] = max(time_ms * 1_000_000, self._controller_starts.get(node, 0))
+            began = each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0)
+            self._controller_starts[node] = max(began, self._controller_starts.get(node, 0))
         self._incarnations[node] = record.incarnation_id
 
     def deliveries(self, traffic: MetadataTraffic) -> None:
@@ -294,7 +297,7 @@ class _Rows:
     def _brokers(self, folded: FoldedLog) -> None:
         listed: dict[tuple[int, str, int], int] = {}
         traffic = self._traffic
-        told = None if traffic is None else TimesTold(traffic)
+        told = None if traffic is None else TimesTold(traffic, self.clocks)
         ends = {(before.broker_id, before.offset): after for before, after in _followed(folded.brokers)}
         for span in folded.brokers:
             for host, port in span.listeners:

@@ -171,7 +171,7 @@ def _of_log(
 ) -> dict[str, pa.Table]:
     """The tables of KRaft's metadata log, as its files and captures show it; a pipe cannot be read a second time."""
     from kproto.capture import CapturePoint
-    from kproto.metadata_log.deliveries import read_traffic
+    from kproto.tables.metadata_points import read_traffic
     from kproto.tables.metadata_rows import tables_of_files
 
     files = logs[0] if logs else LogFiles()

@@ -29,7 +29,8 @@ def us(time_ns: int | None) -> int | None:
 class TimesTold:
     """When the first replica was told of an offset, by the capture's clock."""
 
-    def __init__(self, traffic: MetadataTraffic) -> None:
+    def __init__(self, traffic: MetadataTraffic, clocks: Mapping[int, int]) -> None:
+        self._clocks = clocks
         first: dict[int, tuple[int, int]] = {}
         for each in traffic.deliveries:
             first.setdefault(each.base_offset, (each.last_offset, each.time_ns))
@@ -37,23 +38,24 @@ class TimesTold:
         self._first = first
 
     def of(self, span: BrokerSpan) -> int:
-        """When a broker's state began; the controller's own time where no delivery shows it."""
+        """When a broker's state began; where no delivery shows it, the time that its controller wrote."""
         place = bisect_right(self._bases, span.offset) - 1
         if place >= 0:
             last, time_ns = self._first[self._bases[place]]
             if span.offset <= last:
                 return time_ns
-        return span.from_ms * 1_000_000
+        return span.from_ms * 1_000_000 + self._clocks.get(span.epoch, 0)
 
 
 def traffic_rows(
-    traffic: MetadataTraffic, changing: Sequence[LogRecord], of: Mapping[str, Any]
+    traffic: MetadataTraffic, changing: Sequence[LogRecord], clocks: Mapping[int, int], of: Mapping[str, Any]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of the tables that captures alone give, by table.
 
     Args:
         traffic: What the captures show.
         changing: The log's records that administrative requests can make.
+        clocks: See ``controllers_clocks``.
         of: The columns that all rows share.
     """
     rows = {
@@ -61,7 +63,7 @@ def traffic_rows(
         "broker_progress": _progress(traffic),
         "quorum_requests": _requests(traffic),
         "quorum_outages": _outages(traffic),
-        "admin_changes": _changes(traffic, changing),
+        "admin_changes": _changes(traffic, changing, clocks),
     }
     return {name: [{**of, **row} for row in some] for name, some in rows.items()}
 
@@ -112,8 +114,10 @@ def _outages(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _changes(traffic: MetadataTraffic, changing: Sequence[LogRecord]) -> Iterator[dict[str, Any]]:
-    for asked in traffic.admin.joined(changing):
+def _changes(
+    traffic: MetadataTraffic, changing: Sequence[LogRecord], clocks: Mapping[int, int]
+) -> Iterator[dict[str, Any]]:
+    for asked in traffic.admin.joined(changing, clocks):
         request, change = asked.request, asked.change
         yield {
             "ts": us(request.time_ns), "client_id": plain_text(request.client_id), "client_address": request.address,

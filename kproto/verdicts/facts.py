@@ -715,6 +715,8 @@ class Facts:
         logged: dict[tuple[int, int], Life] = {}
         rows = sorted(self._rows("broker_states"), key=lambda row: micros(row[4]))
         for _capture, broker, epoch, is_start, valid_from, valid_to, why, *_more in rows:
+            if epoch < 0:
+                continue  # the log begins after its registration
             began, ended = micros(valid_from), self.end if valid_to is None else micros(valid_to)
             life = logged.get((broker, epoch))
             if life is None:

@@ -1,0 +1,128 @@
+"""Reads what captures show of KRaft's metadata log: each exchange once, all on one clock.
+
+Several hosts see the same exchange, each by its own clock. The clocks are compared by these exchanges and by the
+batches of the log, which the controller sends to all replicas at about the same time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from kproto.capture import CaptureSummary, exchanges
+from kproto.capture.wanted import WantedApis
+from kproto.errors import CaptureError
+from kproto.metadata_log.deliveries import APIS, MetadataTraffic, batches_told
+from kproto.tables.clocks import BATCH_US, PointClock, compared, densest, host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kproto.capture import CapturePoint, Exchange
+
+CLIENT: Final = "raft-client"
+"""The client id of a node that fetches the metadata log begins so."""
+
+_MS: Final = 1_000_000
+_US: Final = 1000
+_LEAST: Final = 3
+_WIDTH_MS: Final = 60
+
+
+def read_traffic(points: Iterable[CapturePoint], *, ports: tuple[int, ...] | None = None) -> MetadataTraffic:
+    """Read what captures show of a metadata log; a capture that cannot be read adds nothing.
+
+    Args:
+        points: The capture points of one cluster.
+        ports: The listeners' ports; None finds them.
+    """
+    traffic = MetadataTraffic()
+    every = list(points)
+    hosts = {host_of(point.name) for point in every}
+    if len(hosts) < 2:
+        for point in every:
+            for exchange in _exchanges(point, ports):
+                traffic.add(exchange, point.name)
+    else:
+        for exchange, name in _on_one_clock(
+            [(each, point.name) for point in every for each in _exchanges(point, ports)]
+        ):
+            traffic.add(exchange, name)
+    traffic.finish()
+    return traffic
+
+
+def _exchanges(point: CapturePoint, ports: tuple[int, ...] | None) -> Iterator[Exchange]:
+    wanted = WantedApis(APIS, fetch_client=CLIENT)
+    try:
+        for exchange in exchanges(point, ports=ports, apis=wanted, summary=CaptureSummary()):
+            if exchange.request is not None:
+                yield exchange
+    except CaptureError:
+        return
+
+
+def _key(exchange: Exchange) -> bytes:
+    """What an exchange has in common wherever it is seen."""
+    request = exchange.request
+    assert request is not None
+    named = f"{exchange.client} {exchange.server} {exchange.api_key} {exchange.correlation_id} ".encode()
+    return blake2b(named + bytes(request.body), digest_size=16).digest()
+
+
+def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchange, str]]:
+    """Yield exchanges in the order of time, each once, with their times by one clock."""
+    same: dict[str, dict[bytes, int]] = defaultdict(dict)
+    told: dict[str, dict[bytes, list[int]]] = defaultdict(dict)
+    connections: dict[str, set[object]] = defaultdict(set)
+    chosen: dict[bytes, tuple[Exchange, str]] = {}
+    for exchange, name in held:
+        key, host = _key(exchange), host_of(name)
+        same[host].setdefault(key, exchange.time_ns // _US)
+        connections[host].add((exchange.client, exchange.server))
+        known = chosen.get(key)
+        if known is None or (known[0].response is None and exchange.response is not None):
+            chosen[key] = exchange, name
+        for batch in batches_told(exchange):
+            assert exchange.response is not None
+            times = told[host].setdefault(b"%d %d" % (batch.epoch, batch.base_offset), [])
+            times.append(exchange.response.time_ns // _US)
+    once = {
+        host: {key: min(times) for key, times in some.items() if max(times) - min(times) < BATCH_US}
+        for host, some in told.items()
+    }
+    clocks = compared(list(same), {host: len(some) for host, some in connections.items()}, once, same)
+    moved = [(_moved(exchange, clocks[host_of(name)]), name) for exchange, name in chosen.values()]
+    yield from sorted(moved, key=lambda one: one[0].time_ns)
+
+
+def _moved(exchange: Exchange, clock: PointClock) -> Exchange:
+    """An exchange with its times by the common clock."""
+    if clock.differs:
+        for frame in (exchange.request, exchange.response):
+            if frame is not None:
+                ahead = clock.ahead(frame.time_ns // _US) * _US
+                frame.time_ns -= ahead
+                frame.time_last_ns -= ahead
+    return exchange
+
+
+def controllers_clocks(traffic: MetadataTraffic) -> Mapping[int, int]:
+    """By how many ns the captures' clock is ahead of that of each epoch's leader; an epoch that shows too little lacks.
+
+    A batch is told within milliseconds of the time that its leader wrote into it, unless a replica catches up.
+    """
+    first: dict[tuple[int, int], int] = {}
+    for each in traffic.deliveries:
+        first.setdefault((each.epoch, each.base_offset), each.time_ns)
+    differences: dict[int, list[int]] = defaultdict(list)
+    for key, time_ns in first.items():
+        batch, _where = traffic.batches[key]
+        differences[batch.epoch].append(time_ns // _MS - batch.time_ms)
+    found = {}
+    for epoch, some in differences.items():
+        agreed = densest(sorted(some), _WIDTH_MS)
+        if len(agreed) >= _LEAST:
+            found[epoch] = agreed[0] * _MS
+    return found
