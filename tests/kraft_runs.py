@@ -13,7 +13,16 @@ from typing import Any
 from conftest import DATA
 
 RUNS = ("kraft-3.9-a", "kraft-4.1-a")
-NODES = {"kraft-3.9-a": (0, 1, 2, 1000), "kraft-4.1-a": (0, 1, 2, 3, 1000, 1001, 1002)}
+NODES = {
+    "kraft-3.9-a": (0, 1, 2, 1000),
+    "kraft-4.1-a": (0, 1, 2, 3, 1000, 1001, 1002),
+    "kraft-3.9-m": (0, 1, 2, 3000),
+    "kraft-4.0-a": (0, 1, 2, 3, 1000, 1001, 1002),
+    "kraft-4.1-c": (0, 1, 2, 1000, 1001, 1002),
+}
+MADE = ("kraft-3.9-m", "kraft-4.0-a", "kraft-4.1-c")
+"""Runs of ``tools/real_kafka/kraft_scenario.py``: a migration from ZooKeeper; an upgrade from 3.9, in which a node has
+lost the beginning of its log; a quorum whose voters change, of which the capture has the last 20 seconds."""
 
 _PLACE = tempfile.TemporaryDirectory(prefix="kproto-kraft-")
 
@@ -29,13 +38,16 @@ def metadata(run: str, node: int | None = None) -> Path:
 
 
 @cache
-def truth(run: str) -> tuple[dict[str, Any], ...]:
-    """Every record of the longest log: offset, time_ms, epoch, type, version, data; a control record may lack data."""
-    rows = []
+def truth(run: str, *, of_snapshots: bool = False) -> tuple[dict[str, Any], ...]:
+    """Every record of the longest log: offset, time_ms, epoch, type, version, data; a control record may lack data.
+
+    Args:
+        run: The run.
+        of_snapshots: The records of that node's snapshots instead, each with the ``snapshot``'s name.
+    """
     with gzip.open(DATA / "kraft" / f"{run}.truth.jsonl.gz", "rt") as file:
-        for row in map(json.loads, file):
-            rows.append(row | row["data"] if row["type"] == "payload" else row)
-    return tuple(rows)
+        rows = [row | row["data"] if row["type"] == "payload" else row for row in map(json.loads, file)]
+    return tuple(row for row in rows if ("snapshot" in row) == of_snapshots)
 
 
 def capture(run: str) -> Path:

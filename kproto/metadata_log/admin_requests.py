@@ -33,7 +33,7 @@ from kproto.metadata_log.records import (
     varint,
 )
 from kproto.metadata_log.secrets import HIDDEN, is_secret_config
-from kproto.reference import decode_request, decode_response
+from kproto.reference import decode_request, decode_request_from, decode_response
 from kproto.reference.headers import decode_request_header_from, decode_response_header_from
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ class AdminTraffic:
         )  # fmt: skip
 
     def _hold(self, request: AdminRequest, version: int, answer: Any) -> None:
-        asked = decode_request(request.api_key, version, request.body)
+        asked, used = decode_request_from(request.api_key, version, request.body)
+        request.body = request.body[:used]  # some clients write more, which brokers do not pass on
         if not getattr(asked, "validate_only", False):
             request.changes = list(_CHANGES[request.api_key](asked, answer))
             self.requests.append(request)
@@ -374,10 +375,12 @@ def _configs(asked: Any, answer: Any) -> Iterator[AdminChange]:
             else:
                 sign = {2: "+=", 3: "-="}.get(operation, "=")
                 what = f"{of}: {entry.name}{sign}{value}"
+            subject: tuple[Any, ...] = ("config", kind, name, entry.name)
+            if operation in (0, 1):  # what it is then is known
+                subject += (None if operation else entry.value,)
             yield AdminChange(
-                name if kind == _TOPIC_RESOURCE else None, None, what, said.get((kind, name)), None,
-                ("config", kind, name, entry.name),
-            )  # fmt: skip
+                name if kind == _TOPIC_RESOURCE else None, None, what, said.get((kind, name)), None, subject
+            )
 
 
 def _features(asked: Any, answer: Any) -> Iterator[AdminChange]:
@@ -455,7 +458,7 @@ def _quotas(asked: Any, answer: Any) -> Iterator[AdminChange]:
         entity = _entity(entry.entity)
         of = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
         for op in entry.ops:
-            what = f"quota of {of}: " + (f"remove {op.key}" if op.remove else f"{op.key}={op.value:g}")
+            what = f"quota of {of}: " + (f"remove {op.key}" if op.remove else f"{op.key}={op.value:.15g}")
             yield AdminChange(None, None, what, said.get(entity), None, ("quota", entity, op.key))
 
 
@@ -529,7 +532,9 @@ def _subjects(record: object) -> Iterator[tuple[Any, ...]]:
         if record.leader != SAME_LEADER:
             yield "leader", record.topic_id, record.partition_id
     elif isinstance(record, ConfigRecord):
-        yield "config", record.resource_type, record.resource_name, record.name
+        subject = "config", record.resource_type, record.resource_name, record.name
+        yield subject
+        yield *subject, record.value
     elif isinstance(record, FeatureLevelRecord):
         yield "feature", record.name
     elif isinstance(record, UnregisterBrokerRecord):

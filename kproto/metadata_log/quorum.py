@@ -29,6 +29,8 @@ _PAUSE_NS: Final = _S
 """Nodes of the quorum fetch twice a second: a longer time without any answer is one without a leader."""
 _SILENCE_NS: Final = 3 * _S
 """After this time without a fetch or vote a node was silent."""
+_START_NS: Final = 60 * _S
+"""A controller that has started registers within this time of its election."""
 
 
 @dataclass(slots=True)
@@ -309,6 +311,8 @@ class QuorumTraffic:
         if silent_ns is None:
             return None
         if node == epoch.leader_id:
+            if silent_ns < starts.get(node, 0) <= led_ns + _START_NS:
+                return f"controller {node} was started again"
             return f"controller {node} was elected again: the others had no answer from it"
         heard = self._heard.get(node, [])
         place = bisect_right(heard, led_ns, key=lambda span: span.last_ns)

@@ -110,16 +110,23 @@ LeaderAndIsr calls it new, as all but version 0 do: a broker that comes back is 
 
 _DECIDED: Final = """
         LEFT JOIN (
-            SELECT cluster, controller_epoch, min_by(controller_id, ts) AS controller_id FROM requests
-            WHERE controller_id IS NOT NULL AND coalesce(error_code, 0) = 0 GROUP BY cluster, controller_epoch
+            SELECT cluster, controller_epoch, min_by(controller_id, ts) AS controller_id, list(controller_id) AS ids
+            FROM (
+                SELECT cluster, controller_epoch, controller_id, min(ts) AS ts FROM requests
+                WHERE controller_id IS NOT NULL AND coalesce(error_code, 0) = 0
+                GROUP BY cluster, controller_epoch, controller_id
+            ) GROUP BY cluster, controller_epoch
         ) c ON c.cluster = s.cluster AND c.controller_epoch = s.controller_epoch
 """
-"""Joins states with the controller that decided them: another may tell them again. Null: no request of it is there."""
+"""Joins states with the controllers of their epoch: another may tell them again. Null: no request of it is there."""
+
+_DECIDER: Final = "CASE WHEN list_contains(c.ids, s.controller_id) THEN s.controller_id ELSE c.controller_id END"
+"""The controller that decided a state. After a migration KRaft's epochs begin anew: one epoch may have two."""
 
 QUESTIONS: Final = {
     "leader": Question(
         "Who led a partition, from when to when, and which controller decided so?",
-        "SELECT s.cluster, topic, partition, leader, leader_epoch, c.controller_id, s.controller_epoch, "  # noqa: S608
+        f"SELECT s.cluster, topic, partition, leader, leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch, "  # noqa: S608
         f"valid_from, valid_to FROM leadership s {_DECIDED}",
         "cluster, topic, partition, valid_from, leader_epoch",
         "valid_from",
@@ -127,7 +134,7 @@ QUESTIONS: Final = {
     ),
     "offline": Question(
         "Which partitions had no leader, from when to when?",
-        "SELECT s.cluster, topic, partition, leader_epoch, c.controller_id, s.controller_epoch, isr, "  # noqa: S608
+        f"SELECT s.cluster, topic, partition, leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch, isr, "  # noqa: S608
         f"valid_from, valid_to FROM spans s {_DECIDED} WHERE leader = -1",
         "cluster, topic, partition, valid_from",
         "valid_from",
@@ -135,9 +142,9 @@ QUESTIONS: Final = {
     ),
     "under-replicated": Question(
         "Which partitions lacked in-sync replicas, which of them, from when to when?",
-        "SELECT s.cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "
-        "len(isr) AS isr_size, leader, leader_epoch, c.controller_id, valid_from, valid_to "
-        "FROM spans s" + _DECIDED + "WHERE len(array_except(replicas, isr)) > 0",
+        "SELECT s.cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "  # noqa: S608
+        f"len(isr) AS isr_size, leader, leader_epoch, {_DECIDER} AS controller_id, valid_from, valid_to "
+        f"FROM spans s {_DECIDED} WHERE len(array_except(replicas, isr)) > 0",
         "cluster, topic, partition, valid_from",
         "valid_from",
         "valid_to",
@@ -168,26 +175,45 @@ QUESTIONS: Final = {
         "Which controller was active in which epoch, from when to when?",
         """
         WITH seen AS (
-            SELECT cluster, controller_id, controller_epoch, bool_or(is_kraft_controller) AS is_kraft,
+            SELECT cluster, controller_id, controller_epoch, is_kraft_controller AS is_kraft, api_key = 1 AS is_log,
                    min(ts) AS first_ts, max(ts) AS last_request, count(*) AS requests
             FROM requests WHERE controller_id IS NOT NULL AND controller_epoch >= 0
-            GROUP BY cluster, controller_id, controller_epoch
+            GROUP BY cluster, controller_id, controller_epoch, is_kraft, is_log
+        ), hybrid AS (  -- KRaft's controller tells ZooKeeper's brokers under a ZooKeeper epoch
+            SELECT s.cluster, s.controller_id, s.controller_epoch AS zookeeper_epoch, s.last_request, s.requests,
+                   e.controller_epoch
+            FROM seen s JOIN quorum_epochs e ON e.cluster = s.cluster AND e.controller_id = s.controller_id
+            WHERE s.is_kraft AND NOT s.is_log AND s.last_request >= e.valid_from
+            QUALIFY row_number() OVER (PARTITION BY s.cluster, s.controller_epoch ORDER BY
+                                       e.valid_to < s.first_ts, e.valid_from) = 1
         ), ruled AS (
             SELECT coalesce(s.cluster, e.cluster) AS cluster,
                    coalesce(e.controller_id, s.controller_id) AS controller_id,
                    coalesce(e.controller_epoch, s.controller_epoch) AS controller_epoch,
                    CASE WHEN coalesce(s.is_kraft, true) THEN 'KRaft' ELSE 'ZooKeeper' END AS mode,
                    CASE WHEN e.log_offset IS NULL THEN s.first_ts ELSE e.valid_from END AS valid_from,
-                   s.last_request, coalesce(s.requests, 0) AS requests, e.why
-            FROM seen s FULL JOIN quorum_epochs e
+                   greatest(s.last_request, h.last_request) AS last_request,
+                   coalesce(s.requests, 0) + coalesce(h.requests, 0) AS requests,
+                   coalesce(e.why, 'took over from ZooKeeper; tells its brokers as epoch ' || h.zookeeper_epoch) AS why
+            FROM (
+                SELECT s.* FROM seen s ANTI JOIN hybrid h
+                  ON h.cluster = s.cluster AND h.zookeeper_epoch = s.controller_epoch AND s.is_kraft AND NOT s.is_log
+            ) s FULL JOIN quorum_epochs e
               ON e.cluster = s.cluster AND e.controller_id = s.controller_id AND e.controller_epoch = s.controller_epoch
+                 AND s.is_log
+            LEFT JOIN (
+                SELECT cluster, controller_epoch, max(zookeeper_epoch) AS zookeeper_epoch,
+                       max(last_request) AS last_request, sum(requests)::BIGINT AS requests
+                FROM hybrid GROUP BY cluster, controller_epoch
+            ) h ON h.cluster = e.cluster AND h.controller_epoch = e.controller_epoch
         )
         SELECT cluster, controller_id, controller_epoch, mode, valid_from,
-               lead(valid_from) OVER (PARTITION BY cluster ORDER BY controller_epoch, valid_from) AS valid_to,
+               lead(valid_from) OVER (PARTITION BY cluster ORDER BY mode = 'KRaft', controller_epoch, valid_from)
+                   AS valid_to,
                last_request, requests, why
         FROM ruled
         """,
-        "cluster, controller_epoch, valid_from",
+        "cluster, mode = 'KRaft', controller_epoch, valid_from",
         "valid_from",
         "valid_to",
     ),

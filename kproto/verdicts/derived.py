@@ -55,7 +55,8 @@ _LEADERSHIP: Final = Derived(
     f"""
     WITH reigns AS (
         SELECT {_LIFE}, leader, leader_epoch,
-               min(controller_epoch) AS controller_epoch, min_by(controller_id, (ts, frame_id)) AS controller_id,
+               min_by(controller_epoch, (coalesce(partition_epoch, -1), ts, frame_id)) AS controller_epoch,
+               min_by(controller_id, (ts, frame_id)) AS controller_id,
                min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
         FROM {{changes}}
         GROUP BY {_LIFE}, leader, leader_epoch

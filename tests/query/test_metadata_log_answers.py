@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kraft_runs import NODES, RUNS, capture, metadata, truth
+from kraft_runs import MADE, NODES, RUNS, capture, metadata, truth
 from kraft_truth import Truth, folded
 from metadata_batches import batch_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CAPTURE, BOTH = -1, -2
 """In place of a node: the capture alone, and the capture with the files of the node that ended first."""
 
-SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run], CAPTURE, BOTH)]
+SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run], CAPTURE, BOTH)] + [(run, None) for run in MADE]
 
 
 def places(run: str, node: int | None) -> tuple[str, ...]:
@@ -124,6 +124,36 @@ def test_unclean_elections_are_all_that_the_doctor_wakes_people_for(run: str, no
     }
     assert sum(row["rule"] == "KP011" for row in found) == len(unclean) > 0
     assert {row["rule"] for row in found if row["severity"] != "note"} <= {"KP010", "KP011"}  # and what had no leader
+
+
+def test_a_migration_is_one_story() -> None:
+    """ZooKeeper's controllers, then KRaft's, which count their epochs anew and tell ZooKeeper's brokers of another."""
+    place = (str(capture("kraft-3.9-m")),)
+    rows = answer(place, "controllers")
+    ruled = [(row["mode"], row["controller_id"], row["controller_epoch"]) for row in rows]
+    assert ruled == [("ZooKeeper", 1, 1), ("ZooKeeper", 0, 2), ("KRaft", 3000, 1), ("KRaft", 3000, 2)]
+    assert [row["valid_to"] for row in rows[:-1]] == [row["valid_from"] for row in rows[1:]]
+    assert rows[2]["why"] == "took over from ZooKeeper; tells its brokers as epoch 3"
+    assert rows[3]["why"] == "controller 3000 was started again"
+    led = [(row["leader_epoch"], row["controller_id"], row["controller_epoch"]) for row in
+           answer(place, "leader", "--partition", "orders-1")]  # fmt: skip
+    assert led == [(0, 1, 1), (1, 0, 2), (2, 0, 2), (3, 3000, 1), (4, 3000, 1), (5, 3000, 1), (6, 3000, 2)]
+    modes = [(row["broker"], row["mode"]) for row in answer(place, "restarts")]
+    assert modes == sorted(modes, key=lambda row: (row[0], row[1] == "KRaft"))
+    log_alone = answer(metadata("kraft-3.9-m", 3000), "leader")
+    both = answer((*place, str(metadata("kraft-3.9-m", 3000))), "leader")
+    newest = {(row["topic"], row["partition"]): row["leader_epoch"] for row in log_alone}
+    assert {(row["topic"], row["partition"]): row["leader_epoch"] for row in both}.items() >= newest.items()
+    assert both == answer(place, "leader")
+
+
+def test_a_capture_that_begins_late_says_nothing_that_the_whole_does_not_say() -> None:
+    """What comes before a snapshot is counted backwards from it; with a log it is as the whole."""
+    place = (str(capture("kraft-4.1-c")),)
+    whole = answer(metadata("kraft-4.1-c", 1001), "leader")
+    assert answer((*place, str(metadata("kraft-4.1-c", 1001))), "leader") == whole
+    epochs = {(row["broker"], row["broker_epoch"]) for row in answer(metadata("kraft-4.1-c", 1001), "restarts")}
+    assert {(row["broker"], row["broker_epoch"]) for row in answer(place, "restarts")} <= epochs
 
 
 def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:

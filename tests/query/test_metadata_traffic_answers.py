@@ -18,9 +18,11 @@ from kproto.query import open_tables
 from kproto.query.questions import Answer, ask, ask_sql
 from kproto.tables import read
 from kproto.tables.filters import Filters
+from tests.hosts import by_host, recorded
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     import duckdb
 
@@ -123,6 +125,51 @@ def test_who_asked_and_which_record_came_of_it() -> None:
     assert len(done) == len({row["ts"] for row in whole("asked")})
     for row, at in zip(sorted({row["ts"] for row in whole("asked")}), done, strict=True):
         assert -0.01 < at - seconds(row) < 5
+
+
+def test_rules_credentials_quotas_and_voters() -> None:
+    """A client of librdkafka writes bytes after a request that the broker's Envelope lacks: it is one request."""
+    rows = whole("asked", run="kraft-4.1-c")
+    assert [(row["client_id"], row["what"], row["records"]) for row in rows] == [
+        ("security", "add the rule: allow User:alice read on topic 7V", 1),
+        ("security", "remove the rule: allow User:alice read on topic 7V", 1),
+        ("security", "set the SCRAM-SHA-256 credential of user alice", 1),
+        ("security", "remove the SCRAM-SHA-256 credential of user alice", 1),
+        ("adminclient-1", "quota of client-id loader: producer_byte_rate=1048576", 1),
+        ("adminclient-1", "remove the voter 1000 of the quorum", 1),
+        ("adminclient-1", "add the voter 1000 of the quorum", 1),
+    ]
+    records = {row["log_offset"]: row["type"] for row in sql("FROM metadata_records", run="kraft-4.1-c")}
+    assert [records[row["log_offset"]] for row in rows] == [
+        "ACCESS_CONTROL_ENTRY_RECORD", "REMOVE_ACCESS_CONTROL_ENTRY_RECORD", "USER_SCRAM_CREDENTIAL_RECORD",
+        "REMOVE_USER_SCRAM_CREDENTIAL_RECORD", "CLIENT_QUOTA_RECORD", "KRaftVoters", "KRaftVoters",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shifts", [(0, 0, 0), (0, 37.5, -12)], ids=["same clocks", "other clocks"])
+def test_hosts_with_clocks_of_their_own_tell_what_one_capture_tells(shifts: tuple[float, ...], tmp_path: Path) -> None:
+    """Each controller's host saw its own connections, and those that it made to the others."""
+    seen = recorded(capture("kraft-4.1-c"))
+    ports = [19291, 19292, 19293]
+    hosts = by_host(seen, [("127.0.0.1", port) for port in ports])
+    one = seen.write(tmp_path / "19294.pcap", ahead_ns=5_000_000_000)
+    paths = [
+        host.write(tmp_path / f"{port}.pcap", ahead_ns=round(shift * 1e9))
+        for (port, host), shift in zip(zip(ports, hosts.values(), strict=True), shifts, strict=True)
+    ]
+    alone = open_tables(read(str(capture("kraft-4.1-c"))))
+    for files in (paths, [*paths, one]):  # the last host saw all that the others saw
+        together = open_tables(read(*map(str, files)))
+        for question in ("asked", "quorum-outages", "brokers"):
+            found, expected = (without_times(rows_of(ask(tables, question))) for tables in (together, alone))
+            assert found == expected
+        counts = "SELECT broker_id, sum(heartbeats) FROM broker_heartbeats GROUP BY ALL ORDER BY ALL"
+        assert ask_sql(together, counts).rows == ask_sql(alone, counts).rows
+
+
+def without_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if not name.endswith(("ts", "valid_from", "valid_to"))}
+            for row in rows]  # fmt: skip
 
 
 def test_the_records_that_are_named_are_those_that_were_asked_for() -> None:

@@ -205,8 +205,8 @@ class Run:
         self.admin("delete_topics", "cleaner", words=[[name]], name=name)
         self.live.remove(name)
 
-    def tool(self, cls, *words, step, **more):
-        said = self.java(cls, "--bootstrap-server", self.bootstrap(), *words)
+    def tool(self, cls, *words, step, command=(), **more):
+        said = self.java(cls, *command, "--bootstrap-server", self.bootstrap(), *words)
         self.step(step, **more, said=said.strip()[-200:])
         return said
 
@@ -311,17 +311,8 @@ class Run:
         self.nap(9)
 
     def elect(self):
-        from confluent_kafka import ElectionType, TopicPartition
-        self.admin_elect(ElectionType.PREFERRED, [TopicPartition(self.live[0], 0)])
-
-    def admin_elect(self, kind, partitions):
-        from confluent_kafka.admin import AdminClient
-        client = AdminClient({"bootstrap.servers": self.bootstrap(), "client.id": "elector", "log_level": 2})
-        try:
-            client.elect_leaders(kind, partitions, request_timeout=20).result(25)
-            self.step("elect_leaders", by="elector")
-        except Exception as e:
-            self.step("elect_leaders", by="elector", errors=[str(e)[:120]])
+        self.tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred", "--topic", self.live[0],
+                  "--partition", 0, step="elect leaders")
 
     def late_broker(self):
         self.start(self.late)
@@ -333,12 +324,13 @@ class Run:
         if b not in self.controllers and len(self.here()) > 2:
             self.stop(b, signal.SIGTERM)
             self.nap(2)
-            self.tool("org.apache.kafka.tools.ClusterTool", "unregister", "--id", b, step="unregister", node=b)
+            self.tool("org.apache.kafka.tools.ClusterTool", "--id", b, command=["unregister"], step="unregister", node=b)
 
     def upgrade(self):
         if self.a.metadata_version:
-            self.tool("org.apache.kafka.tools.FeatureCommand", "upgrade", "--release-version", self.a.upgrade_to,
-                      step="upgrade", to=self.a.upgrade_to)
+            by = "--metadata" if self.a.upgrade_to.startswith("3.") else "--release-version"
+            self.tool("org.apache.kafka.tools.FeatureCommand", "upgrade", by, self.a.upgrade_to, step="upgrade",
+                      to=self.a.upgrade_to)
 
     def voter(self, n, adds):
         with open(self.p("data", str(n), "meta.properties")) as f:
@@ -384,9 +376,9 @@ class Run:
                             {} if i else {"unclean.leader.election.enable": "true"})
         end = time.time() + a.minutes * 60
         todo = [self.kill_broker, self.delete_topic, self.move, self.more_partitions, self.shut_down_broker,
-                self.create_again, self.config, self.security, self.elect, self.voters_change]
+                self.create_again, self.config, self.elect, self.voters_change]
         r.shuffle(todo)
-        always = [self.kill_controller, *([self.late_broker] if self.late is not None else []), self.unclean]
+        always = [self.security, self.kill_controller, *([self.late_broker] if self.late is not None else []), self.unclean]
         for act in [*always, *todo]:
             if act in always or time.time() < end:
                 act()
