@@ -14,7 +14,7 @@ from kproto.capture import CaptureSummary, exchanges
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.metadata_log.deliveries import APIS, MetadataTraffic, batches_told
-from kproto.tables.clocks import BATCH_US, PointClock, compared, densest, host_of
+from kproto.tables.clocks import BATCH_US, PointClock, compared, densest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,8 +39,8 @@ def read_traffic(points: Iterable[CapturePoint], *, ports: tuple[int, ...] | Non
     """
     traffic = MetadataTraffic()
     every = list(points)
-    hosts = {host_of(point.name) for point in every}
-    if len(hosts) < 2:
+    names = {point.name for point in every}
+    if len(names) < 2:
         for point in every:
             for exchange in _exchanges(point, ports):
                 traffic.add(exchange, point.name)
@@ -78,22 +78,22 @@ def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchan
     connections: dict[str, set[object]] = defaultdict(set)
     chosen: dict[bytes, tuple[Exchange, str]] = {}
     for exchange, name in held:
-        key, host = _key(exchange), host_of(name)
-        same[host].setdefault(key, exchange.time_ns // _US)
-        connections[host].add((exchange.client, exchange.server))
+        key = _key(exchange)
+        same[name].setdefault(key, exchange.time_ns // _US)
+        connections[name].add((exchange.client, exchange.server))
         known = chosen.get(key)
         if known is None or (known[0].response is None and exchange.response is not None):
             chosen[key] = exchange, name
         for batch in batches_told(exchange):
             assert exchange.response is not None
-            times = told[host].setdefault(b"%d %d" % (batch.epoch, batch.base_offset), [])
+            times = told[name].setdefault(b"%d %d" % (batch.epoch, batch.base_offset), [])
             times.append(exchange.response.time_ns // _US)
     once = {
-        host: {key: min(times) for key, times in some.items() if max(times) - min(times) < BATCH_US}
-        for host, some in told.items()
+        name: {key: min(times) for key, times in some.items() if max(times) - min(times) < BATCH_US}
+        for name, some in told.items()
     }
-    clocks = compared(list(same), {host: len(some) for host, some in connections.items()}, once, same)
-    moved = [(_moved(exchange, clocks[host_of(name)]), name) for exchange, name in chosen.values()]
+    clocks = compared(list(same), {name: len(some) for name, some in connections.items()}, once, same)
+    moved = [(_moved(exchange, clocks[name]), name) for exchange, name in chosen.values()]
     yield from sorted(moved, key=lambda one: one[0].time_ns)
 
 
