@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from expected_derived import derived_rows
+from planned_frames import FramePlanner
 
 from kproto.api import ApiKey
+from kproto.generate.bodies import encode_response, shared_body
 from kproto.generate.files import DEFAULT_MSS
-from kproto.generate.frames import frame_row, payload_of, unmatched_reason
 from kproto.generate.traffic import steps
-from kproto.generate.wire import FramePlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from planned_frames import PlannedFrame
+
     from kproto.generate.content import Content
     from kproto.generate.fleet import PlannedFleet
-    from kproto.generate.wire import PlannedFrame
+    from kproto.generate.traffic import PlannedExchange
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ lack the cluster, as none is declared; derived ones name the one that all captur
 _Row = dict[str, Any]
 
 _US: Final = 1000
+_NS_A_DAY: Final = 86_400 * 1_000_000_000
 _WITH_ERRORS_BY_ID: Final = 5
 """From this version on LeaderAndIsr's response names topics by id."""
 _WITH_LEADER_EPOCH: Final = 3
@@ -130,14 +133,14 @@ class _Stored:
         content = request.exchange.content
         errors = _partition_errors(content) if response is not None else []
         self.rows["requests"].append(_request(request, response))
-        self.rows["frames"].append(frame_row(request))
+        self.rows["frames"].append(_frame_row(request))
         if request.body_id not in self._bodies:
             self.rows["partition_states"] += _states(request.body_id, content)
         self._add_body(request)
         self._add_brokers(request)
         if response is None:
             return
-        self.rows["frames"].append(frame_row(response))
+        self.rows["frames"].append(_frame_row(response))
         self.rows["responses"].append(_response(request, response, len(errors)))
         self._add_body(response)
         for error in errors:
@@ -155,7 +158,7 @@ class _Stored:
             "api_key": int(content.api_key),
             "api_version": content.version,
             "direction": frame.direction,
-            "payload": payload_of(frame),
+            "payload": _payload_of(frame),
         }
         if frame.body_id in self._bodies:
             self._bodies[frame.body_id].update(row)
@@ -198,6 +201,45 @@ def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = D
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in EXPECTED.items()}
 
 
+def _payload_of(frame: PlannedFrame) -> bytes:
+    """Return a frame's body as it is sent."""
+    content = frame.exchange.content
+    if frame.direction == "response":
+        return encode_response(content)
+    return b"".join(shared_body(content).pieces(frame.exchange.broker_epoch))
+
+
+def _frame_row(frame: PlannedFrame) -> _Row:
+    """Return the row of ``frames`` about a frame."""
+    exchange, connection = frame.exchange, frame.exchange.connection
+    source, target = connection.client, connection.server
+    if frame.direction == "response":
+        source, target = target, source
+    return {
+        "frame_id": frame.frame_id,
+        "capture": frame.capture,
+        "conn_id": frame.conn_id,
+        "flow": {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port},
+        "direction": frame.direction,
+        "ts": frame.time_ns // _US,
+        "ts_last": frame.last_ns // _US,
+        "ts_ns": frame.time_ns,
+        "status": 0,
+        "api_key": int(exchange.content.api_key),
+        "api_version": exchange.content.version,
+        "correlation_id": exchange.correlation_id,
+        "client_id": str(exchange.content.controller.id),
+        "frame_len": frame.length,
+        "body_id": frame.body_id,
+        "date": frame.time_ns // _NS_A_DAY,
+    }
+
+
+def _unmatched_reason(exchange: PlannedExchange) -> str:
+    """Return why a request has no response, in the generator's own words."""
+    return "the connection broke" if exchange.lost else "the capture missed the response"
+
+
 def _request(request: PlannedFrame, response: PlannedFrame | None) -> _Row:
     exchange = request.exchange
     content = exchange.content
@@ -226,7 +268,7 @@ def _request(request: PlannedFrame, response: PlannedFrame | None) -> _Row:
         "response_frame_id": response and response.frame_id,
         "latency_us": response and (response.time_ns - request.last_ns) // _US,
         "error_code": response and _error_code(content),
-        "unmatched_reason": None if response else unmatched_reason(exchange),
+        "unmatched_reason": None if response else _unmatched_reason(exchange),
         "decode_error": None,
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.cli.ending import check_threads, ended_by_sigterm
+from kproto.cli.properties import print_line, properties_option
 from kproto.cli.text import counted, ranges
 from kproto.errors import ConfigurationError, KprotoError
 from kproto.extras import install_command
@@ -94,10 +94,7 @@ Examples:
 @click.option("--advertised-host", metavar="HOST", help="Register this host, such as a tap's; needs --zookeeper.")
 @click.option("--first-id", default=0, show_default=True, type=click.IntRange(0), help="The first broker's id.")
 @click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
-@click.option(
-    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.",
-)  # fmt: skip
+@properties_option("Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
 @click.option(
     "--config", "settings_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
@@ -237,7 +234,7 @@ def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> St
 
     def elected(broker_id: int, epoch: int) -> None:
         try:
-            _line({"controller": broker_id, "leading": epoch > 0, "controller_epoch": epoch or None})
+            print_line({"controller": broker_id, "leading": epoch > 0, "controller_epoch": epoch or None})
         except BrokenPipeError:
             reader_is_gone()
 
@@ -247,7 +244,7 @@ def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> St
 def _announce(brokers: Iterable[ClusterMember]) -> None:
     members = list(brokers)
     for member in members:
-        _line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
+        print_line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
     print(f"{counted(len(members), 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
 
 
@@ -280,7 +277,7 @@ def _commanded(
 
     def report(event: dict[str, Any]) -> None:
         try:
-            _line(event)
+            print_line(event)
         except BrokenPipeError:
             reader_is_gone()
 
@@ -291,7 +288,7 @@ def _commanded(
         def begin() -> None:
             _announce(fleet)
             if server is not None:
-                _line({"commands": f"http://{show_address(server.address)}"})
+                print_line({"commands": f"http://{show_address(server.address)}"})
             if from_stdin:
                 threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
 
@@ -314,7 +311,7 @@ def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Call
             try:
                 events.append(commands.take(text, wait=True))
             except (KprotoError, ValueError) as e:
-                _line({"step": text.strip(), "error": str(e)})
+                print_line({"step": text.strip(), "error": str(e)})
     except BrokenPipeError:
         reader_is_gone()
     if events:
@@ -339,13 +336,8 @@ def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> Broke
             "response": None if answer is None else answer.to_json(context.version),
         }
         try:
-            _line(record)
+            print_line(record)
         except BrokenPipeError:
             reader_is_gone()
 
     return BrokerHooks(answered=answered)
-
-
-def _line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # one call a line: two threads write
-    sys.stdout.flush()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import logging
-import sys
 import threading
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
+from kproto.cli.properties import print_line, properties_option
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -91,10 +90,7 @@ alone are served what goes to the controller: it reads no ACLs.
     "--config", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
     help="Properties of the controller.",
 )  # fmt: skip
-@click.option(
-    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.* of its listener and of connections to brokers.",
-)  # fmt: skip
+@properties_option("Properties: security.protocol, ssl.*, sasl.* of its listener and of connections to brokers.")
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Record all its traffic to DIR/controller-ID.pcapng (.1 if that is there), zeros for secrets.",
@@ -132,7 +128,7 @@ def command(
         from channel.zookeeper.session import ZooKeeperSession
 
         with ZooKeeperSession(zookeeper) as session:
-            _line(controller_status(session))
+            print_line(controller_status(session))
         return
     if controller_id is None:
         raise click.UsageError("--id is missing; give a broker id that no broker of the cluster has")
@@ -146,7 +142,7 @@ def command(
     def changed(active_id: int, epoch: int) -> None:
         leads = {"leading": True, "controller_epoch": epoch} if epoch else {"leading": False}
         try:
-            _line({"controller": None if active_id < 0 else active_id, **leads})
+            print_line({"controller": None if active_id < 0 else active_id, **leads})
         except BrokenPipeError:
             unread.set()
             stop.set()
@@ -180,7 +176,7 @@ def command(
         with node:
             assert node.endpoint is not None
             announced = {"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port}
-            wait(partial(_line, announced), lambda seconds: stop.wait(seconds) or first_error(node, door))
+            wait(partial(print_line, announced), lambda seconds: stop.wait(seconds) or first_error(node, door))
             failure = first_error(node, door)
     if unread.is_set():
         raise BrokenPipeError  # as for any command whose reader closes the pipe
@@ -234,8 +230,3 @@ def _door_of(metrics: Metrics, address: str) -> HttpDoor:
             self.answer(HTTPStatus.OK, content_type, write(registry))
 
     return HttpDoor("metrics-thread", "serve metrics", *parse_address(address), Handler)
-
-
-def _line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")  # one call a line: two threads write
-    sys.stdout.flush()

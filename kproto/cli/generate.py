@@ -60,12 +60,15 @@ class _Size(click.ParamType[int]):
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
-def _count(name: str, help_text: str, least: int = 0) -> Callable[[_Command], _Command]:
-    """Make an option for an integer field of the fleet."""
-    option, default = f"--{name.replace('_', '-')}", getattr(PlannedFleet, name)
+def _field(
+    name: str, help_text: str, least: int = 0, *, of: type = PlannedFleet, kind: click.ParamType[Any] | None = None
+) -> Callable[[_Command], _Command]:
+    """Make an option for a field of the fleet: a number, or what another type tells."""
+    option, metavar = f"--{name.replace('_', '-')}", "N" if kind is None else None
     return click.option(
-        option, metavar="N", type=click.IntRange(min=least), default=default, show_default=True, help=help_text
-    )
+        option, metavar=metavar, type=kind or click.IntRange(min=least), default=getattr(of, name), show_default=True,
+        help=help_text,
+    )  # fmt: skip
 
 
 @click.command(
@@ -107,67 +110,40 @@ The same options give the same bytes, on any machine. """,
     metavar="DIR",
     help="The directory for the files; - for standard output.",
 )
-@_count("seed", "The seed of every random choice.")
-@_count("brokers", "Brokers.", 1)
-@_count("topics", "Topics.", 1)
-@_count("partitions", "Partitions of all topics together.", 1)
-@_count("replication", "Replicas of each partition.", 1)
-@click.option(
-    "--hours", type=float, default=PlannedFleet.hours, show_default=True, help="From the first event to the last."
-)
-@_count("failovers", "How often another broker becomes the controller.")
-@_count("restarts", "How often a broker stops and comes back.")
-@_count("elections", "How often the leaders of a batch of partitions move.")
-@_count("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
-@_count("batch", "Partitions in an election or ISR change.", 1)
+@_field("seed", "The seed of every random choice.")
+@_field("brokers", "Brokers.", 1)
+@_field("topics", "Topics.", 1)
+@_field("partitions", "Partitions of all topics together.", 1)
+@_field("replication", "Replicas of each partition.", 1)
+@_field("hours", "From the first event to the last.", kind=click.FLOAT)
+@_field("failovers", "How often another broker becomes the controller.")
+@_field("restarts", "How often a broker stops and comes back.")
+@_field("elections", "How often the leaders of a batch of partitions move.")
+@_field("isr_changes", "How often the in-sync replicas of a batch of partitions change.")
+@_field("batch", "Partitions in an election or ISR change.", 1)
 @click.option(
     "--zombies",
     metavar="N",
     type=click.IntRange(min=0),
     help="Updates of a former controller. [default: one, after a failover]",
 )
-@_count("deletions", "Topics that are deleted.")
-@click.option(
-    "--loss",
-    type=float,
-    default=PlannedFleet.loss,
-    show_default=True,
-    help="Share of requests whose connection breaks before the response.",
+@_field("deletions", "Topics that are deleted.")
+@_field("loss", "Share of requests whose connection breaks before the response.", kind=click.FLOAT)
+@_field("capture_loss", "Share of requests, and of responses, whose packets the capture misses.", kind=click.FLOAT)
+@_field(
+    "bodies",
+    "fleet: a change goes to all brokers; distinct: to one in turn, so that no request body is there twice.",
+    kind=click.Choice(get_args(Bodies)),
 )
-@click.option(
-    "--capture-loss",
-    type=float,
-    default=PlannedFleet.capture_loss,
-    show_default=True,
-    help="Share of requests, and of responses, whose packets the capture misses.",
-)
-@click.option(
-    "--bodies",
-    type=click.Choice(get_args(Bodies)),
-    default=PlannedFleet.bodies,
-    show_default=True,
-    help="fleet: a change goes to all brokers; distinct: to one in turn, so that no request body is there twice.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(get_args(Protocol)),
-    default=PlannedFleet.protocol,
-    show_default=True,
-    help="Inter-broker protocol: decides the versions of the requests.",
+@_field(
+    "protocol",
+    "Inter-broker protocol: decides the versions of the requests.",
+    kind=click.Choice(get_args(Protocol)),
 )
 @click.option("--migration", is_flag=True, help="A KRaft controller takes over in the middle.")
 @click.option("--kraft", is_flag=True, help="A KRaft cluster: write each controller's metadata log, and truth.json.")
-@click.option(
-    "--controllers", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Controllers in KRaft."
-)
-@click.option(
-    "--eligible-elections",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="How often an eligible leader replica becomes leader, in KRaft.",
-)
+@_field("controllers", "Controllers in KRaft.", 1, of=KRaftFleet)
+@_field("eligible_elections", "How often an eligible leader replica becomes leader, in KRaft.", of=KRaftFleet)
 @click.option(
     "--plant",
     "plants",

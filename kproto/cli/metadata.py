@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.output_format import format_option
+from kproto.cli.properties import properties_option
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.error_codes import error_name
@@ -51,10 +52,7 @@ Examples:
     type=Seconds(0.1, 3600),
     help="Seconds between two requests of --watch.",
 )
-@click.option(
-    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.*.",
-)  # fmt: skip
+@properties_option("Properties: security.protocol, ssl.*, sasl.*.")
 @click.option("--timeout", default=10.0, show_default=True, type=Seconds(0.001, 3600), help="Seconds for each node.")
 @format_option("json")
 def command(

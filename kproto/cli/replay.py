@@ -14,6 +14,7 @@ import click
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.options import CaptureCommand, capture_filters
 from kproto.cli.output_format import format_option
+from kproto.cli.properties import properties_option
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,12 +62,7 @@ The exit code is 1 if an answer differs from the captured one. """,
     help="As fast as the broker answers, or as the controller sent.",
 )
 @click.option("--force", is_flag=True, help="Also to a broker that has a controller.")
-@click.option(
-    "--security",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.* of the broker's listener.",
-)
+@properties_option("Properties: security.protocol, ssl.*, sasl.* of the broker's listener.")
 @click.option("--timeout", default=30.0, type=click.FloatRange(min=0.1), help="Seconds to wait for each answer.")
 @format_option("json", description="Text, or a JSON object for each request.")
 def command(

@@ -12,6 +12,7 @@ import click
 
 from kproto.cli.message_options import message_of, read_input
 from kproto.cli.options import parse_api
+from kproto.cli.properties import properties_option
 from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
@@ -40,10 +41,7 @@ Examples:
 )
 @click.option("--client-id", default="kproto", show_default=True)
 @click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.001, 86_400), help="Seconds to wait.")
-@click.option(
-    "--security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties: security.protocol, ssl.*, sasl.*.",
-)  # fmt: skip
+@properties_option("Properties: security.protocol, ssl.*, sasl.*.")
 def command(
     broker: str,
     api: str,

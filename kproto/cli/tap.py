@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
+from kproto.cli.properties import properties_option
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
@@ -57,14 +58,8 @@ A properties file has Kafka's own names:
 @click.option("--rotate-size", type=click.IntRange(1), metavar="MB", help="Begin a new file after this many megabytes.")
 @click.option("--rotate-seconds", type=Seconds(1), metavar="SECONDS", help="Begin a new file after this many seconds.")
 @click.option("--keep-secrets", is_flag=True, help="Record passwords and tokens; by default zeros are recorded.")
-@click.option(
-    "--listener-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Speak TLS with clients; FILE has the settings ssl.*.",
-)  # fmt: skip
-@click.option(
-    "--upstream-security", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Speak TLS with nodes; FILE has the settings ssl.*.",
-)  # fmt: skip
+@properties_option("Speak TLS with clients; FILE has the settings ssl.*.", "--listener-security")
+@properties_option("Speak TLS with nodes; FILE has the settings ssl.*.", "--upstream-security")
 def command(
     maps: tuple[str, ...],
     out: Path,

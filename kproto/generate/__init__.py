@@ -3,8 +3,7 @@
 ``PlannedFleet`` describes a cluster and its history, and a seed decides all the rest: events -> contents (the
 controller's requests) -> exchanges (broker, times, response) -> packets. This package shares no code with the reading
 of captures and the making of tables, so that each can be checked by the other. ``findings_truth`` has the findings of
-``kproto doctor``, also of faults that are planted (``PlannedFleet.plants``);
-``kproto.generate.frames`` and ``kproto.generate.spark`` the frames without a capture; these need pyarrow and pyspark.
+``kproto doctor``, also of faults that are planted (``PlannedFleet.plants``).
 
 >>> from kproto.generate import PlannedFleet
 >>> PlannedFleet(seed=1, brokers=3, topics=2, partitions=6).replicas(0)

@@ -9,8 +9,9 @@ lies on each controller's disk: the log as one segment, as two, or a snapshot wi
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kproto.errors import ConfigurationError
 from kproto.metadata_log.batches import encode_batch
@@ -34,7 +35,7 @@ from kproto.metadata_log.records import (
 )
 
 from .fleet import random_of
-from .plants import Planted, PlantedFinding
+from .plants import NoPlace, Planted, PlantedFinding
 from .truth import Truth
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ _QUIET_MS: Final = 900 * _SECOND
 """Before and after a planted fault nothing else happens: longer than the time within which changes are counted."""
 _LEVEL: Final = 25
 _MOST: Final = 1_000_000
+
+_Chosen = TypeVar("_Chosen")
 
 
 @dataclass(frozen=True)
@@ -297,7 +300,8 @@ class _QuorumHistory:
             if place == len(events) // 2:
                 self._take_snapshot()
             self.later(random.uniform(120, 240))
-            event()
+            with suppress(NoPlace):
+                event()
         if self._snapshot is None:
             self._take_snapshot()
         self.later(600)
@@ -386,14 +390,23 @@ class _QuorumHistory:
             partition_id=partition.number, topic_id=self._ids[partition.topic], version=2, **fields
         )
 
-    def calm(self) -> _Partition | None:
-        """Choose a partition with all replicas in sync, of which nothing has changed for a while."""
+    def calm(self) -> _Partition:
+        """Choose a partition with all replicas in sync, of which nothing has changed for a while.
+
+        Raises:
+            NoPlace: There is none.
+        """
         found = [
             each
             for each in self.partitions
             if len(each.isr) == len(each.replicas) and each.touched_ms + _QUIET_MS < self.time_ms
         ]
-        return self.random.choice(found) if found else None
+        return self._one_of(found)
+
+    def _one_of(self, found: Sequence[_Chosen]) -> _Chosen:
+        if not found:
+            raise NoPlace
+        return self.random.choice(found)
 
     def without(self, broker: int) -> list[MetadataRecord]:
         """Take a broker out of all ISRs: its partitions get other leaders, or none where nobody else is in sync."""
@@ -425,10 +438,13 @@ class _QuorumHistory:
         """Fence a broker that sends no heartbeats any more."""
         self.write(self._turned(broker, fenced=1), *self.without(broker))
 
-    def settled_broker(self) -> int | None:
-        """Choose a broker that was not started lately."""
-        found = [broker for broker, began in self._restarted.items() if began + _QUIET_MS < self.time_ms]
-        return self.random.choice(found) if found else None
+    def settled_broker(self) -> int:
+        """Choose a broker that was not started lately.
+
+        Raises:
+            NoPlace: There is none.
+        """
+        return self._one_of([broker for broker, began in self._restarted.items() if began + _QUIET_MS < self.time_ms])
 
     def only_leader(self, partition: _Partition) -> int:
         """Let all followers leave a partition's ISR; return the leader."""
@@ -448,8 +464,6 @@ class _QuorumHistory:
 
     def _restart(self) -> None:
         broker = self.settled_broker()
-        if broker is None:
-            return
         self.write(self._turned(broker, stopping=1), *self.without(broker))
         self.later(2)
         self.write(self._turned(broker, fenced=1))
@@ -458,22 +472,20 @@ class _QuorumHistory:
 
     def _election(self) -> None:
         partition = self.calm()
-        if partition is not None:
-            others = [broker for broker in partition.isr if broker != partition.leader]
-            self.write(self.changed(partition, leader=self.random.choice(others)))
+        others = [broker for broker in partition.isr if broker != partition.leader]
+        self.write(self.changed(partition, leader=self.random.choice(others)))
 
     def _isr_change(self) -> None:
         partition = self.calm()
-        if partition is not None:
-            leaver = self.random.choice([broker for broker in partition.isr if broker != partition.leader])
-            self.write(self.changed(partition, isr=[broker for broker in partition.isr if broker != leaver]))
-            self.later(self.random.uniform(10, 60))
-            self.grow(partition)
+        leaver = self.random.choice([broker for broker in partition.isr if broker != partition.leader])
+        self.write(self.changed(partition, isr=[broker for broker in partition.isr if broker != leaver]))
+        self.later(self.random.uniform(10, 60))
+        self.grow(partition)
 
     def _eligible_election(self) -> None:
         """The last in-sync replica goes to the eligible ones, and another of these leads: records are not lost."""
         partition = self.calm()
-        if partition is None or self._restarted[partition.leader] + _QUIET_MS > self.time_ms:
+        if self._restarted[partition.leader] + _QUIET_MS > self.time_ms:
             return
         leader = partition.leader
         eligible = [broker for broker in partition.replicas if broker != leader]
@@ -494,7 +506,8 @@ class _QuorumHistory:
         self.comes_back(leader)
 
     def _deletion(self) -> None:
-        topic = self.random.choice(sorted({each.topic for each in self.partitions}))
+        planted = {found.topic for found in self.truth.findings.required}  # a fault must not go with its topic
+        topic = self._one_of(sorted({each.topic for each in self.partitions if self._names[each.topic] not in planted}))
         self.write(RemoveTopicRecord(topic_id=self._ids[topic]))
         self.partitions = [each for each in self.partitions if each.topic != topic]
 
@@ -504,8 +517,8 @@ class _QuorumHistory:
         def plant() -> None:
             self.later(_QUIET_MS / _SECOND + 60)
             began = self.time_ms
-            found = KRAFT_PLANTS[name](self)
-            if found:
+            with suppress(NoPlace):
+                found = KRAFT_PLANTS[name](self)
                 self.truth.findings.planted.append(Planted(name, began * 1_000_000, found))
                 self.truth.findings.required += found
             self.later(_QUIET_MS / _SECOND)
@@ -562,8 +575,6 @@ def _checkpoint(records: Sequence[MetadataRecord], epoch: int, time_ms: int) -> 
 
 def _no_leader(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     leader = history.only_leader(partition)
     history.killed(leader)
     history.later(60)
@@ -575,8 +586,6 @@ def _no_leader(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _unclean_election(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     leader = history.only_leader(partition)
     history.killed(leader)
     history.later(10)
@@ -593,8 +602,6 @@ def _unclean_election(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _under_replicated(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     history.write(history.changed(partition, isr=[partition.leader]))
     history.later(400)
     history.grow(partition)
@@ -603,8 +610,6 @@ def _under_replicated(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _leader_flapping(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     for _ in range(5):
         others = [broker for broker in partition.isr if broker != partition.leader]
         history.write(history.changed(partition, leader=history.random.choice(others)))
@@ -614,8 +619,6 @@ def _leader_flapping(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _isr_flapping(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     for _ in range(3):
         history.write(history.changed(partition, isr=[partition.leader]))
         history.later(45)
@@ -626,8 +629,6 @@ def _isr_flapping(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _registered_again_often(history: _QuorumHistory) -> list[PlantedFinding]:
     broker = history.settled_broker()
-    if broker is None:
-        return []
     for _ in range(5):
         history.killed(broker)
         history.later(20)
@@ -638,8 +639,6 @@ def _registered_again_often(history: _QuorumHistory) -> list[PlantedFinding]:
 
 def _reassignment_lasts(history: _QuorumHistory) -> list[PlantedFinding]:
     partition = history.calm()
-    if partition is None:
-        return []
     before = list(partition.replicas)
     free = [broker for broker in range(history.fleet.brokers) if broker not in before]
     new = history.random.choice(free)

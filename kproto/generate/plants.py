@@ -30,6 +30,10 @@ _SECOND: Final = 1_000_000_000
 _RECOVERING: Final = 1
 
 
+class NoPlace(Exception):
+    """The cluster has no partition or broker where a fault can be planted now."""
+
+
 class PlantedFinding(NamedTuple):
     """The subject that a finding must or may have; None stands for any.
 
@@ -89,8 +93,12 @@ class _Scene:
             return PlantedFinding(rule, broker)
         return PlantedFinding(rule, broker, self.cluster.topic[partition], self.cluster.index[partition])
 
-    def partition(self) -> int | None:
-        """Reserve a partition with a leader and at least two in-sync replicas, all alive; None if there is none."""
+    def partition(self) -> int:
+        """Reserve a partition with a leader and at least two in-sync replicas, all alive.
+
+        Raises:
+            NoPlace: There is none.
+        """
         cluster = self.cluster
         live = set(cluster.live)
         fit = [
@@ -102,19 +110,23 @@ class _Scene:
             and live.issuperset(cluster.replicas[partition])
         ]
         if not fit:
-            return None
+            raise NoPlace
         found = self.random.choice(fit)
         cluster.reserved.add(found)
         cluster.busy.update(cluster.replicas[found])
         return found
 
-    def broker(self, among: Sequence[int] | None = None) -> int | None:
-        """Reserve a living broker that is neither the controller nor the one before; None if there is none."""
+    def broker(self, among: Sequence[int] | None = None) -> int:
+        """Reserve a living broker that is neither the controller nor the one before.
+
+        Raises:
+            NoPlace: There is none.
+        """
         cluster = self.cluster
         keep = {cluster.controller.id, cluster.former.id if cluster.former else None}
         fit = [broker for broker in cluster.live if broker not in keep and (among is None or broker in among)]
         if not fit:
-            return None
+            raise NoPlace
         found = self.random.choice(fit)
         cluster.busy.add(found)
         return found
@@ -224,7 +236,11 @@ class Planter:
             self.planted.append(planted)
             scene = _Scene(self._cluster, random_of(fleet.seed, "plant", event.plant), planted)
             running = self._running[event.plant] = PLANTS[planted.name].run(scene)
-        return [content for content in next(running, []) if content.recipients]
+        try:
+            contents = next(running, [])
+        except NoPlace:
+            return []
+        return [content for content in contents if content.recipients]
 
 
 # ---- controllers ----
@@ -234,8 +250,6 @@ class Planter:
 def _zombie_accepted(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
-    if broker is None:
-        return
     contents = cluster.fail_over(without=broker)
     assert cluster.former is not None
     zombie = cluster.update_metadata(cluster.all()[:1], [broker])
@@ -252,8 +266,6 @@ def _zombie_accepted(scene: _Scene) -> _Stages:
 def _zombie_refused(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
-    if broker is None:
-        return
     contents = cluster.fail_over()
     assert cluster.former is not None
     zombie = cluster.update_metadata(cluster.all()[:1], [broker])
@@ -278,8 +290,6 @@ def _two_controllers(scene: _Scene) -> _Stages:
 def _epoch_back(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
-    if broker is None:
-        return
     contents = cluster.fail_over()
     assert cluster.former is not None
     zombie = cluster.update_metadata(cluster.all()[:1], [broker])
@@ -293,7 +303,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
 def _left_behind(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
-    if broker is None or cluster.controller.is_kraft_controller:
+    if cluster.controller.is_kraft_controller:
         return
     scene.require("KP006", broker)
     scene.allow("KP030", "KP031", "KP032", "KP014", "KP015", broker=broker)
@@ -315,8 +325,6 @@ def _dual_write_ended(scene: _Scene) -> _Stages:
 def _no_leader(scene: _Scene) -> _Stages:
     """The newest states say it: ``kproto.generate.truth`` requires the finding."""
     partition = scene.partition()
-    if partition is None:
-        return
     scene.shrink(partition)
     cluster = scene.cluster
     contents = [cluster.update_metadata([partition])]
@@ -327,8 +335,6 @@ def _no_leader(scene: _Scene) -> _Stages:
 @_named("unclean-election")
 def _unclean(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     cluster = scene.cluster
     scene.shrink(partition)
     contents = [cluster.update_metadata([partition])]
@@ -349,8 +355,6 @@ def _unclean(scene: _Scene) -> _Stages:
 def _leader_epoch_back(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     cluster = scene.cluster
     old = cluster.update_metadata([partition], [broker])
     scene.elect(partition)
@@ -365,8 +369,6 @@ def _leader_epoch_back(scene: _Scene) -> _Stages:
 def _leader_epoch_twice(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     cluster = scene.cluster
     former = scene.elect(partition)
     contents = scene.told(partition)
@@ -385,8 +387,6 @@ def _leader_epoch_twice(scene: _Scene) -> _Stages:
 @_named("two-leaders")
 def _two_leaders(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     cluster = scene.cluster
     contents = scene.told(partition)  # the capture shows who leads
     former = scene.elect(partition)
@@ -401,8 +401,6 @@ def _two_leaders(scene: _Scene) -> _Stages:
 @_named("leader-named-but-not-told")
 def _named_not_told(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     cluster = scene.cluster
     scene.elect(partition)
     leader = cluster.leader[partition]
@@ -416,8 +414,6 @@ def _named_not_told(scene: _Scene) -> _Stages:
 @_named("leader-flapping")
 def _leader_flapping(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     contents: list[Content] = []
     for number in range(7):
         scene.elect(partition)
@@ -433,8 +429,6 @@ def _leader_flapping(scene: _Scene) -> _Stages:
 def _under_replicated(scene: _Scene) -> _Stages:
     """The newest states say it: ``kproto.generate.truth`` requires the finding."""
     partition = scene.partition()
-    if partition is None:
-        return
     scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
     yield [scene.cluster.update_metadata([partition])]
 
@@ -442,8 +436,6 @@ def _under_replicated(scene: _Scene) -> _Stages:
 @_named("isr-flapping")
 def _isr_flapping(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     contents: list[Content] = []
     for number in range(8):
         if number % 2:
@@ -458,12 +450,10 @@ def _isr_flapping(scene: _Scene) -> _Stages:
 @_named("isr-or-leader-not-alive", needs_zookeeper=True)
 def _isr_not_alive(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    partition = None if cluster.controller.is_kraft_controller else scene.partition()
-    if partition is None:
+    if cluster.controller.is_kraft_controller:
         return
+    partition = scene.partition()
     broker = scene.broker([b for b in cluster.isr[partition] if b != cluster.leader[partition]])
-    if broker is None:
-        return
     scene.require("KP023", broker, partition)
     scene.allow("KP010", "KP035", "KP040", broker=broker)
     contents = cluster.stop(broker, kept=[partition])
@@ -478,8 +468,6 @@ def _isr_not_alive(scene: _Scene) -> _Stages:
 def _behind(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     scene.shrink(partition)
     scene.require("KP030", broker)
     scene.allow("KP031", broker=broker)
@@ -490,8 +478,6 @@ def _behind(scene: _Scene) -> _Stages:
 def _missed(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     scene.shrink(partition)
     contents = [scene.cluster.update_metadata([partition], scene.others(broker))]
     scene.grow(partition)
@@ -503,8 +489,6 @@ def _missed(scene: _Scene) -> _Stages:
 def _told_late(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
     content = scene.cluster.update_metadata([partition], scene.others(broker))
     late = scene.cluster.update_metadata([partition], [broker])
@@ -515,8 +499,6 @@ def _told_late(scene: _Scene) -> _Stages:
 @_named("unanswered")
 def _unanswered(scene: _Scene) -> _Stages:
     broker = scene.broker()
-    if broker is None:
-        return
     content = scene.cluster.update_metadata([], [broker])
     content.is_lost = True
     scene.require("KP033", broker)
@@ -532,8 +514,6 @@ def _slow(_scene: _Scene) -> _Stages:
 @_named("registered-again", stages=2)
 def _registered_again(scene: _Scene) -> _Stages:
     broker = scene.broker()
-    if broker is None:
-        return
     scene.require("KP035", broker)
     yield scene.cluster.stop(broker)
     yield scene.cluster.start(broker)
@@ -542,8 +522,6 @@ def _registered_again(scene: _Scene) -> _Stages:
 @_named("meant-for-earlier-registration", stages=2)
 def _earlier_registration(scene: _Scene) -> _Stages:
     broker = scene.broker()
-    if broker is None:
-        return
     cluster = scene.cluster
     former = cluster.broker_epochs[broker]
     yield cluster.stop(broker)
@@ -557,29 +535,33 @@ def _earlier_registration(scene: _Scene) -> _Stages:
 # ---- topics ----
 
 
-def _topic(scene: _Scene) -> tuple[int, int] | None:
-    """Reserve a topic, and a broker that has replicas of it; None if there is none."""
+def _topic(scene: _Scene) -> tuple[int, int]:
+    """Reserve a topic, and a broker that has replicas of it.
+
+    Raises:
+        NoPlace: There is none.
+    """
     cluster = scene.cluster
     live = set(cluster.live)
     for topic in scene.random.sample(cluster.topics_left, len(cluster.topics_left)):
         partitions = cluster.partitions_of(topic)
         hosts = {broker for partition in partitions for broker in cluster.replicas[partition]}
         if cluster.reserved.isdisjoint(partitions) and hosts <= live:
-            broker = scene.broker(sorted(hosts - cluster.busy))
-            if broker is not None and all(len(cluster.isr[p]) > 1 for p in partitions):
+            try:
+                broker = scene.broker(sorted(hosts - cluster.busy))
+            except NoPlace:
+                continue
+            if all(len(cluster.isr[p]) > 1 for p in partitions):
                 cluster.reserved.update(partitions)
                 cluster.busy.update(hosts)
                 return topic, broker
-    return None
+    raise NoPlace
 
 
 @_named("deletion-waiting", stages=2)
 def _deletion_waiting(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    found = _topic(scene)
-    if found is None:
-        return
-    topic, broker = found
+    topic, broker = _topic(scene)
     contents = cluster.stop(broker)
     cluster.stopped.remove(broker)  # for good
     yield contents
@@ -587,15 +569,10 @@ def _deletion_waiting(scene: _Scene) -> _Stages:
     yield cluster.delete(topic)
 
 
-def _deleted_in_absence(
-    scene: _Scene,
-) -> Generator[list[Content], None, tuple[int, int, str] | None]:
+def _deleted_in_absence(scene: _Scene) -> Generator[list[Content], None, tuple[int, int, str]]:
     """Stop a replica holder and delete its topic; it is never asked to delete. Gives topic, broker and the name."""
     cluster = scene.cluster
-    found = _topic(scene)
-    if found is None:
-        return None
-    topic, broker = found
+    topic, broker = _topic(scene)
     yield cluster.stop(broker)
     yield cluster.delete(topic)
     cluster.forget_deletion(broker)
@@ -605,10 +582,7 @@ def _deleted_in_absence(
 @_named("stray-replica", stages=3)
 def _stray(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    deleted = yield from _deleted_in_absence(scene)
-    if deleted is None:
-        return
-    _, broker, name = deleted
+    _, broker, name = yield from _deleted_in_absence(scene)
     scene.planted.required.append(PlantedFinding("KP041", broker, name))
     scene.planted.allowed.append(PlantedFinding("KP040", broker, name))
     yield cluster.start(broker)
@@ -617,10 +591,7 @@ def _stray(scene: _Scene) -> _Stages:
 @_named("name-used-again-over-stray", stages=4)
 def _name_used_again(scene: _Scene) -> _Stages:
     cluster = scene.cluster
-    deleted = yield from _deleted_in_absence(scene)
-    if deleted is None:
-        return
-    topic, broker, name = deleted
+    topic, broker, name = yield from _deleted_in_absence(scene)
     topic_id = scene.random.randbytes(16) if cluster.fleet.has_topic_ids else bytes(16)
     scene.planted.required.append(PlantedFinding("KP042", broker, name))
     scene.planted.allowed += [PlantedFinding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]
@@ -631,8 +602,6 @@ def _name_used_again(scene: _Scene) -> _Stages:
 @_named("topic-ids-differ", protocols=("3.9",))
 def _topic_ids_differ(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     cluster = scene.cluster
     broker = next(b for b in cluster.isr[partition] if b != cluster.leader[partition])
     scene.elect(partition)
@@ -652,8 +621,6 @@ def _topic_ids_differ(scene: _Scene) -> _Stages:
 def _refused(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    if partition is None or broker is None:
-        return
     scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
     refused = scene.cluster.update_metadata([partition], [broker])
     refused.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -667,8 +634,6 @@ def _refused(scene: _Scene) -> _Stages:
 @_named("partition-error-not-put-right", is_last=True)
 def _partition_error(scene: _Scene) -> _Stages:
     partition = scene.partition()
-    if partition is None:
-        return
     cluster = scene.cluster
     leader = cluster.leader[partition]
     broker = next(b for b in cluster.replicas[partition] if b != leader)
@@ -684,8 +649,6 @@ def _partition_error(scene: _Scene) -> _Stages:
 @_named("sent-again")
 def _sent_again(scene: _Scene) -> _Stages:
     broker = scene.broker()
-    if broker is None:
-        return
     content = scene.cluster.update_metadata([], [broker])
     content.is_sent_again = True
     scene.require("KP052", broker)

@@ -12,21 +12,7 @@ import kproto
 from kproto.api import CONTROL_APIS, api_name
 from kproto.error_codes import error_name
 from kproto.query.views import explained_by_duckdb, open_tables
-from kproto.report.figures import (
-    captures,
-    clusters,
-    controllers,
-    errors,
-    flaps,
-    happened,
-    lag,
-    losses,
-    rates,
-    responders,
-    stale,
-    weeks,
-)
-from kproto.report.findings import findings
+from kproto.report.figures import ReportFigures
 from kproto.report.requests import RequestIndex
 from kproto.report.timeline import keep_changes, timeline
 
@@ -80,36 +66,32 @@ def report_facts(
     with explained_by_duckdb(), open_tables(tables, cluster, broker_ids) as sql:
         keep_changes(sql)
         requests = RequestIndex(sql)
-        found = captures(sql)
-        shown = clusters(sql)
-        places = {row["name"]: place for place, row in enumerate(shown)}
-        files = {row["name"]: place for place, row in enumerate(found)}
-        senders = controllers(sql, places)
+        figures = ReportFigures(sql, requests, limits.rows, cut)
+        senders = figures.controllers()
         # In the order in which bodies are kept, should there be more than fit.
         facts: dict[str, Any] = {
-            "captures": found,
-            "clusters": shown,
+            "captures": figures.captures,
+            "clusters": figures.clusters,
             "controllers": senders,
-            "stale": stale(sql, places, senders, requests, limits.rows, cut),
-            "errors": errors(sql, places, requests, limits.rows, cut),
-            "brokers": responders(sql, places, requests),
-            "lag": lag(sql, places, requests),
-            "weeks": weeks(sql, limits.rows, cut),
-            "rates": rates(sql, places),
-            "losses": losses(sql, files, limits.rows, cut),
-            "timeline": timeline(sql, places, requests, limits.partitions, limits.states, cut),
+            "stale": figures.stale(senders),
+            "errors": figures.errors(),
+            "brokers": figures.responders(),
+            "lag": figures.lag(),
+            "weeks": figures.weeks(),
+            "rates": figures.rates(),
+            "losses": figures.losses(),
+            "timeline": timeline(sql, figures.places, requests, limits.partitions, limits.states, cut),
+            "findings": figures.findings(),
+            "events": figures.events(),
+            "flaps": figures.flaps(),
+            "requests": requests.rows(figures.files, limits.body_bytes, cut),
         }
-        found_by_rules = findings(sql)
-        facts["events"] = happened(sql, limits.rows, cut)
-        facts["flaps"] = flaps(sql, limits.rows, cut)
-        facts["requests"] = requests.rows(files, limits.body_bytes, cut)
     codes = {row["error_code"] for row in (*facts["errors"], *facts["stale"])}
     return {
         "kproto": kproto.__version__,
         "apis": {key: api_name(key) for key in CONTROL_APIS},
         "error_names": {code: error_name(code) for code in sorted(codes | set(facts["requests"]["error_code"]), key=str)
                         if code is not None},
-        "findings": found_by_rules,
         "cut": cut,
         **facts,
     }  # fmt: skip

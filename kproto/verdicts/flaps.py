@@ -5,9 +5,10 @@ Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kproto.verdicts.states import most_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[
     for partition, life in facts.present.items():
         for what, changes in _changes(facts, life, settled).items():
             times = sorted(ts for ts, _leader in changes)
-            most = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+            most = most_within(times, window)
             if most >= least:
                 yield Flapping(what, partition, most, times, frozenset(leader for _ts, leader in changes))
 

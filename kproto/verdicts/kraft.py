@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode, error_name
 from kproto.metadata_log.heartbeats import ALIVE
-from kproto.verdicts.states import micros
+from kproto.verdicts.states import micros, most_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -138,7 +137,7 @@ def _in_vain(rows: Rows, most: int, window: float) -> Iterator[Shown]:
         if api_key == ApiKey.VOTE and not is_pre_vote and epoch not in led:
             asked[epoch] = min(micros(first), asked.get(epoch, micros(first)))
     times = sorted(asked.values())
-    count = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+    count = most_within(times, window)
     if count >= most:
         text = f"{count} elections of the quorum within {window / _MINUTE:g} minutes had no winner"
         yield Shown("KP074", text, times[0], times[-1], count)

@@ -47,18 +47,14 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-class RequestGroup(NamedTuple):
-    """Requests to one address that differ in their times, bodies and latencies alone.
-
-    All were sent while the same controller epoch was the newest, and the broker either had or had not been sent all
-    partitions before each of them.
+class RequestKind(NamedTuple):
+    """What the figures tell apart of requests to one address; they differ in times, bodies and latencies alone.
 
     Attributes:
         broker_epoch: The epoch in refused requests; None for others, which may differ in it.
-        requests: Their number.
-        first, last: The times of the first and the last in us since 1970; equal for refused requests.
-        partitions: Their partitions, None if no request has a number of them.
-        answered: The number of requests with a response.
+        reason: Why the broker refused them; empty where it did not, or the error says it all.
+        is_zombie: Whether another controller had replaced the sender.
+        phase: The phase of a migration that they are in; empty where they are in none.
     """
 
     api_key: int
@@ -74,11 +70,9 @@ class RequestGroup(NamedTuple):
     server_port: int
     unmatched_reason: str | None
     decode_error: str | None
-    requests: int
-    first: int
-    last: int
-    partitions: int | None
-    answered: int
+    reason: str = ""
+    is_zombie: bool = False
+    phase: str = ""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -90,6 +84,49 @@ class RequestGroup(NamedTuple):
         """The receiving broker, see ``target_of``."""
         return target_of(self.broker_id, self.server_ip, self.server_port)
 
+    @property
+    def sender(self) -> tuple[int, int, bool]:
+        """The controller's id, its epoch and its kind, of requests that can be read."""
+        assert self.controller_id is not None
+        assert self.controller_epoch is not None
+        return self.controller_id, self.controller_epoch, bool(self.is_kraft_controller)
+
+
+@dataclass(slots=True)
+class RequestSpan:
+    """Some requests: their number, the times of the first and the last in us since 1970, and what was with them.
+
+    Attributes:
+        partitions: Their partitions, None if no request has a number of them.
+        answered: The number of requests with a response.
+        newer: The controller that had replaced the sender at the first of them, as far as it is known.
+        kinds: The kinds that were summed up by ``RequestFigures``.
+    """
+
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    partitions: int | None = None
+    answered: int = 0
+    newer: ControllerEpoch | None = None
+    kinds: set[RequestKind] = field(default_factory=set)
+
+    def merge(self, other: RequestSpan) -> None:
+        """Add other requests."""
+        if other.newer is not None:
+            mine = (self.first, self.newer) if self.newer is not None else None
+            self.newer = other.newer if mine is None or (other.first, other.newer) < mine else self.newer
+        if other.count:
+            self.first = min(self.first, other.first) if self.count else other.first
+            self.last = max(self.last, other.last)
+        self.count += other.count
+        self.partitions = (self.partitions or 0) + (other.partitions or 0)
+        self.answered += other.answered
+
+    def row(self, counted: str = "requests") -> dict[str, Any]:
+        """The number and the times, for a summary."""
+        return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
+
 
 def target_of(broker_id: int | None, ip: str, port: int) -> object:
     """Return a receiving broker: its id, or its address where the id is not known."""
@@ -98,8 +135,11 @@ def target_of(broker_id: int | None, ip: str, port: int) -> object:
     return str(Endpoint(ip, port))
 
 
-def group_requests(rows: pa.Table, seen: Epochs) -> Iterator[RequestGroup]:
-    """Yield the groups of requests, in the order of their first requests.
+def group_requests(rows: pa.Table, seen: Epochs) -> Iterator[tuple[RequestKind, RequestSpan]]:
+    """Yield requests in groups, in the order of their first ones.
+
+    All of a group were sent while the same controller epoch was the newest, and the broker either had or had not been
+    sent all partitions before each of them; the first and the last of refused requests are one.
 
     Args:
         rows: Of ``requests`` in the order of time, ``ts`` in us since 1970.
@@ -116,7 +156,8 @@ def group_requests(rows: pa.Table, seen: Epochs) -> Iterator[RequestGroup]:
     grouped = rows.group_by([*_KEYS, *_MOMENTS], use_threads=False).aggregate([*_FIGURES, ("row", "min")])
     grouped = grouped.sort_by("row_min")  # groups come in no certain order
     names = (*_KEYS, *("_".join(figure) for figure in _FIGURES))
-    yield from map(RequestGroup._make, rows_of(grouped, names))
+    for row in rows_of(grouped, names):
+        yield RequestKind(*row[: len(_KEYS)]), RequestSpan(*row[len(_KEYS) :])
 
 
 def _eras(times: pa.Array, turns: list[int]) -> pa.Array:
@@ -178,81 +219,7 @@ class Latencies:
         return found
 
 
-class _Kind(NamedTuple):
-    """What the figures tell apart of requests; see ``RequestGroup``.
-
-    Attributes:
-        reason: Why the broker refused them; empty where it did not, or the error says it all.
-        is_zombie: Whether another controller had replaced the sender.
-        phase: The phase of a migration that they are in; empty where they are in none.
-    """
-
-    api_key: int
-    api_version: int
-    error_code: int | None
-    controller_id: int | None
-    controller_epoch: int | None
-    broker_epoch: int | None
-    is_kraft_controller: bool
-    broker_id: int | None
-    server_ip: str
-    server_port: int
-    unmatched_reason: str | None
-    decode_error: str | None
-    reason: str = ""
-    is_zombie: bool = False
-    phase: str = ""
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self.server_ip, self.server_port
-
-    @property
-    def sender(self) -> tuple[int, int, bool]:
-        """The controller's id, its epoch and its kind, of requests that can be read."""
-        assert self.controller_id is not None
-        assert self.controller_epoch is not None
-        return self.controller_id, self.controller_epoch, self.is_kraft_controller
-
-
-@dataclass(slots=True)
-class _Span:
-    """Requests: their number, the times of the first and the last in us since 1970, and what was with them.
-
-    Attributes:
-        kinds: The kinds that were summed up by ``RequestFigures``.
-        newer: The controller that had replaced the sender at the first of them, as far as it is known.
-    """
-
-    count: int = 0
-    first: int = 0
-    last: int = 0
-    partitions: int = 0
-    answered: int = 0
-    newer: ControllerEpoch | None = None
-    kinds: set[_Kind] = field(default_factory=set)
-
-    def merge(self, other: _Span) -> None:
-        """Add other requests."""
-        if other.newer is not None:
-            mine = (self.first, self.newer) if self.newer is not None else None
-            self.newer = other.newer if mine is None or (other.first, other.newer) < mine else self.newer
-        if other.count:
-            self.first = min(self.first, other.first) if self.count else other.first
-            self.last = max(self.last, other.last)
-        self.count += other.count
-        self.partitions += other.partitions
-        self.answered += other.answered
-
-    def row(self, counted: str = "requests") -> dict[str, Any]:
-        return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
-
-    def addresses(self) -> int:
-        """The number of addresses to which they were sent."""
-        return len({kind.address for kind in self.kinds})
-
-
-_Spans = dict[Any, _Span]
+_Spans = dict[Any, RequestSpan]
 
 
 class RequestFigures:
@@ -263,7 +230,7 @@ class RequestFigures:
     """
 
     def __init__(self, known: Epochs | None = None) -> None:
-        self._spans: dict[_Kind, _Span] = {}
+        self._spans: dict[RequestKind, RequestSpan] = {}
         self._latencies: dict[tuple[str, int], Latencies] = defaultdict(Latencies)
         self._brokers: dict[tuple[str, int], tuple[int, int]] = {}
         self._learns = known is None
@@ -282,10 +249,9 @@ class RequestFigures:
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
         if self._learns:
             learn_epochs(self._seen, epochs_in([rows]))
-        for group in group_requests(rows, self._seen):
-            kind, newer = self._kind_of(group)
-            more = _Span(group.requests, group.first, group.last, group.partitions or 0, group.answered, newer)
-            self._spans.setdefault(kind, _Span()).merge(more)
+        for kind, span in group_requests(rows, self._seen):
+            judged, span.newer = self._judged(kind, span.first)
+            self._spans.setdefault(judged, RequestSpan()).merge(span)
         self._add_brokers(rows)
         accepted = pc.equal(pc.fill_null(rows["error_code"], 0), 0)
         readable = pc.and_(pc.is_valid(rows["controller_id"]), pc.is_valid(rows["body_id"]))
@@ -301,54 +267,49 @@ class RequestFigures:
         for ip, port, broker_id, ts in rows_of(known.aggregate([("broker_id", "last"), ("ts", "last")])):
             self._brokers[ip, port] = ts, broker_id
 
-    def _kind_of(self, group: RequestGroup) -> tuple[_Kind, ControllerEpoch | None]:
+    def _judged(self, kind: RequestKind, first: int) -> tuple[RequestKind, ControllerEpoch | None]:
         """Judge requests; return their kind, and the controller that had replaced their sender."""
-        epoch, is_kraft = group.controller_epoch, bool(group.is_kraft_controller)
-        kind = _Kind(
-            group.api_key, group.api_version, group.error_code, group.controller_id, epoch,
-            group.broker_epoch, is_kraft, group.broker_id, *group.address, group.unmatched_reason, group.decode_error,
-        )  # fmt: skip
-        if epoch is None or group.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
-            return kind, None
+        epoch, is_kraft = kind.controller_epoch, bool(kind.is_kraft_controller)
+        if epoch is None or kind.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
+            return kind._replace(type=None), None
+        asked = kind.address, epoch, kind.broker_epoch
         reason = ""
-        if group.error_code:
+        if kind.error_code:
             reason = self._seen.refusal_reason(
-                group.first, group.address, broker_name(group.target), epoch, group.broker_epoch, group.error_code,
+                first, kind.address, broker_name(kind.target), epoch, kind.broker_epoch, kind.error_code,
                 is_kraft_controller=is_kraft,
             )  # fmt: skip
-        stale = self._seen.stale(
-            group.first, group.address, epoch, group.broker_epoch, group.error_code, is_kraft_controller=is_kraft
-        )
+        stale = self._seen.stale(first, *asked, kind.error_code, is_kraft_controller=is_kraft)
         zombie = next((found for found in stale if found.zombie), None)
-        phase = "" if group.error_code else self._phase_of(group)
-        kind = kind._replace(reason=reason, is_zombie=zombie is not None, phase=phase)
+        phase = "" if kind.error_code else self._phase_of(kind, first)
+        kind = kind._replace(type=None, reason=reason, is_zombie=zombie is not None, phase=phase)
         return kind, None if zombie is None else zombie.newer
 
-    def _phase_of(self, group: RequestGroup) -> str:
+    def _phase_of(self, kind: RequestKind, first: int) -> str:
         """The phase of a migration in which a broker got requests.
 
         A KRaft controller that takes over sends each broker all topics in an UpdateMetadata without type, then a full
         LeaderAndIsr and a full UpdateMetadata; from then on it sends changes alone.
         """
-        if not group.is_kraft_controller:
+        if not kind.is_kraft_controller:
             return _ZOOKEEPER
-        if group.type == _FULL and group.api_key == ApiKey.UPDATE_METADATA:
+        if kind.type == _FULL and kind.api_key == ApiKey.UPDATE_METADATA:
             return _TAKEOVER
-        had_full = self._seen.had_full_update(group.address, group.first)
-        return _DUAL_WRITE if group.type == _INCREMENTAL or had_full else _TAKEOVER
+        had_full = self._seen.had_full_update(kind.address, first)
+        return _DUAL_WRITE if kind.type == _INCREMENTAL or had_full else _TAKEOVER
 
     def merge(self, other: RequestFigures) -> None:
         """Add the figures of other requests."""
         for kind, span in other._spans.items():
-            self._spans.setdefault(kind, _Span()).merge(span)
+            self._spans.setdefault(kind, RequestSpan()).merge(span)
         for address, latencies in other._latencies.items():
             self._latencies[address].merge(latencies)
         for address, known in other._brokers.items():
             self._brokers[address] = max(known, self._brokers.get(address, known), key=itemgetter(0))
 
-    def _by(self, key: Callable[[_Kind], Any]) -> _Spans:
+    def _by(self, key: Callable[[RequestKind], Any]) -> _Spans:
         """Sum up the requests by a key of their kinds; those with the key None are left out."""
-        found: _Spans = defaultdict(_Span)
+        found: _Spans = defaultdict(RequestSpan)
         for kind, span in self._spans.items():
             of = key(kind)
             if of is not None:
@@ -373,7 +334,7 @@ class RequestFigures:
                     "controller_epoch": epoch,
                     "is_kraft_controller": is_kraft_controller,
                     "mode": "KRaft" if is_kraft_controller else "ZooKeeper",
-                    "brokers": span.addresses(),
+                    "brokers": len({kind.address for kind in span.kinds}),
                     **span.row(),
                 }
                 for (controller_id, epoch, is_kraft_controller), span in sorted(
@@ -420,7 +381,7 @@ class RequestFigures:
                 "error_code": key[2],
                 "error": None if key[2] is None else error_name(key[2]),
                 "count": span.count,
-                "partitions": span.partitions,
+                "partitions": span.partitions or 0,
                 "unanswered": span.count - span.answered,
                 "unreadable": unreadable[key].count,
             }
@@ -448,7 +409,7 @@ class RequestFigures:
                 {
                     "phase": name,
                     "requests": phases[name].count,
-                    "brokers": len({target_of(kind.broker_id, *kind.address) for kind in phases[name].kinds}),
+                    "brokers": len({kind.target for kind in phases[name].kinds}),
                     "first": moment(phases[name].first),
                     "last": moment(phases[name].last),
                 }

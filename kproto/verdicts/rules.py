@@ -22,7 +22,7 @@ from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
 from kproto.verdicts.request_figures import Latencies, moment
-from kproto.verdicts.states import NO_LEADER, Body, Incarnation, Request, Sighting, State, Stretch
+from kproto.verdicts.states import NO_LEADER, Body, Incarnation, Request, Sighting, State, Stretch, most_within
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
@@ -743,7 +743,7 @@ def _storm(
 ) -> Iterator[Finding]:
     """A finding about events that came too often within ``flap-minutes``; their times are ascending."""
     window = int(doctor.limit("flap-minutes") * _MINUTE)
-    most = max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
+    most = most_within(times, window)
     if most >= doctor.limit(limit):
         said = f"{text} {most} times within {window / _MINUTE:g} minutes, {len(times)} times in all"
         yield doctor.finding(rule, said, times[0], times[-1], count=most, broker=broker)

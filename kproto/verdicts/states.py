@@ -5,13 +5,14 @@ All who compare states ask here. See ``docs/verdicts.md``. Times are us since 19
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from kproto.tables.bodies import RequestPartition
@@ -26,6 +27,11 @@ NO_LEADER: Final = -1
 def micros(moment: Any) -> int:
     """Return a time of a table, a datetime or us since 1970, in us."""
     return moment if isinstance(moment, int) else round(moment.timestamp() * 1e6)
+
+
+def most_within(times: Sequence[int], window: float) -> int:
+    """The most of ascending times that lie within a window."""
+    return max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
 
 
 STATE_ORDER: Final = ("leader_epoch", "partition_epoch")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.generate import PlannedFleet, write_captures
-from kproto.generate.frames import FRAMES
 from kproto.query import open_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.derived import DERIVED
@@ -143,6 +142,3 @@ def test_columns_are_those_of_the_tables() -> None:
         names = [column for column in schemas[name].names if (name, column) not in unexpected]
         assert columns.names == names
         assert columns.types == [schemas[name].field(column).type for column in names]
-    stored = [column for column in TABLES["frames"] if column.name != "cluster"]
-    assert {column.name for column in stored} < set(FRAMES.names)
-    assert [FRAMES.field(column.name).type for column in stored] == [column.type for column in stored]

@@ -8,9 +8,6 @@ import pytest
 from expected_tables import STORED, assert_rows, expected_tables
 
 from kproto.generate import PlannedFleet, write_captures
-from kproto.generate.frames import frames
-from kproto.generate.schedule import Schedule
-from kproto.generate.spark import spark_frames
 from kproto.pipeline import OutputDirectory, analyze, derived_table, read_table
 from kproto.query import ask_sql, open_tables
 from kproto.verdicts.derived import DERIVED
@@ -44,11 +41,3 @@ def test_all_tables_come_out_of_spark(spark: SparkSession, tmp_path: Path) -> No
     assert flaps
     found_flaps = derived_table(spark, out.path, "leader_flaps").select(*columns).collect()
     assert sorted(map(tuple, found_flaps)) == sorted(map(tuple, flaps))
-
-
-def test_any_partitioning_gives_the_same_frames(spark: SparkSession) -> None:
-    wanted = sorted(repr(row) for batch in frames(FLEET, range(len(Schedule(FLEET)))) for row in batch.to_pylist())
-    for partitions in (1, 3):
-        found = spark_frames(spark, FLEET, partitions=partitions)
-        assert found.rdd.getNumPartitions() == partitions
-        assert sorted(repr(row) for row in found.toArrow().to_pylist()) == wanted

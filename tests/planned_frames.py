@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
-from .bodies import encode_response, request_head, response_head, shared_body
-from .packets import burst_times, first_sequences
+from kproto.generate.bodies import encode_response, request_head, response_head, shared_body
+from kproto.generate.packets import burst_times, first_sequences
 
 if TYPE_CHECKING:
-    from .content import Content
-    from .traffic import PlannedConnection, PlannedExchange
-
-Positions = Literal["offset", "correlation_id"]
+    from kproto.generate.content import Content
+    from kproto.generate.traffic import PlannedConnection, PlannedExchange
 
 
 @dataclass(eq=False, slots=True)
@@ -50,15 +48,12 @@ class FramePlanner:
     Args:
         per_host: Whether each broker's connections are a capture of their own.
         mss: Of the packets, which decide when a frame's last byte passes.
-        positions: The number that makes a frame's id: ``offset``, of its sequence number as in captures, for which all
-            frames before it must have been recorded; or ``correlation_id``.
         seed: Decides the first sequence numbers.
     """
 
-    def __init__(self, *, per_host: bool, mss: int, positions: Positions = "offset", seed: int = 1) -> None:
+    def __init__(self, *, per_host: bool, mss: int, seed: int = 1) -> None:
         self._per_host = per_host
         self._mss = mss
-        self._positions = positions
         self._seed = seed
         self._conn_ids: dict[PlannedConnection, bytes] = {}
         self._sequences: dict[PlannedConnection, list[int]] = {}
@@ -111,14 +106,11 @@ class FramePlanner:
         if conn_id is None:
             conn_id = self._conn_ids[connection] = _conn_id(capture, connection)
         side = direction == "response"
-        if self._positions == "offset":
-            next_ = self._sequences.get(connection)
-            if next_ is None:
-                next_ = self._sequences[connection] = [n + 1 for n in first_sequences(self._seed, connection)]
-            number = next_[side] & 0xFFFFFFFF
-            next_[side] += size + 4
-        else:
-            number = exchange.correlation_id
+        next_ = self._sequences.get(connection)
+        if next_ is None:
+            next_ = self._sequences[connection] = [n + 1 for n in first_sequences(self._seed, connection)]
+        number = next_[side] & 0xFFFFFFFF
+        next_[side] += size + 4
         ends = [f"{end.ip}:{end.port}" for end in (connection.client, connection.server)]
         frame_id = _hash(_named("frame", *ends, direction, number, 0, time_ns))
         exchange_id = exchange_id or _hash(_named("exchange", *ends, "request", number, exchange.correlation_id, -1))
