@@ -161,7 +161,8 @@ class Client:
         """The broker that counts as the controller now; another one every seven seconds."""
         brokers = self._simulation.brokers
         broker = brokers[int(self._world.elapsed_s() / 7) % len(brokers)]
-        node = Node(broker.id, broker.host, broker.port)
+        tap = self._simulation.tap
+        node = Node(broker.id, broker.host if tap is None else tap.address, broker.port)
         protocol = self._simulation.protocol
         return ControllerInformation(node, protocol.name, protocol, True, self._simulation.security.sasl_mechanism)
 

@@ -16,6 +16,7 @@ from kproto.types import TopicPartition
 
 from .clients import Client
 from .cluster import SETTLING_S, Simulation
+from .relay import TapProcess
 from .scheduler import Process
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class ScriptedSimulation(Simulation):
             Client(self, number) for number in range((0, 1, 1, 2)[plan.seed % 4] if plan.kind == "clients" else 0)
         ]
 
+        self.tap = TapProcess(self.world, self.brokers) if self.clients and not self.protocol.uses_tls else None
+
     def _observe(self) -> None:
         manager, journal, wires = self.controller.manager, self.controller.journal, self.wires
         send, add, answered, dropped = manager.send_request, manager.add_broker, journal.answered, journal.dropped
@@ -120,6 +123,8 @@ class ScriptedSimulation(Simulation):
         )
         self._observe()
         self.controller.start()
+        if self.tap is not None:
+            self.tap.start()
         for client in self.clients:
             client.start()
         for _ in range(2):
@@ -130,6 +135,8 @@ class ScriptedSimulation(Simulation):
         self._check()
         self._run_in_each_client("settling", Client.settle)
         self._run_in_each_client("closing", Client.close)
+        if self.tap is not None:
+            self.tap.close()
         self.controller.close()
         self.close_brokers()
         self.done = True

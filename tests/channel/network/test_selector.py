@@ -16,7 +16,7 @@ from channel.errors import AuthenticationFailed, IllegalState
 from channel.metrics import Metrics
 from channel.network.channel import ChannelState
 from channel.network.frames import MemoryPool, Send
-from channel.network.selector import Selector
+from channel.network.selector import Closing, Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.tls import TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
@@ -517,6 +517,17 @@ def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ag
 
 
 @pytest.mark.conformance("SEL-31")
+def test_a_connection_that_ends_with_unread_frames_is_closing_until_they_are_taken(selector, server, clock):
+    connect(selector, server, "0")
+    channel = pending_answers(selector, "0", 1)
+    selector.mute("0")
+    selector._registry.close(channel, Closing.GRACEFUL, clock.nanoseconds())
+    assert (selector.channel("0"), selector.closing_channel("0")) == (None, channel)
+    assert not channel.connection.usable
+    assert selector.close_channel("0") == []
+    assert selector.closing_channel("0") is None
+
+
 def test_closing_removes_all_metrics_but_the_count_also_when_it_fails(clock, server, metrics):
     selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"))
     connect(selector, server, "0")
