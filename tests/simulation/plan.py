@@ -62,7 +62,7 @@ class Plan:
         brokers: How many brokers there are.
         ibp: ``inter.broker.protocol.version``.
         send_threads: The number of send threads, or ``per_broker``.
-        preemption: How likely a thread gives way at a lock.
+        preemption: How likely a thread gives way at a lock, and at an access to what one guards.
         checks_locks: Whether the order in which locks are taken is checked, which takes a fifth of the time.
         security: The security protocol of all listeners.
         mechanism: The SASL mechanism.

@@ -83,7 +83,7 @@ class World:
         steps: How many scheduled steps were made.
         events: The timeline: time in ns and what happened.
         problems: The invariants that do not hold.
-        preemption: How likely a task gives way at a lock.
+        preemption: How likely a task gives way at a lock, and at an access to what one guards.
         without_threads: The tasks that cannot start a thread now.
     """
 

@@ -161,6 +161,17 @@ def installed(world: World, more: dict[int, Any] | None = None) -> Iterator[Netw
                         cell.cell_contents = views[id(cell.cell_contents)]
             elif name in ("receive_small", "send_small") and callable(value):
                 put(module, name, no_small_calls)
+    held = channel_locks._check_held
+
+    def check_held(*what: Any) -> None:
+        """Give way at an access to what a lock guards, as at a lock; then check that the lock is held."""
+        if world.current is not None:
+            if world.preemption and world.draw() < world.preemption and not world.is_over:
+                world.give_way()
+            if channel_locks._is_checked and not world.is_over:
+                held(*what)
+
+    put(channel_locks, "_check_held", check_held)
     system = channel_clock.Clock
     put(system, "milliseconds", lambda self: world.now // 1_000_000)
     put(system, "nanoseconds", staticmethod(lambda: world.now))

@@ -87,6 +87,9 @@ class Primitives:
             def locked(self) -> bool:
                 return self._count > 0
 
+            def _is_owned(self) -> bool:
+                return self._count > 0 and self._owner is world.current
+
             def __enter__(self) -> bool:
                 return self.acquire()
 
@@ -148,6 +151,9 @@ class Primitives:
                 self._lock = lock if lock is not None else RLock()
                 self.acquire, self.release = self._lock.acquire, self._lock.release
                 self._waiting: list[Task] = []
+
+            def _is_owned(self) -> bool:
+                return bool(self._lock._is_owned())
 
             def __enter__(self) -> bool:
                 return bool(self._lock.acquire())

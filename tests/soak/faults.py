@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from real_brokers import paused, real_kafka
 
-from channel.errors import ChannelError
+from channel.errors import ChannelError, RequestTimeout
 from channel.zookeeper import cluster_state as zk
-from kproto.messages import MetadataRequest
+from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource, MetadataRequest
 
 from .processes import SESSION_S
 
@@ -172,10 +173,31 @@ def stall_tap(soak: Soak, _: Any, fault: Fault) -> str:
 
 
 def stop_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:
-    """SIGSTOP of ZooKeeper."""
+    """SIGSTOP of ZooKeeper, while a broker is asked for settings: it must answer Metadata all the same."""
+    broker_id, until = _some(soak, fault)[0], time.monotonic() + fault.lasts_s
+    resource = DescribeConfigsResource(resource_type=4, resource_name=str(broker_id))
     with paused(soak.zookeeper_pid()):
-        time.sleep(fault.lasts_s)
+        asking = [
+            threading.Thread(target=_ask_in_vain, args=(soak, broker_id, DescribeConfigsRequest(resources=[resource])))
+            for _ in range(4)
+        ]
+        for each in asking:
+            each.start()
+        try:
+            soak.ask(broker_id, MetadataRequest(topics=None), 9, timeout_ms=15_000)
+        except RequestTimeout:
+            soak.wrong.append(f"broker {broker_id} answers no Metadata while it reads settings, as ZooKeeper is silent")
+        except (ChannelError, OSError):
+            pass  # its process may be about to end
+        time.sleep(max(0.0, until - time.monotonic()))
+    for each in asking:
+        each.join()
     return f"{fault.lasts_s:.1f} s"
+
+
+def _ask_in_vain(soak: Soak, broker_id: int, request: Any) -> None:
+    with contextlib.suppress(ChannelError, OSError):
+        soak.ask(broker_id, request, 4, timeout_ms=15_000)
 
 
 def restart_zookeeper(soak: Soak, _: Any, fault: Fault) -> str:

@@ -160,6 +160,7 @@ class Soak:
         self.ports: dict[int, int] = {}
         self.zookeeper = f"127.0.0.1:{free_ports(1)}"
         self.session = ZooKeeperSession(self.zookeeper)
+        self.wrong: list[str] = []  # what faults and the administrator have met
         self.controllers = [self._controller(each) for each in CONTROLLERS]
         self.groups, self.taps = [], []
         for number, first in enumerate(range(0, brokers, GROUP)):
@@ -287,8 +288,11 @@ class Soak:
 
     def ask(self, broker_id: int, message: Any, version: int, timeout_ms: int = 30_000) -> Any:
         """Ask a broker through its tap."""
+        return self.ask_at((TAPPED, self.ports[broker_id]), message, version, timeout_ms)
+
+    def ask_at(self, address: tuple[str, int], message: Any, version: int, timeout_ms: int = 30_000) -> Any:
+        """Ask the node at an address."""
         protocol, security = read_security(self.folder / "security.properties")
-        address = (TAPPED, self.ports[broker_id])
         with NodeClient(address, "soak", protocol=protocol, security=security, timeout_ms=timeout_ms) as client:
             return client.ask(message, version)
 

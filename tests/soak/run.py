@@ -46,6 +46,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"ZooKeeper refused a request: SessionExpiredError",
         r"^(relaying|recording to|relayed|\d+ brokers? listening|shutting down)",
         r"could not be established; the node may be down",
+        r"broker \d+(:| cannot read) settings",  # it is asked for them while ZooKeeper is silent
         r"has no connection to .* failed\.$",
         r"ended during authentication: a firewall may block it",
         r"could not send .*(RequestTimeout|Disconnected)",
@@ -157,6 +158,7 @@ class Run:
         soak = self.soak
         self.administrator.end()
         self.check("administrator", [f"it failed: {self.administrator.error!r}"] if self.administrator.error else [])
+        self.check("answers while ZooKeeper is silent, and of the controller to changes", soak.wrong)
         try:
             soak.wait_for(lambda: not list(checks.unsettled(soak)), "the cluster comes to rest", REST_S)
         except TimeoutError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections import Counter
@@ -12,9 +13,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from channel.errors import ChannelError, NoNode
 from channel.zookeeper import znodes
+from kproto.messages import MetadataRequest, MetadataRequestTopic
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .processes import Soak
 
 __all__ = ["Administrator"]
@@ -77,7 +81,10 @@ class Administrator(threading.Thread):
         name, count = f"soak-{self._number}", self._random.randint(1, 8)
         self.topics[name] = count
         replicas = [self._replicas(name) for _ in range(count)]
-        admin.create_topics([NewTopic(name, count, replica_assignment=replicas)], request_timeout=10)[name].result(20)
+        with self._known_once_answered(name):
+            admin.create_topics([NewTopic(name, count, replica_assignment=replicas)], request_timeout=10)[name].result(
+                20
+            )
 
     def delete(self, admin: AdminClient) -> None:
         """Delete a topic."""
@@ -94,7 +101,28 @@ class Administrator(threading.Thread):
             replicas = [self._replicas(name) for _ in range(more)]
             self.topics[name] += more
             new = NewPartitions(name, self.topics[name], replica_assignment=replicas)
-            admin.create_partitions([new], request_timeout=10)[name].result(20)
+            with self._known_once_answered(name):
+                admin.create_partitions([new], request_timeout=10)[name].result(20)
+
+    @contextlib.contextmanager
+    def _known_once_answered(self, name: str) -> Iterator[None]:
+        """Ask the controller for a topic once it has answered the change: it must know it, if it still leads."""
+        session, wanted = self._soak.session, self.topics[name]
+        epoch = session.get(znodes.CONTROLLER_EPOCH)[0]
+        yield
+        registration = znodes.decode_controller(session.get(znodes.CONTROLLER)[0])
+        broker = znodes.decode_broker(
+            registration.broker_id, session.get(znodes.broker_path(registration.broker_id))[0]
+        )
+        endpoint = broker.endpoints[0]
+        topics = [MetadataRequestTopic(name=name)]
+        answer = self._soak.ask_at((endpoint.host, endpoint.port), MetadataRequest(topics=topics), 9, timeout_ms=10_000)
+        known = len(answer.topics[0].partitions)
+        if known < wanted and session.get(znodes.CONTROLLER_EPOCH)[0] == epoch:
+            self._soak.wrong.append(
+                f"controller {registration.broker_id} has answered a change of {name}, and knows {known} of its "
+                f"{wanted} partitions"
+            )
 
     def elect(self, _: AdminClient) -> None:
         """Ask for the preferred leaders of two topics by the znode."""
