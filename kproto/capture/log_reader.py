@@ -49,6 +49,20 @@ _LONGEST_CONNECTION: Final = 300
 _OTHER_WRITERS: Final = (b"Broker ", b"Controller ", b"[Controller ", b"[Controller-", b"[RequestSendThread ")
 """What begins the lines of releases before 1.0, and of the threads that send a controller's requests."""
 
+_DETAILED: Final = re.compile(rb"\b(?:TRACE|DEBUG)\b")
+"""Levels at which a controller prints what it sends, where they stand before a line."""
+
+_LONGEST_PREFIX: Final = 300
+"""The bytes before a line among which its level stands."""
+
+_LONGEST_HEAD: Final = 48
+"""A line that is no longer may be the time and level of the next one, which a mail client put apart."""
+
+_MOST_PARTS: Final = 24
+"""The most lines into which a mail client or a terminal broke one."""
+
+_LONGEST_CUT: Final = 16 << 10
+
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
 _MOST_DECISIONS: Final = 1 << 30
@@ -68,6 +82,54 @@ class _Streams:
         self.connection = connection
         self.request = self.response = 0
         self.is_partial = False
+
+
+def _names_writer_later(line: bytes, at: int) -> bool:
+    """Whether a line names its writer behind what stands there in brackets, such as the thread."""
+    return find_writer(line[at : at + _LONGEST_PREFIX]) >= 0 or line.startswith(
+        _OTHER_WRITERS, line.find(b"] ", at, at + _LONGEST_PREFIX) + 2
+    )
+
+
+class _CutLine:
+    """A line of a state-change log that told nothing, and what follows it: a mail client or a terminal may have cut it.
+
+    A terminal cuts all lines at one width and keeps the spaces, a mail client cuts them at spaces, which it leaves out.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._at = self._size = 0
+        self._time_ns = 0
+        self._widths: tuple[int, int, int] = (0, 0, 0)  # how many were cut, the narrowest and the widest
+
+    def begin(self, line: bytes, at: int, time_ns: int) -> None:
+        """Take a line with its writer that told nothing."""
+        self._parts, self._at, self._time_ns = [line.rstrip(b"\r\n")], at, time_ns
+        self._size = len(line)
+
+    def ends_with(self, part: bytes, states: StateLog) -> bool:
+        """Take a line without a writer; return whether it completes the line, which is given to ``states`` then."""
+        if not self._parts:
+            return False
+        self._size += len(part)
+        parts = self._parts
+        if not part.strip() or len(parts) > _MOST_PARTS or self._size > _LONGEST_CUT or stamps_in(part[:40]):
+            self._parts = []
+            return False
+        if len(parts) == 1:
+            count, least, most = self._widths
+            width = len(parts[0])
+            self._widths = count + 1, min(least or width, width), max(most, width)
+        parts.append(part.rstrip(b"\r\n"))
+        count, least, most = self._widths
+        forms = [b" ".join(each.strip() for each in parts), b"".join(parts)]
+        if least == most and count > 1:  # a terminal's lines
+            forms.reverse()
+        if any(states.line(form, self._at, self._time_ns) for form in forms):
+            self._parts = []
+            return True
+        return False
 
 
 class LogReader:
@@ -108,6 +170,7 @@ class LogReader:
         self._decisions = 0
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
+        self._cut = _CutLine()
 
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next."""
@@ -143,13 +206,15 @@ class LogReader:
             if line is None:
                 self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
                 continue
-            if line[24:25] == b"]" and line[:1] == b"[" and not unwrapper.is_open:  # Kafka's own layout
+            is_plain = line[24:25] == b"]" and line[:1] == b"[" and not unwrapper.is_open
+            if is_plain and len(line) > _LONGEST_HEAD and b"&" not in line:  # Kafka's own layout
                 at = line.find(b"[", 26, 40)
                 if at >= 0 and line.startswith(WRITER_MARKS, at):
                     try:
                         time_ns = kafka_ns(line)
                         if time_ns >= 0:
-                            state_line(line, at, time_ns)
+                            if not state_line(line, at, time_ns):
+                                self._cut.begin(line, at, time_ns)
                             if self._logged:
                                 self._give_logged(events)
                             continue
@@ -166,12 +231,14 @@ class LogReader:
                     at = line.find(b" ", 26, 34) + 1
                     if (
                         line.startswith(_OTHER_WRITERS, at)
+                        or (line[at : at + 1] == b"[" and _names_writer_later(line, at))
                         or line.startswith(_OTHER_WRITERS, 26)
                         or b" on Controller " in line[at : at + 80]
                     ):
                         self._message(LogLine(line, [], None, offset, length), events)
                     continue
-                if not (line[at + len(MARK) :].strip() in (b"", b"{") or line.rstrip()[-1:] in b"{[,"):
+                logged = line[at + len(MARK) :].lstrip()
+                if logged and (logged[:1] != b"{" or line.count(b"{", at) == line.count(b"}", at)):
                     self._message(LogLine(line, [], None, offset, length), events)
                     continue
             elif line[:4] == b"\tat " and not unwrapper.is_open:
@@ -230,13 +297,19 @@ class LogReader:
         at = find_writer(text)
         if at < 0:
             text, at = writer_named_now(text)
-        if at < 0:
-            return
-        stamps = message.stamps + stamps_in(text[:at])
-        if not stamps and _THROWN.search(text[:at]):
-            return  # the text of an exception that follows a line
         try:
-            self._states.line(text, at, self._clock.time_ns(stamps))
+            if at < 0:
+                if not self._cut.ends_with(text, self._states):
+                    return
+            else:
+                stamps = message.stamps + stamps_in(text[:at])
+                if not stamps and _THROWN.search(text[:at]):
+                    return  # the text of an exception that follows a line
+                if level := _DETAILED.search(text, max(at - _LONGEST_PREFIX, 0), at):
+                    text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
+                time_ns = self._clock.time_ns(stamps)
+                if not self._states.line(text, at, time_ns):
+                    self._cut.begin(text, at, time_ns)
         except UnusableLine as e:
             self._summary.bad(str(e), message.offset, message.length)
         except (ValueError, OverflowError):
@@ -252,7 +325,7 @@ class LogReader:
             if not self._has_requests:
                 summary.format = "state-change log"
             version, form = request.body()
-            if request.controller_epoch < 0:
+            if request.controller_epoch < 0 and request.topic_ids is None:
                 continue  # the lines do not tell whose request it is
             summary.requests[request.api_key, version] += 1
             if request.api_key not in self._wanted:

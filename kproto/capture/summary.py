@@ -355,8 +355,8 @@ class CaptureSummary:
                 "the log of the hours in which a leader or a topic changed (--all-apis shows the others)"
             )
         return (
-            "no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
-            "set kafka.request.logger to DEBUG on the brokers"
+            "no line of this log tells of a request or a state change; name kafka-request.log (kafka.request.logger at "
+            "DEBUG), state-change.log or controller.log"
         )
 
     @property

@@ -106,6 +106,13 @@ _STARTS: Final = re.compile(
     rb"(?: with partition epoch (-?\d+))?[^\[\]]{0,80}?(?:ISR \[([\d,]*)\] adding ?[rR]eplicas \[([\d,]*)\] ?"
     rb"(?:and )?removing ?[rR]eplicas \[([\d,]*)\]|Current leader is (-?\d+))"
 )
+_TRANSITIONING: Final = re.compile(rb"Transitioning \d{1,10} partition\(s\) to local (?:leader|follower)s")
+_OF_TOPIC: Final = re.compile(rb"\S{1,300} with topic id (?:Some\()?([\w-]{22})\b")
+_CREATING: Final = re.compile(rb"Creating new partition (\S{1,300})-\d{1,10} with topic id ([\w-]{22})\b")
+_SKIPPED: Final = re.compile(
+    rb"Skipped the become-(?:leader|follower) state change for \S{1,300} with topic id (?:Some\()?([\w-]{22})\)? and "
+    rb"partition state \w*\(topicName='([^']*)', partitionIndex=(-?\d+), " + _STATE
+)
 _CHANGED: Final = re.compile(
     rb"Partition (\S+) state changed to \(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:(\w+),)?"
     rb"LeaderEpoch:(\d+),(?:ZkVersion|PartitionEpoch):(-?\d+),ControllerEpoch:(\d+)\)"
@@ -187,11 +194,14 @@ class LoggedRequest:
         answered: Whether the lines show that it was answered.
         live_brokers: The brokers that are alive, if the lines tell.
         broker_epoch: The epoch of the broker's registration; -1 where the lines do not tell it.
+        topic_ids: In KRaft, where a broker takes its part of a change of the metadata: the ids of topics; None where a
+            controller sent a request.
     """
 
     __slots__ = (
         "answered", "api_key", "broker_epoch", "broker_id", "controller_epoch", "controller_id", "correlation_id",
-        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topics",
+        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topic_ids",
+        "topics",
     )  # fmt: skip
 
     def __init__(
@@ -219,6 +229,7 @@ class LoggedRequest:
         self.detailed: bool = False  # whether lines at TRACE tell its states
         self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
         self.count: int = 0
+        self.topic_ids: dict[bytes, str] | None = None
 
     def add(self, topic: bytes, state: dict[str, Any]) -> None:
         """Add a partition's state."""
@@ -260,12 +271,19 @@ class LoggedRequest:
             ]
             return 0, {**head, "deletePartitions": self.deletes, "ungroupedPartitions": parts}
         head["liveLeaders"] = []
+        if self.topic_ids is not None:
+            for topic_name, form in zip(self.topics, named, strict=True):
+                form["topicId"] = self.topic_ids.get(topic_name, _NO_ID)
+            for states in self.topics.values():
+                for state in states:
+                    state.setdefault("leaderRecoveryState", 0)
+            return 7, {**head, "isKRaftController": True, "type": 0}
         recovering = any(state.get("leaderRecoveryState") for states in self.topics.values() for state in states)
         if not recovering:
             return 4, head
         head["type"] = 0
         for topic in named:
-            topic["topicId"] = "AAAAAAAAAAAAAAAAAAAAAA"
+            topic["topicId"] = _NO_ID
         for states in self.topics.values():
             for state in states:
                 state.setdefault("leaderRecoveryState", 0)
@@ -286,9 +304,12 @@ class LoggedRequest:
                 del row["topicName"]
             return {
                 "errorCode": self.error_code,
-                "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAA", "partitionErrors": rows}],
+                "topics": [{"topicId": _NO_ID, "partitionErrors": rows}],
             }
         return {"errorCode": self.error_code, "partitionErrors": rows}
+
+
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def _partitions(states: list[dict[str, Any]]) -> list[int]:
@@ -344,6 +365,7 @@ class StateLog:
         )  # ISR and replicas, as brokers learnt
         self._led: OrderedDict[bytes, tuple[bytes, bytes, bytes]] = OrderedDict()
         self._partitions: OrderedDict[bytes, dict[int, list[int]]] = OrderedDict()  # topic -> partition -> replicas
+        self._topic_ids: OrderedDict[bytes, str] = OrderedDict()
         self._tells_broker_epochs = False
         self._broker_epochs: dict[int, int] = {}
         self._says_finished = False
@@ -354,7 +376,7 @@ class StateLog:
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
             b"han": self._handling, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
             b"Sto": self._fetchers, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
-            b"ign": self._ignoring,
+            b"ign": self._ignoring, b"Tra": self._transitioning, b"Cre": self._creating, b"Ski": self._skipped,
         }  # fmt: skip
 
     def line(self, text: bytes, at: int, time_ns: int) -> bool:
@@ -616,27 +638,77 @@ class StateLog:
         is_leader, partition, leader_epoch, partition_epoch, isr, adding, removing, leader = found.groups()
         topic, number = _topic_partition(partition)
         request.last_ns = time_ns
-        request.add(
-            topic,
-            {
-                "partitionIndex": number,
-                "controllerEpoch": request.controller_epoch,
-                "leader": broker if is_leader else int(leader),
-                "leaderEpoch": int(leader_epoch),
-                "isr": _ids(isr) if is_leader else UNKNOWN_IDS,
-                "partitionEpoch": UNKNOWN if partition_epoch is None else int(partition_epoch),
-                "replicas": UNKNOWN_IDS,
-                "addingReplicas": _ids(adding or b""),
-                "removingReplicas": _ids(removing or b""),
-                "isNew": leader_epoch == b"0" == partition_epoch,
-            },
+        if request.topic_ids is not None:
+            told = _OF_TOPIC.search(rest, 0, 600)
+            topic_id = told[1].decode() if told else self._topic_ids.get(topic)
+            if topic_id is not None:
+                request.topic_ids.setdefault(topic, topic_id)
+        state = _state(
+            number,
+            broker if is_leader else int(leader),
+            int(leader_epoch),
+            _ids(isr) if is_leader else UNKNOWN_IDS,
+            UNKNOWN if partition_epoch is None else int(partition_epoch),
+            UNKNOWN_IDS,
         )
+        state |= {"controllerEpoch": request.controller_epoch, "isNew": leader_epoch == b"0" == partition_epoch}
+        request.add(topic, state | {"addingReplicas": _ids(adding or b""), "removingReplicas": _ids(removing or b"")})
+        return True
+
+    # ---- brokers in KRaft, which take changes of the metadata log
+
+    def _transitioning(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        """A line before those of the partitions that a broker leads, or follows, from now on."""
+        if _TRANSITIONING.match(rest) is None:
+            return False
+        if broker in self._open:
+            self._close(broker)
+        self._of_metadata(broker, time_ns)
+        return True
+
+    def _of_metadata(self, broker: int, time_ns: int) -> LoggedRequest:
+        request = LoggedRequest(ApiKey.LEADER_AND_ISR, broker, -1, -1, None, time_ns)
+        request.topic_ids = {}
+        self._open[broker] = request
+        if len(self._open) > 1000:
+            self._close(next(iter(self._open)))
+        return request
+
+    def _creating(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        request, found = self._open.get(broker), _CREATING.match(rest)
+        if request is None or request.topic_ids is None or found is None:
+            return False
+        request.last_ns = time_ns
+        request.topic_ids[found[1]] = found[2].decode()
+        self._topic_ids[found[1]] = found[2].decode()
+        if len(self._topic_ids) > _MOST_TOPICS:
+            self._topic_ids.popitem(last=False)
+        return True
+
+    def _skipped(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        """A line of a partition whose leader stays, with its whole state."""
+        found = _SKIPPED.match(rest)
+        if found is None:
+            return False
+        (
+            topic_id, topic, number, _, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, *_,
+        ) = found.groups()  # fmt: skip
+        request = self._open.get(broker)
+        if request is None or request.topic_ids is None:
+            if request is not None:
+                self._close(broker)
+            request = self._of_metadata(broker, time_ns)
+        assert request.topic_ids is not None
+        request.last_ns = time_ns
+        request.topic_ids[topic] = topic_id.decode()
+        state = _state(int(number), int(leader), int(leader_epoch), _ids(isr), int(partition_epoch), _ids(replicas))
+        request.add(topic, state | {"addingReplicas": _ids(adding or b""), "removingReplicas": _ids(removing or b"")})
         return True
 
     def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
         found = _IGNORING.match(rest)
-        if found is None:
-            return False
+        if found is None or not rest[found.end() :].strip():
+            return False  # perhaps the line was cut
         name, controller, correlation, epoch, partition, why, leader_epoch, old_epoch = found.groups()
         api_key = {b"LeaderAndIsr": 4, b"StopReplica": 5, b"UpdateMetadata": 6}.get(name)
         if api_key is None:
@@ -697,7 +769,10 @@ class StateLog:
             self._deletes(controller, found[1], time_ns, is_done=found[2][:1] == b"s")
             return True
         elif begin in (b"New topi", b"New part"):
-            for topic, number, replicas in _NEW_PARTITION.findall(rest):
+            found_new = _NEW_PARTITION.findall(rest)
+            if not found_new or rest.count(b"(") != rest.count(b")"):
+                return False  # perhaps the line was cut
+            for topic, number, replicas in found_new:
                 self._partitions.setdefault(topic, {})[int(number)] = _ids(replicas)
             while len(self._partitions) > _MOST_TOPICS:
                 self._partitions.popitem(last=False)
@@ -816,6 +891,22 @@ class StateLog:
         request.live_brokers = live or []
         request.answered = True
         self._emit(request)
+
+
+def _state(
+    number: int, leader: int, leader_epoch: int, isr: Any, partition_epoch: int, replicas: Any
+) -> dict[str, Any]:
+    """The state of a LeaderAndIsr of which lines at INFO tell."""
+    return {
+        "partitionIndex": number,
+        "controllerEpoch": -1,
+        "leader": leader,
+        "leaderEpoch": leader_epoch,
+        "isr": isr,
+        "partitionEpoch": partition_epoch,
+        "replicas": replicas,
+        "isNew": False,
+    }
 
 
 def _published(

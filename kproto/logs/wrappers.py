@@ -6,6 +6,7 @@ Each form is recognised line by line, not by the file, so that a file may change
 from __future__ import annotations
 
 import codecs
+import html
 import json
 import re
 from collections import OrderedDict
@@ -123,13 +124,23 @@ _CRI: Final = re.compile(
     rb"(\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (stdout|stderr) ([PF])(?::\S{0,50})? ?"
 )
 _PREFIX: Final = re.compile(
-    rb"[\w./-]{1,200} {0,40}\| ?"  # docker compose logs
+    rb"(?:> ?){1,9}"  # quoted in a mail or a report
+    rb"|[\w./-]{1,200} {0,40}\| ?"  # docker compose logs
     rb"|\[pod/[^\]]{1,300}\] "  # kubectl logs --prefix
     rb"|\x1e|data: (?=\{)"  # journalctl -o json-seq, json-sse
 )
 _CONTINUED: Final = re.compile(rb'\s*(?:[\]}"\d-]|\{|\[|true|false|null)')
 _BEGINS_RECORD: Final = re.compile(rb"\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d")
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_ENTITY: Final = re.compile(rb"&(?:quot|gt|lt|amp|apos|#x?[0-9A-Fa-f]{1,6});")
+_NESTING: Final = re.compile(rb'\\.|["{}\[\]]')
+_HAS_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d")
+_HEADLESS: Final = (MARK, b"request:", b"[Broker id=", b"[Controller id=", b"[Topic Deletion Manager ")
+_HEAD_ENDS: Final = (b"Completed", b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR", b"]")
+_LONGEST_HEAD: Final = 100
+"""A line of at most so many bytes may be the time and level of the next one, which a mail client put apart."""
+
+_BEGIN_OF_OBJECT: Final = b" \t,["
+"""What may stand before the brace with which an object begins that is printed over several lines."""
 
 _TEXTS: Final = (
     "log", "message", "msg", "MESSAGE", "_raw", "event", "body", "@message", "line", "text", "textPayload",
@@ -140,12 +151,13 @@ _TEXTS: Final = (
 
 _TIMES: Final = (
     "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "ingestionTime", "receiveTimestamp", "observedTimestamp",
+    "observedTimeUnixNano", "timeUnixNano", "TimeGenerated",
     "@timestamp", "@t", "date", "_time", "time", "ts", "datetime", "eventTime", "timestamp", "Timestamp", "asctime",
     "logtime", "timeMillis", "instant",
 )  # fmt: skip
 """Fields that hold a time; of several the last one is nearest to the line."""
 
-_LEVELS: Final = ("level", "log.level", "severity", "levelname", "loglevel", "@l")
+_LEVELS: Final = ("level", "log.level", "severity", "severityText", "levelname", "loglevel", "@l")
 """Fields that hold a line's level."""
 
 _PIECE: Final = 16 << 10
@@ -160,6 +172,11 @@ _LINE_BYTES: Final = 200
 
 _MOST_OPEN: Final = 64
 """Of how many streams pieces are kept."""
+
+_NAMES: Final = (("field", "value"), ("name", "value"), ("key", "value"))
+"""How exports name the two parts of a field where a record is a list of its fields."""
+
+_DEBUG_OF_SYSLOG: Final = 7
 
 _raw_decode: Final = json.JSONDecoder().raw_decode
 
@@ -192,7 +209,10 @@ class Unwrapper:
         self._pieces: OrderedDict[bytes, _Pieces] = OrderedDict()
         self._open: list[LogLine] = []  # the lines of an object that is printed over several
         self._depth = 0
+        self._in_string = False
+        self._is_cut = False  # whether the object is one line that was cut, not one that is printed over several
         self._size = 0
+        self._head: bytes = b""  # time and level, perhaps of the next line
         self._export: dict[bytes, bytes] | None = None
         self._binary: bytearray | None = None
         self._binary_name = b""
@@ -226,6 +246,10 @@ class Unwrapper:
         text = message.text
         if b"\x1b" in text:
             text = _COLOURS.sub(b"", text)
+        if b"\xc2\xa0" in text:
+            text = text.replace(b"\xc2\xa0", b" ")
+        if b"&" in text and _ENTITY.search(text):
+            text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
         stamps, stream = message.stamps, b""
         if prefix := _PREFIX.match(text):
             stream, text = prefix[0], text[prefix.end() :]
@@ -255,48 +279,79 @@ class Unwrapper:
         """Take a line of the log itself: text, JSON, or a line of an object that is printed over several."""
         text = message.text
         if self._open:
-            wrapped = _json(text) if text[:2] == b'{"' and text[-1:] == b"}" else None
-            if isinstance(wrapped, dict) and any(isinstance(wrapped.get(name), str) for name in _TEXTS):
-                yield from self._records(wrapped, message, depth + 1)
+            wrapped = _json(text)[0] if text[:2] == b'{"' and text[-1:] == b"}" else []
+            if (
+                wrapped
+                and isinstance(wrapped[0], dict)
+                and any(isinstance(wrapped[0].get(name), str) for name in _TEXTS)
+            ):
+                yield from self._records(wrapped[0], message, depth + 1)
             else:
                 yield from self._gather(message, depth)
             return
+        if self._head:
+            if text.startswith(_HEADLESS):
+                text = self._head + b" " + text
+                message = message._replace(text=text)
+            self._head = b""
+        elif len(text) <= _LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and _HAS_TIME.search(text):
+            self._head = text.rstrip()
+        if text[:2] == b'["' or text.lstrip()[:1] == b'"':
+            value = _quoted(text)
+            if value is not None and depth < _DEEPEST:
+                yield from self._records(value, message, depth + 1)
+                return
         begin = text.find(b"{")
         mark = text.find(MARK)
-        if gather and begin >= 0 and (mark >= 0 or text.strip() == b"{") and self._begins_object(message, max(mark, 0)):
+        if (
+            gather
+            and begin >= 0
+            and (mark >= 0 or text.strip(_BEGIN_OF_OBJECT) == b"{")
+            and self._begins_object(message, mark)
+        ):
             return
         if begin >= 0 and (mark < 0 or begin < mark) and text[begin + 1 : begin + 2] in _BEHIND_BRACE:
             if text[begin - 1 : begin] == b"[" and text[: begin - 1].strip() == b"":
                 begin -= 1
-            value = _json(text[begin:])
-            if value is not None and depth < _DEEPEST:
+            values, rest = _json(text[begin:]) if depth < _DEEPEST else ([], "")
+            if values:
                 stamps = message.stamps + stamps_in(text[:begin])
-                yield from self._records(value, message._replace(stamps=stamps), depth + 1)
-                return
+                inner = message._replace(stamps=stamps)
+                found = [each for value in values for each in self._records(value, inner, depth + 1)]
+                yield from found
+                if found or self._open or not rest.strip():
+                    return
         yield message
 
-    def _begins_object(self, message: LogLine, at: int) -> bool:
+    def _begins_object(self, message: LogLine, mark: int) -> bool:
         """Begin an object that goes on in the next lines; return whether this line does."""
         text = message.text.rstrip()
-        if text[-1:] not in b"{[,":
+        begin = text.find(b"{", max(mark, 0))
+        is_cut = text[-1:] not in b"{[,"
+        if is_cut and (mark < 0 or text[begin : begin + 2] != b'{"'):
             return False
-        depth = _depth(text[text.find(b"{", at) :])
-        if depth <= 0:
+        depth, in_string = _nesting(text[begin:], in_string=False)
+        if depth <= 0 or (in_string and not is_cut):
             return False
         self._open, self._depth, self._size = [message], depth, len(text) + _LINE_BYTES
+        self._in_string, self._is_cut = in_string, is_cut
         return True
 
     def _gather(self, message: LogLine, depth: int) -> Iterator[LogLine]:
         text = message.text
         self._size += len(text) + _LINE_BYTES
-        goes_on = _CONTINUED.match(text) and not _BEGINS_RECORD.match(text) and self._size <= LONGEST_LINE
-        if goes_on or not text.strip():
+        if self._is_cut:
+            goes_on = MARK not in text and not _HAS_TIME.search(text, 0, 200)
+        else:
+            goes_on = bool(_CONTINUED.match(text)) and not _BEGINS_RECORD.match(text)
+        if (goes_on and self._size <= LONGEST_LINE) or not text.strip():
             self._open.append(message)
-            self._depth += _depth(text)
+            inner, self._in_string = _nesting(text, in_string=self._in_string)
+            self._depth += inner
             if self._depth > 0:
                 return
             held, self._open = self._open, []
-            joined = b"\n".join(each.text for each in held)
+            joined = (b"" if self._is_cut else b"\n").join(each.text for each in held)
             yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
             return
         held, self._open = self._open, []  # it was no such object
@@ -308,32 +363,43 @@ class Unwrapper:
         """Find the log lines in JSON, and the times beside them."""
         if depth > _DEEPEST:
             return
+        if isinstance(value, str):
+            yield from self._text(value, message, depth)
+            return
         if isinstance(value, list):
-            if len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str) and value[0].isdigit():
+            if len(value) in (2, 3) and isinstance(value[0], str) and isinstance(value[1], str) and value[0].isdigit():
                 stamp = stamp_of(value[0])  # Loki's form
                 stamps = message.stamps if stamp is None else [*message.stamps, stamp]
                 yield from self._text(value[1], message._replace(stamps=stamps), depth)
                 return
-            for each in value:
-                if isinstance(each, (dict, list)):
+            fields = _fields_of(value)
+            for each in value if fields is None else [fields]:
+                if isinstance(each, (dict, list, str)):
                     yield from self._records(each, message, depth + 1)
             return
         if not isinstance(value, dict):
             return
-        found = (stamp_of(value[name], name) for name in _TIMES if name in value)
+        found = (stamp_of(_only(value[name]), name) for name in _TIMES if name in value)
         message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)
             return
         for name in _TEXTS:
-            held = value.get(name)
+            held = _only(value.get(name))
             if isinstance(held, list) and held and all(isinstance(byte, int) and 0 <= byte < 256 for byte in held):
                 held = bytes(held).decode("utf-8", "replace")  # journald's form of text that is not UTF-8
             if isinstance(held, str):
                 yield from self._held_text(_with_level(held, value), value, message, depth)
                 return
+        line = next((each for each in value.values() if isinstance(each, str) and _holds_line(each)), None)
+        if line is not None:  # under a name that is not known
+            yield from self._held_text(_with_level(line, value), value, message, depth)
+            return
         for each in value.values():
             if isinstance(each, (dict, list)):
+                level = _level_of(value)
+                if level and "body" in value and isinstance(each, dict):
+                    each = {"level": level, **each}  # OpenTelemetry's text stands one level deeper
                 yield from self._records(each, message, depth + 1)
 
     def _held_text(self, text: str, beside: dict[str, Any], message: LogLine, depth: int) -> Iterator[LogLine]:
@@ -354,7 +420,7 @@ class Unwrapper:
 
     def _text(self, text: str, message: LogLine, depth: int) -> Iterator[LogLine]:
         data = text.encode("utf-8", "surrogatepass").rstrip(b"\r\n")
-        if b"\n" not in data or (MARK in data and data.find(MARK) < data.find(b"\n")):
+        if b"\n" not in data or (data.count(MARK) == 1 and data.find(MARK) < data.find(b"\n")):
             yield from self._line(message._replace(text=data), depth)
             return
         for line in data.splitlines():
@@ -395,27 +461,86 @@ class Unwrapper:
             self._binary, self._binary_name = bytearray(), name
 
 
+def _holds_line(text: str) -> bool:
+    """Whether a text holds a line that is read."""
+    return any(
+        mark in text for mark in ("Completed request:", "[Broker id=", "[Controller id=", "[Topic Deletion Manager ")
+    ) or ("Controller " in text or "Broker " in text)
+
+
+def _fields_of(items: list[Any]) -> dict[str, Any] | None:
+    """Return the record that a list of its fields makes; None of another list."""
+    if not items or not all(isinstance(item, dict) for item in items):
+        return None
+    for name, value in _NAMES:
+        if all(isinstance(item.get(name), str) and value in item for item in items):
+            return {item[name]: item[value] for item in items}
+    return None
+
+
+def _only(value: Any) -> Any:
+    """Return the text of a list that holds one text alone."""
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else value
+
+
+def _level_of(beside: dict[str, Any]) -> str:
+    """The level that stands beside a line."""
+    log = beside.get("log")
+    for of in (beside, log if isinstance(log, dict) else {}):
+        for name in _LEVELS:
+            level = of.get(name)
+            if isinstance(level, str):
+                return level.upper()
+            if level == _DEBUG_OF_SYSLOG:
+                return "DEBUG"
+    return ""
+
+
 def _with_level(text: str, beside: dict[str, Any]) -> str:
     """Put the level that stands beside a controller's line where it stands in the layout of Kafka."""
     if text.startswith(("[Controller ", "Controller ")):
-        level = next((beside[name] for name in _LEVELS if isinstance(beside.get(name), str)), "")
-        if level.upper() in ("TRACE", "DEBUG"):
-            return f"{level.upper()} {text}"
+        level = _level_of(beside)
+        if level in ("TRACE", "DEBUG"):
+            return f"{level} {text}"
     return text
 
 
-def _depth(text: bytes) -> int:
-    text = _STRINGS.sub(b"", text)
-    return text.count(b"{") + text.count(b"[") - text.count(b"}") - text.count(b"]")
+def _nesting(text: bytes, *, in_string: bool) -> tuple[int, bool]:
+    """Return by how much deeper the nesting of JSON is behind a part of it, and whether it ends within a text."""
+    depth = 0
+    for found in _NESTING.finditer(text):
+        token = found[0]
+        if token == b'"':
+            in_string = not in_string
+        elif not in_string:
+            depth += 1 if token in b"{[" else -1 if token in b"}]" else 0
+    return depth, in_string
 
 
-def _json(text: bytes) -> Any:
-    """The JSON that a text consists of; None if it is none."""
+def _json(text: bytes) -> tuple[list[Any], str]:
+    """The objects and arrays that a text begins with, one behind the other, and what follows them."""
+    whole = text.decode("utf-8", "replace")
+    found: list[Any] = []
+    at = 0
+    while whole[at : at + 1] in ("{", "["):
+        try:
+            value, at = _raw_decode(whole, at)
+        except (ValueError, RecursionError):
+            break
+        found.append(value)
+        while whole[at : at + 1] in (",", " "):
+            at += 1
+    return found, whole[at:]
+
+
+def _quoted(text: bytes) -> Any:
+    """The text or array of texts that a line consists of; None if it is none."""
+    bare = text.strip().removesuffix(b",").decode("utf-8", "replace")
     try:
-        value, _ = _raw_decode(text.decode("utf-8", "replace"))
+        value, end = _raw_decode(bare)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, (dict, list)) else None
+    return value if end == len(bare) and isinstance(value, (str, list)) else None
 
 
 def _spanning(parts: list[LogLine], text: bytes) -> LogLine:

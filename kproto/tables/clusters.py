@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.schemas import column, described
+from kproto.tables.schemas import NO_EPOCH, column, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -137,7 +137,10 @@ class ClusterEvidence:
                 self._lists[node[0], listed].add(_node(node))
         is_control = pc.is_in(requests["api_key"], value_set=pa.array(sorted(CONTROL_APIS), pa.int16()))
         is_accepted = pc.and_(pc.equal(requests["error_code"], 0), is_control)
-        accepted = requests.filter(pc.and_kleene(is_accepted, pc.is_valid(requests["controller_id"])))
+        is_told = pc.greater(requests["controller_epoch"], NO_EPOCH)
+        accepted = requests.filter(
+            pc.and_kleene(is_accepted, pc.and_kleene(is_told, pc.is_valid(requests["controller_id"])))
+        )
         keys = [*NODE, "controller_epoch", "controller_id"]
         times = accepted.select(keys).append_column("ts", accepted["ts"].cast(pa.int64()))
         spans = times.group_by(keys, use_threads=False).aggregate([("ts", "min"), ("ts", "max")])

@@ -21,6 +21,7 @@ from kproto.tables.schemas import (
     CAPTURES,
     FRAMES,
     LIVE_BROKERS,
+    NO_EPOCH,
     PARTITION_ERRORS,
     PARTITION_STATES,
     PARTS,
@@ -153,10 +154,12 @@ class Relations:
             "response: ", pc.coalesce(answer["error"], answer_head["decode_error"]), ""
         )
         flow = requests["flow"]
+        is_told = pc.not_equal(head["controller_epoch"], NO_EPOCH)
         columns = {
             "cluster": _repeated(self._cluster, requests),
             **{name: requests[name] for name in requests.column_names if name in REQUESTS.names},
-            **{name: head[name] for name in ("controller_id", "controller_epoch", "is_kraft_controller", "type")},
+            **{name: head[name] for name in ("controller_id", "controller_epoch", "type")},
+            "is_kraft_controller": pc.if_else(is_told, head["is_kraft_controller"], None),
             "live_brokers_id": head["brokers_id"],
             "n_topics": head["n_topics"],
             "n_partitions": head["n_partitions"],

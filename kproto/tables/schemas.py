@@ -12,6 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 _ID: Final = pa.binary()
+NO_EPOCH: Final = -1
+"""A controller's id and epoch where the log of a broker, which took a change of the metadata, names no controller."""
+
 TIME: Final = pa.timestamp("us", tz="UTC")
 INTS: Final = pa.list_(pa.field("element", pa.int32()))
 _FLOW: Final = pa.struct(
@@ -253,7 +256,11 @@ REQUESTS: Final = described(
     _API_VERSION,
     _CORRELATION,
     _CLIENT,
-    column("controller_id", pa.int32(), "Node id of the sender; null where the body cannot be read."),
+    column(
+        "controller_id",
+        pa.int32(),
+        "Node id of the sender; null where the body cannot be read; -1, as its epoch, where a log of KRaft lacks it.",
+    ),
     _CONTROLLER_EPOCH,
     column("broker_epoch", pa.int64(), "Broker epoch that the request is meant for; -1 where the version has none."),
     column("is_kraft_controller", pa.bool_(), "Whether the sender is a KRaft controller (during a migration)."),

@@ -110,13 +110,13 @@ class Epochs:
         Args:
             first, last: The times of the first and the last of these requests.
             broker: The receiver.
-            controller_id, controller_epoch: The sender.
+            controller_id, controller_epoch: The sender; -1 where a broker's log does not name it.
             broker_epoch: The registration that the requests are meant for; -1 or None where the version has none.
             is_kraft_controller: Whether the sender is a KRaft controller.
             error_code: The broker's answer to the whole request; None: unanswered or unreadable.
             is_full_update: Whether each is an UpdateMetadata of all partitions.
         """
-        if error_code != 0:
+        if error_code != 0 or controller_epoch == _NO_EPOCH:
             return
         sender = (controller_epoch, controller_id)
         known = self._controllers.get(sender)

@@ -17,6 +17,7 @@ from kproto.api import ApiKey, api_name
 from kproto.capture.model import Endpoint
 from kproto.error_codes import error_name
 from kproto.tables.arrays import array_of, rows_of
+from kproto.tables.schemas import NO_EPOCH
 from kproto.verdicts.epochs import Epochs, broker_name
 from kproto.verdicts.stale import epochs_in, learn_epochs
 
@@ -270,7 +271,7 @@ class RequestFigures:
     def _judged(self, kind: RequestKind, first: int) -> tuple[RequestKind, ControllerEpoch | None]:
         """Judge requests; return their kind, and the controller that had replaced their sender."""
         epoch, is_kraft = kind.controller_epoch, bool(kind.is_kraft_controller)
-        if epoch is None or kind.api_key == ApiKey.FETCH:  # a batch of KRaft's log, which nobody refuses
+        if epoch in (None, NO_EPOCH) or kind.api_key == ApiKey.FETCH:  # a change of KRaft's log, which nobody refuses
             return kind._replace(type=None), None
         asked = kind.address, epoch, kind.broker_epoch
         reason = ""
@@ -319,7 +320,7 @@ class RequestFigures:
 
     def rows(self) -> dict[str, Any]:
         """The figures as sections of the summary."""
-        controllers = self._by(lambda kind: None if kind.controller_id is None else kind.sender)
+        controllers = self._by(lambda kind: None if kind.controller_epoch in (None, NO_EPOCH) else kind.sender)
         zombies = self._by(lambda kind: kind.sender if kind.is_zombie else None)
         refused = self._by(lambda kind: kind.sender if kind.is_zombie and kind.error_code else None)
         unreadable = self._by(

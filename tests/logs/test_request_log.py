@@ -136,8 +136,8 @@ def test_a_log_without_requests(tmp_path: Path) -> None:
     summary = CaptureSummary()
     assert list(exchanges(path, summary=summary)) == []
     assert summary.problem() == (
-        "server.log: no LeaderAndIsr, StopReplica or UpdateMetadata request in this log; "
-        "set kafka.request.logger to DEBUG on the brokers"
+        "server.log: no line of this log tells of a request or a state change; name kafka-request.log "
+        "(kafka.request.logger at DEBUG), state-change.log or controller.log"
     )
 
 

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import calendar
+import html
 import json
 import re
+import textwrap
 import time
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +50,8 @@ def pieces(line: str, parts: dict[str, str]) -> str:
     return "\n".join(f"{iso(parts)} stdout {'F' if n == at[-1] else 'P'} {line[n : n + 150]}" for n in at)
 
 
+SYSLOG: Final = {"INFO": 6, "WARN": 4, "ERROR": 3}
+
 DRESSES: Final[dict[str, Callable[[str, dict[str, str]], str]]] = {
     "Docker": lambda line, parts: json.dumps({"log": line + "\n", "stream": "stdout", "time": iso(parts)}),
     "JsonLayout": lambda _, parts: json.dumps(
@@ -76,11 +80,61 @@ DRESSES: Final[dict[str, Callable[[str, dict[str, str]], str]]] = {
     "milliseconds": lambda _, parts: f"{ns(parts) // 10**6} {parts['level']} {parts['text']}",
     "logfmt": lambda _, parts: f"ts={iso(parts)} level={parts['level'].lower()} msg={json.dumps(parts['text'])}",
     "CSV": lambda line, parts: f'"{iso(parts)}","{line}"',
+    "a mail's quote": lambda line, _: f">> {line}",
+    "HTML": lambda line, _: html.escape(line),
+    "no-break spaces": lambda line, _: line.replace(" ", "\u00a0", 3),
+    "the thread before": lambda _, parts: (
+        f"[{parts['at']}] {parts['level']} [handler-3] {parts['text']} ({parts['logger']})"
+    ),
+    "the level first": lambda _, parts: f"{parts['level']}  {parts['at']} [main] {parts['logger']} - {parts['text']}",
+    "a level below a name": lambda _, parts: json.dumps(
+        {"@timestamp": iso(parts), "log": {"level": parts["level"]}, "message": parts["text"]}
+    ),
+    "GELF": lambda _, parts: json.dumps(
+        {"short_message": parts["text"], "timestamp": ns(parts) / 1e9, "level": SYSLOG.get(parts["level"], 7)}
+    ),
+    "a field that is not known": lambda line, parts: json.dumps({"TimeGenerated": iso(parts), "LogEntry": line}),
+    "fields with one value": lambda line, parts: json.dumps(
+        {"fields": {"@timestamp": [iso(parts)], "message": [line]}}
+    ),
+    "OpenTelemetry": lambda _, parts: json.dumps(
+        {
+            "logRecords": [
+                {"timeUnixNano": str(ns(parts)), "severityText": parts["level"], "body": {"stringValue": parts["text"]}}
+            ]
+        }
+    ),
+    "logcli": lambda line, parts: f"\x1b[34m{iso(parts)}\x1b[0m {{}} {line}",
 }
+
+
+def broken(text: str, width: int) -> str:
+    """A text as a mail client cuts it."""
+    return "\n".join(
+        f"> {part}"
+        for line in text.splitlines()
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    )
+
 
 WHOLE: Final[dict[str, Callable[[str], bytes]]] = {
     "UTF-16": lambda text: text.encode("utf-16"),
     "CRLF and a mark": lambda text: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+    "an array of texts": lambda text: json.dumps(text.splitlines()).encode(),
+    "Ansible's output": lambda text: json.dumps({"stdout": text, "stdout_lines": text.splitlines()}, indent=4).encode(),
+    "CloudWatch Insights": lambda text: json.dumps(
+        {"results": [[{"field": "@message", "value": line}] for line in text.splitlines()]}
+    ).encode(),
+    "Loki, with metadata": lambda text: json.dumps(
+        {"data": {"result": [{"values": [["1732700000000000000", line, {"a": "b"}] for line in text.splitlines()]}]}}
+    ).encode(),
+    "objects without lines between": lambda text: "".join(
+        json.dumps({"message": line}) for line in text.splitlines()
+    ).encode(),
+    "an array of objects over lines": lambda text: (
+        "[\n" + "\n, ".join(json.dumps({"message": line}, indent=2) for line in text.splitlines()) + "\n]\n"
+    ).encode(),
+    "cut by a mail client": lambda text: broken(text, 100).encode(),
     "an array": lambda text: json.dumps([{"message": line} for line in text.splitlines()]).encode(),
     "a search's hits": lambda text: json.dumps(
         {"hits": {"hits": [{"_source": {"message": line}} for line in text.splitlines()]}}

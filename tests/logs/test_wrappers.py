@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import textwrap
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -151,6 +153,41 @@ FORMS: Final[dict[str, str | bytes]] = {
     "JSON in JSON": each(
         lambda n, ns: json.dumps({"log": json.dumps({"timeMillis": ns // 10**6, "message": BODIES[n]}) + "\n"})
     ),
+    "a mail's quote": "\n".join(f"> {line}" for line in LINES),
+    "cut by a mail client": "\n".join(
+        f"> {part}"
+        for line in LINES
+        for part in textwrap.wrap(line, 72, break_long_words=False, break_on_hyphens=False)
+    ),
+    "cut by a terminal": "\n".join(line[at : at + 120] for line in LINES for at in range(0, len(line), 120)),
+    "HTML": html.escape("\n".join(LINES)),
+    "no-break spaces": "\n".join(line.replace(" ", "\u00a0", 3) for line in LINES),
+    "an array of texts": json.dumps(LINES),
+    "an array of texts, over lines": json.dumps(LINES, indent=4),
+    "Ansible's output": json.dumps({"stdout": "\n".join(LINES), "stdout_lines": LINES}, indent=4),
+    "CloudWatch Insights": json.dumps(
+        {
+            "results": [
+                [{"field": "@timestamp", "value": iso(NS[n])}, {"field": "@message", "value": line}]
+                for n, line in enumerate(LINES)
+            ]
+        }
+    ),
+    "Loki's answer with metadata": json.dumps(
+        {"data": {"result": [{"values": [[str(ns), BODIES[n], {"a": "b"}] for n, ns in enumerate(NS)]}]}}
+    ),
+    "logcli": each(lambda n, ns: f"\x1b[34m{iso(ns)}\x1b[0m {{}} {LINES[n]}"),
+    "Azure": each(lambda n, ns: json.dumps({"TimeGenerated": iso(ns), "LogEntry": LINES[n]})),
+    "OpenTelemetry": each(
+        lambda n, ns: json.dumps({"logRecords": [{"timeUnixNano": str(ns), "body": {"stringValue": BODIES[n]}}]})
+    ),
+    "fields with one value": each(
+        lambda n, ns: json.dumps({"fields": {"@timestamp": [iso(ns)], "message": [LINES[n]]}})
+    ),
+    "objects without lines between": "".join(json.dumps({"message": line}) for line in LINES),
+    "an array of objects over lines": "[\n"
+    + "\n, ".join(json.dumps({"message": line}, indent=2) for line in LINES)
+    + "\n]\n",
     "logfmt": each(lambda n, ns: f"ts={stamp('%Y-%m-%dT%H:%M:%S.%fZ', ns)} level=debug msg={json.dumps(BODIES[n])}"),
     "CSV": each(lambda n, ns: f'"{iso(ns)}","{LINES[n].replace(chr(34), chr(34) * 2)}"'),
 }
@@ -247,6 +284,15 @@ def test_syslog_without_a_year_takes_one_that_is_told() -> None:
 def test_text_that_only_begins_like_an_object_swallows_no_line() -> None:
     log = f"{LINES[0]}\n{{\n[{DAY} 01:01:01,000] INFO x {{\n{LINES[1]}\nINFO Map({{\n{LINES[2]}\n{LINES[3]}\n"
     assert read(log)[0] == WANTED
+
+
+def test_a_request_that_was_cut_off_swallows_no_line_that_follows() -> None:
+    for end in ("", "\n", " [...]\n", "\n> "):
+        found, summary = read(
+            f"{LINES[0]}\n{LINES[1][:200]}{end}\n{LINES[2]}\n> {LINES[3]}\nkafka-0 kafka {LINES[0]}\n"
+        )
+        assert found == [WANTED[0], *WANTED[2:], WANTED[0]]
+        assert len(summary.bad_inputs) == 1
 
 
 @pytest.mark.parametrize("form", ["Docker's json-file", "journald, export", "printed over lines", "CRI's pieces"])
