@@ -98,7 +98,7 @@ _STOPPED_FETCHERS: Final = re.compile(
 )
 _IGNORING: Final = re.compile(
     rb".gnoring (\w+) request (?:\(\S*\) )?from controller (-?\d+) with correlation id (-?\d+)"
-    rb"(?: epoch (\d+) for partition (\S+) (since|as)(?: its associated leader epoch (-?\d+))?"
+    rb"(?: epoch (\d+) for partition (\S+) (since|as) (?:its associated leader epoch (-?\d+)\b|(?!its\b|$))"
     rb"| since its controller epoch (\d+) is old)"
 )
 _STARTS: Final = re.compile(
@@ -707,8 +707,8 @@ class StateLog:
 
     def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
         found = _IGNORING.match(rest)
-        if found is None or not rest[found.end() :].strip():
-            return False  # perhaps the line was cut
+        if found is None:
+            return False
         name, controller, correlation, epoch, partition, why, leader_epoch, old_epoch = found.groups()
         api_key = {b"LeaderAndIsr": 4, b"StopReplica": 5, b"UpdateMetadata": 6}.get(name)
         if api_key is None:
