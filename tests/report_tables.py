@@ -73,7 +73,8 @@ class Cluster:
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name."""
-        counts = {"gaps": 0, "gap_bytes": 0, "cut_packets": 0, "ip_fragments": 0, "bad_checksums": 0}
+        names = ("gaps", "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets")
+        counts = dict.fromkeys(names, 0)
         self.rows["captures"] = [
             {
                 "capture": self.capture, "file": self.capture, "format": "pcap", "packets": len(self.rows["requests"]),

@@ -19,6 +19,7 @@ import os
 import stat
 import struct
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -511,6 +512,8 @@ class PcapngRecorder(Closeable):
         self.written = 0
         self.error = None
         self._blocks.append(_beginning())
+        if self.lost:
+            self._blocks.append(_dropped(self.lost))
         self._write()
 
     def _names(self) -> Iterator[Path]:
@@ -651,6 +654,13 @@ def _beginning() -> bytes:
     section = _wrapped(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + program)
     interface = _option(2, b"kproto") + _option(9, b"\x09") + _option(0, b"")
     return section + _wrapped(1, struct.pack("<HHI", 1, 0, 0) + interface)
+
+
+def _dropped(frames: int) -> bytes:
+    """Build statistics of the interface: so many frames have not been recorded so far."""
+    now_ns = time.time_ns()
+    head = struct.pack("<III", 0, now_ns >> 32, now_ns & 0xFFFFFFFF)
+    return _wrapped(5, head + _option(5, struct.pack("<Q", frames)) + _option(0, b""))
 
 
 def _correlation_id(response: bytes) -> int:

@@ -27,17 +27,20 @@ _BYTE_ORDERS: Final = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 _INTERFACE: Final = 1
 _OLD_PACKET: Final = 2
 _SIMPLE_PACKET: Final = 3
+_STATISTICS: Final = 5
 _ENHANCED_PACKET: Final = 6
 _PACKETS: Final = {_OLD_PACKET: 28, _SIMPLE_PACKET: 12, _ENHANCED_PACKET: 28}
 """Blocks that hold a packet, and where in them it begins."""
 
-_NEEDED: Final = {_SECTION, _INTERFACE, *_PACKETS}
+_NEEDED: Final = {_SECTION, _INTERFACE, _STATISTICS, *_PACKETS}
 
 _CONTEXT: Final = {_SECTION, _INTERFACE, _SIMPLE_PACKET}
 
 _OPTION_NAME: Final = 2
 _OPTION_TIME_RESOLUTION: Final = 9
 _OPTION_TIME_OFFSET: Final = 14
+_DROPPED: Final = (5, 7)
+"""Options of statistics with packets that the interface, or the system, has dropped since the capture began."""
 
 _SMALLEST_BLOCK: Final = 12
 _LARGEST_BLOCK: Final = 16 * MAX_PACKET
@@ -63,8 +66,9 @@ class _Interface:
 class PcapngReader:
     """Bytes of a pcapng file -> packets, each as soon as its block is whole; does no I/O.
 
-    All other blocks are skipped. A packet that does not match the checksum beside it, as kproto's recorder writes
-    it, is left out and counted. A damaged block ends its section: reading goes on at the next section header.
+    Statistics tell how many packets were dropped. All other blocks are skipped. A packet that does not match the
+    checksum beside it, as kproto's recorder writes it, is left out and counted. A damaged block ends its section:
+    reading goes on at the next section header.
 
     Args:
         summary: Damage is noted there.
@@ -193,7 +197,7 @@ class PcapngReader:
         return max(at, len(buffer) - 3)
 
     def _block(self, kind: int, buffer: bytes, at: int, end: int, packets: list[Packet]) -> None:
-        """Read a whole block: a section header, an interface description or a packet."""
+        """Read a whole block: a section header, an interface description, statistics or a packet."""
         self.context += kind in _CONTEXT
         if kind == _SECTION:
             self._interfaces = []
@@ -206,6 +210,9 @@ class PcapngReader:
                 self._interfaces.append(interface)
             if len(self._described) < _KEPT_PROPERTIES:
                 self._described.append((interface.link, interface.snaplen, interface.name))
+            return
+        if kind == _STATISTICS:
+            self._note_dropped(buffer, at + 20, end - 4)
             return
         packet = self._packet(kind, buffer, at, end)
         if packet is None:
@@ -220,6 +227,18 @@ class PcapngReader:
             self._last_ns = packet[0]
             self._summary.untimed_packets += kind == _SIMPLE_PACKET
             packets.append(packet)
+
+    def _note_dropped(self, buffer: bytes, at: int, end: int) -> None:
+        """Note the packets that were dropped: each block counts them from the beginning of the capture."""
+        dropped = 0
+        while at + 4 <= end:
+            code, length = struct.unpack_from(self._order + "HH", buffer, at)
+            if code == 0:
+                break
+            if code in _DROPPED and length == 8 and at + 12 <= end:
+                dropped += struct.unpack_from(self._order + "Q", buffer, at + 4)[0]
+            at += 4 + (length + 3) // 4 * 4
+        self._summary.dropped_packets = max(self._summary.dropped_packets, min(dropped, (1 << 63) - 1))
 
     def _packet(self, kind: int, buffer: bytes, at: int, end: int) -> Packet | None:
         interfaces = self._interfaces

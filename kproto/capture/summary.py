@@ -33,6 +33,7 @@ LOSSES: Final = (
     "cut_packets",
     "ip_fragments",
     "bad_checksums",
+    "dropped_packets",
     "unmatched_responses",
 )
 """The counts of a summary by which a capture lacks bytes."""
@@ -138,6 +139,8 @@ class CaptureSummary:
             a capture of both sides of an address translation does.
         cut_packets: TCP packets that lack payload because of the capture's snaplen.
         bad_checksums: Packets left out because they do not match the checksum that was recorded with them.
+        dropped_packets: Packets that the recording program says that it did not record: a disk was full, or it was too
+            slow.
         resent: Segments without new bytes.
         connections: TCP connections with data, on the listener ports if such were named.
         kafka_connections: Those on which a Kafka request was found.
@@ -183,6 +186,7 @@ class CaptureSummary:
     copied_connections: int = 0
     cut_packets: int = 0
     bad_checksums: int = 0
+    dropped_packets: int = 0
     resent: int = 0
     connections: int = 0
     kafka_connections: int = 0
@@ -437,6 +441,7 @@ _NUMBERS: Final = (
     "copied_connections",
     "cut_packets",
     "bad_checksums",
+    "dropped_packets",
     "connections",
     "kafka_connections",
     "without_handshake",

@@ -56,6 +56,8 @@ def losses_of(counts: Mapping[str, int]) -> Iterator[str]:
         yield f"the rest of {counted(counts['ip_fragments'], 'IP fragment')}"
     if counts["bad_checksums"]:
         yield f"{counted(counts['bad_checksums'], 'packet')}, left out: not the recorded checksum"
+    if counts["dropped_packets"]:
+        yield f"{counted(counts['dropped_packets'], 'packet')} that the recorder dropped"
     if counts["unmatched_responses"]:
         yield f"the requests of {counted(counts['unmatched_responses'], 'response')}"
 

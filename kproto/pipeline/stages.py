@@ -438,7 +438,7 @@ def merged_rows(name: str, table: pa.Table) -> pa.Table:
 
 _SUMMED: Final = (
     "packets", "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps",
-    "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses", "bad_inputs",
+    "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses", "bad_inputs",
 )  # fmt: skip
 
 

@@ -353,8 +353,8 @@ QUESTIONS: Final = {
             SELECT CAST(date_trunc('week', date) AS date) AS week, * FROM broker_days
             WHERE broker_id IS NOT NULL
         ), weeks AS (
-            SELECT week, cluster, broker_id AS broker, round(sum(offline_minutes), 1) AS offline_minutes,
-                   round(sum(out_of_isr_minutes), 1) AS out_of_isr_minutes,
+            SELECT week, cluster, broker_id AS broker, round(sum(offline_minutes), 1) AS offline_partition_minutes,
+                   round(sum(out_of_isr_minutes), 1) AS out_of_isr_partition_minutes,
                    CAST(sum(leader_changes) AS bigint) AS leader_changes,
                    CAST(sum(isr_shrinks) AS bigint) AS isr_shrinks,
                    CAST(sum(refusals) AS bigint) AS refusals, CAST(sum(updates) AS bigint) AS updates
@@ -373,8 +373,8 @@ QUESTIONS: Final = {
             FROM ranked GROUP BY ALL
         )
         SELECT row_number() OVER (
-                   PARTITION BY week, cluster ORDER BY offline_minutes DESC, out_of_isr_minutes DESC,
-                   p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
+                   PARTITION BY week, cluster
+                   ORDER BY offline_partition_minutes DESC, out_of_isr_partition_minutes DESC, p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
                ) AS place, w.*, CAST(2 ** ((p50 + 0.5) / 8) AS bigint) AS p50_us,
                CAST(2 ** ((p99 + 0.5) / 8) AS bigint) AS p99_us
         FROM weeks w LEFT JOIN quantiles q USING (week, cluster, broker)

@@ -393,5 +393,5 @@ class _Rows:
 
 _COUNTS: Final = (
     "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps", "gap_bytes",
-    "cut_packets", "ip_fragments", "bad_checksums", "unmatched_responses",
+    "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses",
 )  # fmt: skip

@@ -161,6 +161,7 @@ CAPTURES: Final = described(
     column("cut_packets", pa.int64(), "TCP packets cut short by the capture's snaplen."),
     column("ip_fragments", pa.int64(), "IP fragments whose packets are not whole."),
     column("bad_checksums", pa.int64(), "Packets left out because they differ from the checksum recorded with them."),
+    column("dropped_packets", pa.int64(), "Packets that the recording program says that it did not record."),
     column("unmatched_responses", pa.int64(), "Responses whose request is not in the capture."),
     column("bad_inputs", pa.int64(), "Pieces that could not be used; the first 1000 are in the table bad_inputs."),
     column(

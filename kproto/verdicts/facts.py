@@ -58,8 +58,8 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "live_brokers": ("live_brokers_id", "broker_id"),
     "captures": (
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
-        "bad_checksums", "losses", "kafka_connections", "without_handshake", "bad_inputs", "not_read",
-        "untimed_packets", "format", "controller_events",
+        "bad_checksums", "dropped_packets", "servers", "losses", "kafka_connections", "without_handshake", "bad_inputs",
+        "not_read", "untimed_packets", "format", "controller_events",
     ),
     "clocks": tuple(CLOCKS.names),
     "bad_inputs": ("file", "reason", "offset", "bytes_skipped"),
@@ -839,11 +839,15 @@ class Facts:
     def incomplete_since(self) -> dict[Any, int]:
         """The time since which bytes of the connections to a broker are missing; brokers without loss are not in it.
 
-        A connection that the capture shows from the middle of a request on is complete from the next request on.
+        A connection that the capture shows from the middle of a request on is complete from the next request on. Where
+        the recorder dropped packets, whole connections to the servers that it shows may be missing.
         """
         brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
         found: dict[Any, int] = {}
         for row in self.captures:
+            for server in row["servers"] or () if row["dropped_packets"] else ():
+                address = server["ip"], server["port"]
+                found[brokers.get(address, self._address(*address))] = self.begin
             for loss in row["losses"] or ():
                 if loss["kind"] != "partial start":
                     address = loss["server_ip"], loss["server_port"]

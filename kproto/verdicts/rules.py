@@ -879,9 +879,11 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
         if row["partial_starts"]:
             text = f"{row['file']} begins inside a request or response of {_counted(row['partial_starts'], 'stream')}"
             yield doctor.finding("KP060", text, doctor.facts.begin, doctor.facts.begin, count=row["partial_starts"])
-        if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"]:
+        if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"] or row["dropped_packets"]:
             text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
-            yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"])
+            if row["dropped_packets"]:
+                text += f"; its recorder dropped {_counted(row['dropped_packets'], 'packet')}"
+            yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"] + (row["dropped_packets"] or 0))
         if row["without_handshake"]:
             text = (
                 f"{row['file']} lacks the beginning of {row['without_handshake']:,} of "

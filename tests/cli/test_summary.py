@@ -240,23 +240,24 @@ def test_what_was_lost_is_told_in_rows() -> None:
         ],
         "gaps": [
             {"file": "a.pcap", "gaps": 1, "gap_bytes": 9, "cut_packets": 0, "ip_fragments": 0, "bad_checksums": 3}
-            | {"unmatched_responses": 0, "partial_starts": 0}
+            | {"unmatched_responses": 0, "partial_starts": 0, "dropped_packets": 2}
         ],
         "bad_inputs": [
             {"file": f"{number}.pcap", "offset": 7, "bytes_skipped": 5, "reason": "torn"} for number in range(21)
         ],
     }
     rows = _losses(losses).rows
-    assert rows[:7] == [
+    assert rows[:8] == [
         ["2 requests", "unanswered", "the capture ends"],
         ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
         ["12000 packets", "WireGuard, not read", "b.pcap"],
         ["1 packet", "without a time", "b.pcap"],
         ["9 bytes in 1 gap", "a.pcap", "missing in the capture"],
         ["3 packets, left out: not the recorded checksum", "a.pcap", "missing in the capture"],
+        ["2 packets that the recorder dropped", "a.pcap", "missing in the capture"],
         ["5 bytes skipped", "0.pcap", "torn"],
     ]
-    assert rows[25:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
+    assert rows[26:] == [["5 bytes skipped", "19.pcap", "torn"], ["1 more", "", "--format json lists them"]]
 
 
 def test_a_row_goes_on_below_only_where_it_is_too_wide() -> None:

@@ -83,7 +83,7 @@ def test_the_worst_broker_of_a_week_comes_first() -> None:
         p99 = dict(ask_sql(sql, "SELECT broker_id, quantile_disc(lag_us, 0.99) FROM propagation GROUP BY ALL").rows)
     found = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     assert [row["place"] for row in found] == [1, 2, 3]
-    minutes = [(row["offline_minutes"], row["out_of_isr_minutes"]) for row in found]
+    minutes = [(row["offline_partition_minutes"], row["out_of_isr_partition_minutes"]) for row in found]
     assert minutes == sorted(minutes, reverse=True)
     for row in found:
         assert row["p99_us"] == pytest.approx(p99[row["broker"]], rel=0.05)

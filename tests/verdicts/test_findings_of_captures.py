@@ -6,6 +6,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from conftest import DATA, read_jsonl
 from table_truth import expected_states
@@ -87,3 +88,14 @@ def test_bugs_of_kafka_are_found_in_the_broken_release_and_not_in_the_repaired_o
 ) -> None:
     assert {f.rule for f in found(f"bugs/{broken}") if f.severity != "note"} == {rule}
     assert [f for f in found(f"bugs/{repaired}") if f.severity != "note"] == []
+
+
+def test_what_rests_on_absence_cannot_be_told_where_the_recorder_dropped_packets() -> None:
+    tables = kproto.tables.read(CAPTURES / "bugs/KAFKA-13972-3.2.0.pcap.gz")
+    captures = tables["captures"].to_pylist()
+    dropped = pa.Table.from_pylist([row | {"dropped_packets": 3} for row in captures], tables["captures"].schema)
+    found = findings(Facts([tables | {"captures": dropped}]))
+    strays = [f for f in found if f.rule == "KP041"]
+    assert strays
+    assert {(f.severity, bool(f.cannot_tell)) for f in strays} == {("note", True)}
+    assert [f.text for f in found if f.rule == "KP061" and "dropped 3 packets" in f.text and f.severity == "warning"]

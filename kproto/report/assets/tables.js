@@ -104,8 +104,8 @@ function weeksTable(rows) {
     ...clusters,
     { name: "place", number: true, cell: (row) => row.place },
     { name: "broker", number: true, cell: (row) => row.broker },
-    { name: "offline min", number: true, value: (row) => row.offline_minutes, cell: (row) => minutes(row.offline_minutes) },
-    { name: "out of ISR min", number: true, value: (row) => row.out_of_isr_minutes, cell: (row) => minutes(row.out_of_isr_minutes) },
+    { name: "offline partition min", number: true, value: (row) => row.offline_partition_minutes, cell: (row) => minutes(row.offline_partition_minutes) },
+    { name: "out of ISR partition min", number: true, value: (row) => row.out_of_isr_partition_minutes, cell: (row) => minutes(row.out_of_isr_partition_minutes) },
     { name: "leaders lost", number: true, cell: (row) => row.leader_changes },
     { name: "left ISRs", number: true, cell: (row) => row.isr_shrinks },
     { name: "refused", number: true, cell: (row) => row.refusals },
@@ -151,7 +151,7 @@ function capturesTable(facts) {
   const rows = facts.captures.map((row, capture) => ({ ...row, capture }));
   const lost = (row) => {
     const found = facts.losses.counts.filter((loss) => loss.capture === row.capture);
-    const words = [["partial_starts", "beginning of a message"], ["gaps", "gap"], ["cut_packets", "cut packet"], ["ip_fragments", "IP fragment"], ["bad_checksums", "bad checksum"], ["unmatched_responses", "answer without request"], ["tls_connections", "TLS connection"]]
+    const words = [["partial_starts", "beginning of a message"], ["gaps", "gap"], ["cut_packets", "cut packet"], ["ip_fragments", "IP fragment"], ["bad_checksums", "bad checksum"], ["dropped_packets", "dropped packet"], ["unmatched_responses", "answer without request"], ["tls_connections", "TLS connection"]]
       .map(([name, noun]) => [found.reduce((sum, loss) => sum + loss[name], 0), noun]).filter(([count]) => count).map(([count, noun]) => (noun.includes("without") ? `${counted(count)} ${noun}` : plural(count, noun)));
     return words.length ? flag("warning", words.join(", ")) : "nothing";
   };

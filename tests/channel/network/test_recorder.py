@@ -373,6 +373,12 @@ def test_a_full_disk_leaves_whole_frames_and_the_rest_is_counted_until_the_next_
     assert (tmp_path / "none.pcapng").read_bytes() == b""
     payloads = [payload for path in (full, tmp_path / "next.pcapng") for _, payload, _ in read_back(path)]
     assert payloads == [request(number)[4:] for number in (0, 1, 2, 7)]
+    dropped = []
+    for path in (full, tmp_path / "next.pcapng"):
+        summary = CaptureSummary()
+        assert list(frames(path, ports=[9092], summary=summary))
+        dropped.append(summary.dropped_packets)
+    assert dropped == [0, 4]  # statistics of the interface, as dumpcap writes them too
     ended, goes_on = (record.getMessage() for record in caplog.records)
     assert ended == f"recording to {full} has ended: [Errno 28] No space left on device"
     assert goes_on == f"the recording goes on in {tmp_path / 'next.pcapng'}; so far 4 frames are missing"
