@@ -374,7 +374,8 @@ QUESTIONS: Final = {
         )
         SELECT row_number() OVER (
                    PARTITION BY week, cluster
-                   ORDER BY offline_partition_minutes DESC, out_of_isr_partition_minutes DESC, p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
+                   ORDER BY offline_partition_minutes DESC, out_of_isr_partition_minutes DESC,
+                            p99 DESC NULLS LAST, leader_changes DESC, refusals DESC, broker
                ) AS place, w.*, CAST(2 ** ((p50 + 0.5) / 8) AS bigint) AS p50_us,
                CAST(2 ** ((p99 + 0.5) / 8) AS bigint) AS p99_us
         FROM weeks w LEFT JOIN quantiles q USING (week, cluster, broker)

@@ -272,12 +272,10 @@ class ReportFigures:
         counts = self._rows(
             """
             SELECT capture, file, partial_starts, gaps, gap_bytes, cut_packets, ip_fragments, bad_checksums,
-                   dropped_packets,
-                   unmatched_responses, tls_connections
+                   dropped_packets, unmatched_responses, tls_connections
             FROM captures
             WHERE partial_starts + gaps + cut_packets + ip_fragments + bad_checksums + dropped_packets
-                  + unmatched_responses
-                  + tls_connections > 0
+                  + unmatched_responses + tls_connections > 0
             ORDER BY capture, file
             """
         )
