@@ -26,8 +26,7 @@ from kproto.capture import WHOLE, CapturePoint, CaptureSummary
 from kproto.capture.capture_points import point_name
 from kproto.capture.read import problem_of, read_frames
 from kproto.cli import EXIT_WRONG_INPUT, reason_of
-from kproto.cli.options import CaptureCommand, parse_ports
-from kproto.cli.output_format import format_option
+from kproto.cli.options import CaptureCommand, format_option, parse_ports
 from kproto.cli.progress import reading
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.text import counted

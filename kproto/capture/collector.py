@@ -714,11 +714,6 @@ class Collector:
             )
         return found
 
-    @property
-    def open_connections(self) -> int:
-        """The number of connections that have not ended."""
-        return len(self._conversations)
-
     def adopt(self, other: Collector, flow: bytes | None = None) -> bool:
         """Go on with connections that another collector has read so far; their counts go to this one's summary.
 

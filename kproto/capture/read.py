@@ -258,19 +258,6 @@ def _read(
     yield reader.end(), reader.time_ns, False
 
 
-def read_on(
-    point: CapturePoint, reader: CaptureReader, opener: Callable[[str], IO[bytes]] | None = None
-) -> Iterator[list[Event]]:
-    """Read the files of a capture point, behind which others may follow.
-
-    Raises:
-        CaptureError: A file cannot be read, or is no capture.
-    """
-    reader.summary.file = point.name
-    for events, _, _ in _read_files(_Point(point.name, point.files), reader, None, opener):
-        yield events
-
-
 def _read_files(
     point: _Point,
     reader: CaptureReader,

@@ -64,10 +64,6 @@ _KRAFT_APIS: Final = {
 _USABLE: Final = "tcpdump -i any -s 0 -w control.pcap 'tcp port 9092'"
 
 
-StreamCounts: TypeAlias = "tuple[dict[tuple[int, int], int], list[BadInput], list[StreamLoss], tuple[int, ...]]"
-"""See ``CaptureSummary.stream_counts``."""
-
-
 def not_read_text(packets: Mapping[str, int]) -> str:
     """Say which packets are not read, from their numbers by name.
 
@@ -239,22 +235,6 @@ class CaptureSummary:
         if len(self.controller_events) < _KEPT_EVENTS:
             self.controller_events.append(event)
 
-    def stream_counts(self) -> StreamCounts:
-        """The counts of streams so far, for ``counts_between``."""
-        numbers = tuple(getattr(self, name) for name in _STREAM_NUMBERS)
-        return dict(self.requests), self.bad_inputs[:], self.losses[:], numbers
-
-    @staticmethod
-    def counts_between(earlier: StreamCounts, later: StreamCounts) -> CaptureSummary:
-        """The counts of streams between two calls of ``stream_counts``."""
-        found = CaptureSummary(
-            requests=Counter(later[0]), bad_inputs=later[1][len(earlier[1]) :], losses=later[2][len(earlier[2]) :]
-        )
-        found.requests.subtract(earlier[0])
-        for name, before, after in zip(_STREAM_NUMBERS, earlier[3], later[3], strict=True):
-            setattr(found, name, after - before)
-        return found
-
     def bad(self, reason: str, offset: int, bytes_skipped: int = 0, file: str = "") -> None:
         """Note a piece of input that could not be read; without ``file`` of the file that is being read."""
         self.bad_input_count += 1
@@ -422,7 +402,7 @@ class CaptureSummary:
 KRAFT_TRAFFIC: Final = "a KRaft cluster's traffic"
 """What a capture without control requests is, where the nodes of a KRaft cluster talk: its metadata log is read."""
 
-_STREAM_NUMBERS: Final = (
+_NUMBERS: Final = (
     "resent",
     "partial_starts",
     "gaps",
@@ -431,9 +411,6 @@ _STREAM_NUMBERS: Final = (
     "unmatched_requests",
     "unmatched_responses",
     "bad_input_count",
-)
-_NUMBERS: Final = (
-    *_STREAM_NUMBERS,
     "packets",
     "not_tcp",
     "ip_fragments",

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
-from kproto.cli.bad_inputs import warn_of_bad_inputs
-from kproto.cli.options import CaptureCommand, capture_filters
-from kproto.cli.output_format import format_option
-from kproto.cli.place_type import PlaceType
+from kproto.cli.footer import warn_of_bad_inputs
+from kproto.cli.options import CaptureCommand, PlaceType, capture_filters, format_option
 from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis

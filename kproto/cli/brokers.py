@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.cli.ending import check_threads, ended_by_sigterm
-from kproto.cli.properties import print_line, properties_option
-from kproto.cli.text import counted, ranges
+from kproto.cli.options import properties_option
+from kproto.cli.text import counted, print_line, ranges
 from kproto.errors import ConfigurationError, KprotoError
 from kproto.extras import install_command
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.options import log_options
-from kproto.cli.output_format import format_option
+from kproto.cli.options import format_option, log_options
 from kproto.cli.text import counted
 from kproto.text import printable
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
-from kproto.cli.properties import print_line, properties_option
+from kproto.cli.options import properties_option
+from kproto.cli.text import print_line
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:

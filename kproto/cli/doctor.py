@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.cli.footer import saying_zone
-from kproto.cli.options import reading_options
-from kproto.cli.output_format import format_option
-from kproto.cli.place_type import PlaceType
+from kproto.cli.options import PlaceType, format_option, reading_options
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import meant, pasted, printable

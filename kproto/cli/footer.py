@@ -1,16 +1,17 @@
-"""The footer that ``inspect`` prints on standard error at its end."""
+"""The footer that ``inspect`` prints on standard error at its end, and the warnings of all commands that read."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
 from kproto.cli.text import counted, day_and_clock, losses_of
 from kproto.errors import CaptureError, first_reasons
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -165,6 +166,25 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
             where = ", ".join(map(str, sorted(summary.tls_listeners)[:_MOST_LISTENERS]))
             tls = counted(summary.tls_connections, "connection")
             _say(f"warning: {path}: {tls} {speak} TLS and cannot be read, to {where}")
+
+
+def warn_of_bad_inputs(bad_inputs: Sequence[Mapping[str, Any]], listed: str) -> None:
+    """Print one line that names the first bad input with its reason, and how many more there are; none, no line.
+
+    Args:
+        bad_inputs: Rows of the table ``bad_inputs``. Whole files come before pieces.
+        listed: Where all of them are listed, for instance ``--format json lists all``.
+    """
+    if not bad_inputs:
+        return
+    first = min(bad_inputs, key=lambda bad: bad["offset"] is not None)
+    text = f"{first['reason']}; skipped"
+    if first["offset"] is not None:
+        text = f"{first['file']}: {first['reason']}, at byte {first['offset']}; skipped"
+    more = len(bad_inputs) - 1
+    files = len({bad["file"] for bad in bad_inputs})
+    others = f", with {counted(more, 'more bad input')} in {counted(files, 'file')}" if more else ""
+    print(f"warning: {printable(text)}{others}; {listed}", file=sys.stderr)
 
 
 def _losses(summary: CaptureSummary) -> Iterator[str]:

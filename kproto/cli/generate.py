@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from kproto.cli.output_format import format_option
+from kproto.cli.options import format_option
 from kproto.cli.progress import reading
 from kproto.errors import ConfigurationError
 from kproto.generate import (

@@ -15,8 +15,7 @@ import click
 from kproto.api import CONTROL_APIS
 from kproto.cli.footer import has_loss, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
-from kproto.cli.options import CaptureCommand, capture_filters, cluster_option
-from kproto.cli.output_format import format_option
+from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
 from kproto.cli.times import parse_duration

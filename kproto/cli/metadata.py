@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.output_format import format_option
-from kproto.cli.properties import properties_option
+from kproto.cli.options import format_option, properties_option
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.error_codes import error_name

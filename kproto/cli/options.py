@@ -1,4 +1,4 @@
-"""The filter options that ``inspect``, ``summary``, ``analyze`` and ``query`` share, parsed into one ``Filters``.
+"""The options that commands share: filters, parsed into one ``Filters``, formats, places and files of properties.
 
 @click.command
 @capture_filters
@@ -13,6 +13,7 @@ import re
 import socket
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,10 +23,12 @@ from kproto.cli.times import moment_ns, span_of
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.tables.filters import Filters
+from kproto.tables.places import Place, RemotePath, place_of
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from os import PathLike
 
     from kproto.cli.times import Span
     from kproto.tables.filters import ErrorScope
@@ -360,3 +363,37 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
     for option in reversed(options):
         with_filters = option(with_filters)
     return with_filters
+
+
+def format_option(*others: str, description: str | None = None) -> Callable[..., Any]:
+    """Give a command ``--format``, passed to it as ``form``: ``text``, which is the default, or another format.
+
+    Args:
+        others: The formats beside ``text``.
+        description: The option's text in ``--help``.
+    """
+    return click.option(
+        "--format", "form", type=click.Choice(["text", *others]), default="text", show_default=True, help=description
+    )
+
+
+def properties_option(description: str, name: str = "--security") -> Callable[..., Any]:
+    """Give a command an option that names a file of properties."""
+    kind = click.Path(dir_okay=False, exists=True, path_type=Path)
+    return click.option(name, type=kind, metavar="FILE", help=description)
+
+
+class PlaceType(click.ParamType[Place]):
+    """A path, or a URI such as ``s3://bucket/tables``."""
+
+    name = "path"
+
+    def convert(
+        self, value: str | PathLike[str] | RemotePath | Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Place:
+        """Return the place.
+
+        Raises:
+            ConfigurationError: A file URI names another host.
+        """
+        return place_of(value)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.options import answer_filters, cluster_option, timed
-from kproto.cli.output_format import format_option
+from kproto.cli.options import answer_filters, cluster_option, format_option, timed
 from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name

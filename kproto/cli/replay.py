@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.options import CaptureCommand, capture_filters
-from kproto.cli.output_format import format_option
-from kproto.cli.properties import properties_option
+from kproto.cli.options import CaptureCommand, capture_filters, format_option, properties_option
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.options import reading_options
-from kproto.cli.place_type import PlaceType
+from kproto.cli.options import PlaceType, reading_options
 from kproto.cli.table_source import tables_of
 from kproto.cli.text import counted
 from kproto.errors import ConfigurationError

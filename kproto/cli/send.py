@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from kproto.cli.message_options import message_of, read_input
-from kproto.cli.options import parse_api
-from kproto.cli.properties import properties_option
+from kproto.cli.options import parse_api, properties_option
 from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError

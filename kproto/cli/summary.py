@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.bad_inputs import warn_of_bad_inputs
-from kproto.cli.footer import saying_zone
+from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.no_pandas import keep_pandas_out
-from kproto.cli.options import CaptureCommand, capture_filters, cluster_option
-from kproto.cli.output_format import format_option
+from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import printable
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kproto.cli.bad_inputs import warn_of_bad_inputs
-from kproto.cli.footer import assumed_zone_in, say_assumed_zone
+from kproto.cli.footer import assumed_zone_in, say_assumed_zone, warn_of_bad_inputs
 from kproto.errors import ConfigurationError
 from kproto.tables.filters import Filters
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kproto.cli.output_format import format_option
-from kproto.cli.place_type import PlaceType
+from kproto.cli.options import PlaceType, format_option
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
-from kproto.cli.properties import properties_option
+from kproto.cli.options import properties_option
 from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError

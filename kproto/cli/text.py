@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,3 +80,9 @@ def day_and_clock(time_ns: int) -> tuple[str, str]:
     except (ValueError, OverflowError, OSError):
         return str(seconds), f"{ns:09d}"
     return f"{moment:%Y-%m-%d}", f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"
+
+
+def print_line(value: dict[str, Any]) -> None:
+    """Print a JSON object as one line: by one call, since several threads write."""
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")
+    sys.stdout.flush()

@@ -66,7 +66,7 @@ class MetadataTraffic:
         deliveries: The first delivery of each batch to each replica, in the order of time.
         committed: (time in ns, high watermark) where an answer named a higher one.
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
-        fetches, refused: The number of fetches, and of those that were answered with an error.
+        refused: The number of fetches that were answered with an error.
         damaged: Pieces of answers that are no batch.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
         heartbeats: The brokers' heartbeats.
@@ -79,7 +79,6 @@ class MetadataTraffic:
     deliveries: list[Delivery] = field(default_factory=list)
     committed: list[tuple[int, int]] = field(default_factory=list)
     applied: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    fetches: int = 0
     refused: int = 0
     damaged: int = 0
     snapshots: dict[tuple[int, int], LogSnapshot] = field(default_factory=dict)
@@ -170,7 +169,6 @@ class MetadataTraffic:
             if topic.topic_id != _TOPIC_ID and topic.topic != TOPIC:
                 continue
             for partition in topic.partitions:
-                self.fetches += 1
                 error_code = partition.error_code or answer.error_code
                 part = wanted.get(partition.partition_index)
                 if part is not None:

@@ -91,11 +91,6 @@ class OutputDirectory:
         self.overwrite = overwrite
         self._check_lock: Callable[[], None] = lambda: None
 
-    @property
-    def is_written(self) -> bool:
-        """Whether it holds tables."""
-        return self._current() is not None
-
     def check(self) -> None:
         """Check early whether tables can be written here.
 

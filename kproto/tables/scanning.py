@@ -237,16 +237,6 @@ class ScanRows(RowBuffer):
         """Begin another capture: its frames with a known body may be earlier, or as early."""
         self._captures += 1
 
-    def has_given(self, body_id: bytes, time_ns: int) -> bool:
-        """Whether the body was given, with a frame no later than this."""
-        given = self._given.get(body_id) or self._given_before.get(body_id)
-        return given is not None and given[0] <= time_ns
-
-    def forget_bodies(self) -> None:
-        """Give each body again with its next frame."""
-        self._given.clear()
-        self._given_before.clear()
-
     def add_event(self, event: Event) -> None:
         """Add the row of a request, of the response to one, or of the reason why there is none."""
         if isinstance(event, Frame):

@@ -5,9 +5,10 @@
     catalogue    the rules of ``kproto doctor``: ids, severities, limits
     epochs       zombie controllers, controllers with one epoch, requests for an earlier registration of a broker
     stale        the same over the table ``requests``: the derived table ``stale_requests``
-    clusters     which captures belong to one cluster
     states       the order of a partition's states, deletions, incarnations, kinds of changes
-    derived      the tables that follow from the stored ones
+    history      the one fold: every state of every partition, and how it differs from the one before
+    facts        what was told, by whom, when, to whom; who was alive: what ``rules``, ``events`` and ``updates`` judge
+    derived      the tables that follow from the stored ones; ``found`` has those of verdicts
     summary      the figures of ``kproto summary``, from ``request_figures`` and ``history``
     timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)
     assertions   what tests assert of a recording's findings

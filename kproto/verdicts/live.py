@@ -20,7 +20,7 @@ from kproto.verdicts.request_figures import Latencies
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kproto.capture import CaptureSummary, Connection, Endpoint, Frame
     from kproto.tables.bodies import RequestPrefix
@@ -118,23 +118,21 @@ class Snapshot:
 
 
 class _Counts:
-    """The requests of one API to one broker that were answered, or given up, in one second of the capture."""
+    """Requests that were answered, or given up, in some time, and those that are in flight."""
 
-    __slots__ = ("errors", "latencies", "requests")
+    __slots__ = ("errors", "in_flight", "latencies", "requests")
 
-    def __init__(self) -> None:
-        self.requests = self.errors = 0
+    def __init__(self, parts: Iterable[_Counts] = ()) -> None:
+        self.requests = self.errors = self.in_flight = 0
         self.latencies: list[int] = []
+        for part in parts:
+            self.add(part)
 
-
-class _Group:
-    """What a flow is made of: the counts of the window, and the number of requests in flight."""
-
-    __slots__ = ("counts", "in_flight")
-
-    def __init__(self) -> None:
-        self.counts: list[_Counts] = []
-        self.in_flight = 0
+    def add(self, other: _Counts) -> None:
+        self.requests += other.requests
+        self.errors += other.errors
+        self.in_flight += other.in_flight
+        self.latencies += other.latencies
 
 
 _Second: TypeAlias = "dict[tuple[int, Endpoint], _Counts]"
@@ -305,25 +303,25 @@ class LiveFold:
         time_ns = max(time_ns, self._last_ns)
         first = max((time_ns // _NS - self._window_s + 1) * _NS, self._first_ns)
         seconds = max((time_ns - first) / _NS, 1.0)
-        groups: dict[int | Endpoint | None, _Group] = {None: _Group()}
+        groups: dict[int | Endpoint | None, _Counts] = {None: _Counts()}
         for number, second in self._seconds.items():
             if number >= first // _NS:
                 for (api, server), counts in second.items():
                     for key in (None, api, server):
-                        groups.setdefault(key, _Group()).counts.append(counts)
+                        groups.setdefault(key, _Counts()).add(counts)
         for request in self._in_flight:
             for key in (None, request.api_key, request.connection.server):
-                groups.setdefault(key, _Group()).in_flight += 1
+                groups.setdefault(key, _Counts()).in_flight += 1
         return Snapshot(
             time_ns if self._total else 0,
             seconds,
             self._total,
             self._controller,
-            _flow("all", [groups[None]], seconds),
+            _flow("all", groups[None], seconds),
             _busiest(
-                _flow(api_name(key), [group], seconds)
+                _flow(api_name(key), group, seconds)
                 for key, group in groups.items()
-                if isinstance(key, int) and group.counts
+                if isinstance(key, int) and group.requests
             ),
             self._brokers({key: group for key, group in groups.items() if isinstance(key, tuple)}, seconds),
             tuple(reversed(self._changes.values())),
@@ -331,7 +329,7 @@ class LiveFold:
             self._not_compared,
         )
 
-    def _brokers(self, groups: Mapping[Endpoint, _Group], seconds: float) -> tuple[Flow, ...]:
+    def _brokers(self, groups: Mapping[Endpoint, _Counts], seconds: float) -> tuple[Flow, ...]:
         """The flows of the brokers that requests were sent to in the window; those of one id are one."""
         servers: dict[str, set[Endpoint]] = {}
         for server in {*groups, *self._epochs}:
@@ -339,7 +337,7 @@ class LiveFold:
         return _busiest(
             _flow(
                 name,
-                [groups[key] for key in keys if key in groups],
+                _Counts(groups[key] for key in keys if key in groups),
                 seconds,
                 max((self._epochs.get(key, -1) for key in keys), default=-1),
                 is_down=name in self._down,
@@ -394,29 +392,13 @@ def _badness(finding: Finding) -> tuple[int, int]:
     return SEVERITIES.index(finding.severity), -finding.last
 
 
-def _flow(
-    name: str, groups: Collection[_Group], seconds: float, broker_epoch: int = -1, *, is_down: bool = False
-) -> Flow:
-    """Return the flow of some groups together."""
-    latencies = Latencies()
-    requests = errors = 0
-    for group in groups:
-        for counts in group.counts:
-            requests += counts.requests
-            errors += counts.errors
-            latencies.add(counts.latencies)
-    middle, most = latencies.quantiles_us(0.5, 0.99) if latencies.count else (None, None)
+def _flow(name: str, counts: _Counts, seconds: float, broker_epoch: int = -1, *, is_down: bool = False) -> Flow:
+    """Return the flow of some requests."""
+    middle, most = Latencies(counts.latencies).quantiles_us(0.5, 0.99)
     return Flow(
-        name,
-        requests,
-        requests / seconds,
-        errors,
-        sum(group.in_flight for group in groups),
-        middle,
-        most,
-        None if broker_epoch < 0 else broker_epoch,
-        is_down,
-    )
+        name, counts.requests, counts.requests / seconds, counts.errors, counts.in_flight, middle, most,
+        None if broker_epoch < 0 else broker_epoch, is_down,
+    )  # fmt: skip
 
 
 def _busiest(flows: Iterable[Flow]) -> tuple[Flow, ...]:
