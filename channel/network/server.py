@@ -296,6 +296,7 @@ class SocketServer(StoppableThread, Startable):
         )
         self.listeners: list[ListeningSocket] = []
         self._connections: dict[str, AcceptedConnection] = {}
+        self._without_request: dict[str, AcceptedConnection] = {}  # the oldest first
         self._per_ip: Counter[str] = Counter()
         self._numbers = itertools.count()
         self._tasks: deque[Callable[[], None]] = deque()
@@ -445,9 +446,14 @@ class SocketServer(StoppableThread, Startable):
     # ---- connections -------------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """End the connection that has not been used for the longest time; false if there is none."""
-        channel = self.selector.lowest_priority_channel()
-        connection = None if channel is None else self._connections.get(channel.id)
+        """End the oldest connection without any request so far, else the least recently used; false if there is none.
+
+        Whoever opens connections and sends nothing whole thus ends none that is in use.
+        """
+        connection = next(iter(self._without_request.values()), None)
+        if connection is None:
+            channel = self.selector.lowest_priority_channel()
+            connection = None if channel is None else self._connections.get(channel.id)
         if connection is None:
             return False
         self.close_connection(connection)
@@ -468,6 +474,7 @@ class SocketServer(StoppableThread, Startable):
             return
         connection = AcceptedConnection(connection_id, listener, remote)
         self._connections[connection_id] = listener.connections[connection_id] = connection
+        self._without_request[connection_id] = connection
         self._per_ip[remote[0]] += 1
 
     def _received(self, connection: AcceptedConnection, receive: Receive) -> None:
@@ -477,7 +484,9 @@ class SocketServer(StoppableThread, Startable):
             return
         self.selector.mute(connection.id)
         channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
-        connection.principal = connection.principal or principal_of(channel)
+        if not connection.principal:
+            connection.principal = principal_of(channel)
+            self._without_request.pop(connection.id, None)
         connection.receive = receive
         request = ReceivedRequest(self, connection, receive.payload)
         try:
@@ -523,6 +532,7 @@ class SocketServer(StoppableThread, Startable):
         connection = self._connections.pop(connection_id, None)
         if connection is None:
             return
+        self._without_request.pop(connection_id, None)
         self._release(connection)
         connection.listener.connections.pop(connection_id, None)
         self._per_ip[connection.remote[0]] -= 1

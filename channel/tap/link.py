@@ -97,11 +97,12 @@ class Link:
         deadline_ns: The time by which the link must be opened.
         events: The descriptors of both connections, and the events that are waited for.
         relayed: Bytes read from both ends so far.
+        is_answered: Whether the node has sent anything.
     """
 
     __slots__ = (
         "_client", "_clock", "_epoll", "_flows", "_node", "_recorder", "_requests", "_responses", "client_address",
-        "deadline_ns", "events", "finished", "node_address", "opened", "relayed",
+        "deadline_ns", "events", "finished", "is_answered", "node_address", "opened", "relayed",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class Link:
         self.finished = False
         self.deadline_ns = clock.nanoseconds() + _OPENING_NS
         self.relayed = 0
+        self.is_answered = False
         self.events = {client.fileno(): 0, node.fileno(): 0}
         self._recorder = recorder
         self._clock = clock
@@ -225,6 +227,7 @@ class Link:
             if not count:
                 return True
             self.relayed += count
+            self.is_answered = self.is_answered or flow is self._responses
             chunk = buffer[:count]
             now = self._clock.wall_nanoseconds()
             self._recorder.record(flow.recorded_as, self.client_address, self.node_address, now, [chunk])

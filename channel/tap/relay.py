@@ -119,6 +119,7 @@ class Tap(Startable):
         self._buffer = memoryview(bytearray(CHUNK))
         self._links: dict[int, Link] = {}
         self._by_use: dict[Link, None] = {}  # the least recently used first
+        self._unanswered: dict[Link, None] = {}  # those whose node has sent nothing yet, the oldest first
         self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, tuple[socket.socket, TapMapping, Any]] = {}
@@ -251,12 +252,12 @@ class Tap(Startable):
         link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
         self._opening[link] = None
         self._links |= dict.fromkeys(link.events, link)
-        self._by_use[link] = None
+        self._by_use[link] = self._unanswered[link] = None
         self._advance(link)
 
     def _make_room(self) -> bool:
-        """End the link that has not been used for the longest time, as a new one needs its descriptors."""
-        link = next(iter(self._by_use), None)
+        """End the oldest link without any answer so far, else the least recently used; false if there is none."""
+        link = next(iter(self._unanswered or self._by_use), None)
         if link is not None:
             self._end(link, reset=True)
         return link is not None
@@ -276,6 +277,7 @@ class Tap(Startable):
     def _end(self, link: Link, *, reset: bool = False) -> None:
         self._opening.pop(link, None)
         self._by_use.pop(link, None)
+        self._unanswered.pop(link, None)
         for descriptor in link.events:
             self._links.pop(descriptor, None)
         self._relayed += link.relayed
@@ -288,6 +290,8 @@ class Tap(Startable):
         if link is not None:
             self._by_use[link] = self._by_use.pop(link)
             self._advance(link, descriptor if events == READ else None)
+            if link.is_answered:
+                self._unanswered.pop(link, None)
         elif descriptor in self._listeners:
             _, mapping, upstream = self._listeners[descriptor]
             self._accept(self._acceptors[descriptor], mapping, *upstream)

@@ -138,9 +138,15 @@ sys.stdin.read()
 """
 
 
+def ask(sock):
+    sock.sendall(frame(b"a controller's request"))
+    assert sock.recv(100) == frame(b"a controller's request")
+
+
 @contextlib.contextmanager
-def flooded(port, connections):
+def flooded(port, connections, first=lambda: None):
     """Another process opens connections, and sends half a request on each."""
+    first()
     with subprocess.Popen(
         [sys.executable, "-c", FLOOD, str(port), str(connections)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -179,11 +185,15 @@ def left(limit):
 def test_connections_to_a_server_leave_descriptors_and_a_new_one_takes_the_place_of_the_idlest(few_descriptors, caplog):
     with SocketServer("test") as server:
         listener = server.listen(lambda request: request.respond([bytes(request.payload)]))
-        with flooded(listener.port, few_descriptors):
+        with (
+            socket.create_connection((listener.host, listener.port), 30) as used,
+            flooded(listener.port, few_descriptors, first=lambda: ask(used)),
+        ):
             assert left(few_descriptors) >= few_descriptors // 8 - 1
             with socket.create_connection((listener.host, listener.port), 30) as peer:
                 peer.sendall(frame(b"a broker's request"))
                 assert peer.recv(100) == frame(b"a broker's request")
+            ask(used)  # though it has been idle the longest: it has brought a request, which the others have not
         until(lambda: not listener.connections)
     lines = [record for record in caplog.records if "the limit is" in record.getMessage()]
     assert len(lines) == 1
@@ -201,6 +211,13 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
         else:
             made = stack.enter_context(HttpDoor("test-door", "answer", *LOOPBACK, Answering))
             port = made.address[1]
+        if kind == "tap":
+            used = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+            accepted = stack.enter_context(node.accept()[0])
+            used.sendall(b"asked")
+            assert accepted.recv(100) == b"asked"
+            accepted.sendall(b"answered")
+            assert used.recv(100) == b"answered"
         stack.enter_context(flooded(port, few_descriptors))
         until(lambda: left(few_descriptors) >= few_descriptors // 8 - 2)
         assert made.error is None
@@ -210,6 +227,8 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
             with socket.create_connection(("127.0.0.1", port), 30) as peer:
                 peer.sendall(b"a controller's")
                 until(lambda: first_bytes(node) == b"a controller's")
+            used.sendall(b"asked again")  # idle the longest, but answered, which the others are not
+            assert accepted.recv(100) == b"asked again"
 
 
 def test_a_server_without_any_descriptor_waits_and_logs_once(monkeypatch, caplog):
