@@ -28,8 +28,8 @@ from .link import segment
 from .pcap import PcapReader
 from .pcapng import PcapngReader
 from .source import HEAD, Source, check_begun, check_capture, detect_format
-from .splits import Split, is_splittable, read_split
 from .summary import CaptureSummary
+from .tail import Tail, is_plain, read_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -455,13 +455,11 @@ def _last_packets(file: str, opener: Opener | None) -> Iterator[Packet]:
         kind = detect_format(source.name, source.peek(HEAD), whole=True)
         if kind == "request log":
             return
-        if is_splittable(source.packed_head):
+        if is_plain(source.packed_head):
             with (opener or _open)(file) as opened:
                 size = opened.seek(0, os.SEEK_END)
             if size >= 2 * _END:
-                for packets in read_split(
-                    Split(file, size - _END, size, size), opener or _open, CaptureSummary(file=file)
-                ):
+                for packets in read_tail(Tail(file, size - _END, size), opener or _open, CaptureSummary(file=file)):
                     yield from packets
                 return
         reader = _packet_reader(kind == "pcap", source.name)
@@ -502,7 +500,7 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
     with Source(file, opener=opener) as source:
         head = source.peek(HEAD)
         kind = detect_format(source.name, head, whole=True)
-        if kind != "request log" and is_splittable(source.packed_head):
+        if kind != "request log" and is_plain(source.packed_head):
             last_ns = _newest_at_end(file, opener or _open)
         if last_ns:
             return last_ns
@@ -526,7 +524,7 @@ def _newest_at_end(file: str, opener: Opener) -> int:
     if size < 2 * _END:
         return 0
     last_ns = 0
-    for packets in read_split(Split(file, size - _END, size, size), opener, CaptureSummary(file=file)):
+    for packets in read_tail(Tail(file, size - _END, size), opener, CaptureSummary(file=file)):
         last_ns = max(last_ns, *(packet[0] for packet in packets), 0)
     return last_ns
 

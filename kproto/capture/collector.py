@@ -236,9 +236,13 @@ class Conversation:
         self._count_held()
         return events
 
-    def go_on_in(self, summary: CaptureSummary, payloads: PayloadStore) -> None:
-        """Count in another summary, and keep the payloads that begin from now on in another store."""
+    def go_on_in(self, summary: CaptureSummary, payloads: PayloadStore, capture: str) -> None:
+        """Count in another summary, keep the payloads that begin from now on in another store, take another label."""
         self._summary = summary
+        self._capture = capture
+        if self.connection is not None and self.connection.capture != capture:
+            assert self.connection.conn_id  # it stays as it is
+            self.connection.capture = capture
         for cutter in self._cutters:
             if isinstance(cutter, RequestCutter):
                 cutter.use(payloads)
@@ -718,7 +722,7 @@ class Collector:
         """Go on with connections that another collector has read so far; their counts go to this one's summary.
 
         Args:
-            other: Of the same capture point; it reads them no more.
+            other: Of the same capture point, under whatever label; it reads them no more.
             flow: The flow of the connection, if it is one; None: all.
 
         Returns:
@@ -729,7 +733,7 @@ class Collector:
             conversation = other._conversations.pop(connection, None)
             if conversation is not None:
                 self._conversations[connection] = conversation
-                conversation.go_on_in(self._summary, self._payloads)
+                conversation.go_on_in(self._summary, self._payloads, self._capture)
                 held = other._holding.pop(conversation, 0)
                 other._held -= held
                 self._held += held

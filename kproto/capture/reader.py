@@ -141,6 +141,11 @@ class CaptureReader:
         return self._packets.packets([(time_ns, link, data, 0, len(data), on_wire)])
 
     @property
+    def context(self) -> int:
+        """``PcapngReader.context`` of the file; 0 of others."""
+        return self._reader.context if isinstance(self._reader, PcapngReader) else 0
+
+    @property
     def read_to(self) -> int | None:
         """Where in the file the packets that were read whole end; None of a log."""
         return None if self._reader is None or isinstance(self._reader, LogReader) else self._reader.read_to

@@ -91,15 +91,6 @@ Examples:
 @click.option("--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*].")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Repeatable.")
 @click.option(
-    "--split-size",
-    "split_mb",
-    type=click.IntRange(min=0),
-    default=128,
-    show_default=True,
-    metavar="MB",
-    help="Read captures of twice this size or more in parts of this size, by several tasks; 0: never.",
-)
-@click.option(
     "--capture-point",
     metavar="NAME",
     help="The label of all captures; else their names make it. A later run may change it.",
@@ -128,7 +119,6 @@ def command(
     out: Place,
     master: str | None,
     conf: tuple[str, ...],
-    split_mb: int,
     capture_point: str | None,
     cluster: str,
     follows: bool,
@@ -174,7 +164,7 @@ def command(
         directory.check()
         directory.check_writable()
         session = spark_session(master, log=log, settings=settings)
-        _follow(captures, directory, filters, split_mb << 20, capture_point, cluster, session)
+        _follow(captures, directory, filters, capture_point, cluster, session)
         return
     directory.check()
     run = unchanged(paths, directory, filters, capture_point, cluster)
@@ -192,8 +182,8 @@ def command(
                 steps.show("asking the workers")
                 check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
             run = analyze(
-                spark, paths, directory, filters=filters, split_bytes=split_mb << 20, capture_point=capture_point,
-                cluster=cluster, on_step=steps.show,
+                spark, paths, directory, filters=filters, capture_point=capture_point, cluster=cluster,
+                on_step=steps.show,
             )  # fmt: skip
     _note(run)
     warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
@@ -215,7 +205,6 @@ def _follow(
     captures: Sequence[str],
     out: OutputDirectory,
     filters: Filters,
-    split_bytes: int,
     capture_point: str | None,
     cluster: str,
     session: AbstractContextManager[SparkSession],
@@ -241,7 +230,6 @@ def _follow(
             captures[0],
             out,
             filters=filters,
-            split_bytes=split_bytes,
             capture_point=capture_point,
             cluster=cluster,
             on_run=said,

@@ -1,4 +1,4 @@
-"""Recordings -> staged pieces on Spark: small ones share a task, large ones are read in parts."""
+"""Recordings -> staged pieces on Spark: small ones share a task."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from kproto.tables.places import Place
 
 T = TypeVar("T")
-
-SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a part of a large file. A file of fewer than twice these bytes is read by one task."""
 
 _TASK_BYTES: Final = 64 << 20
 """Small captures share a task until they reach this."""
@@ -80,7 +77,7 @@ def gather_parts(
         The pieces, and what is known of each part.
     """
     workers = parallelism(spark)
-    sizes = {part: part.size for part in parts}
+    sizes = {part: part.size - part.begin for part in parts}
     shares = Packed(dealt(sizes, workers, _TASKS_FOR_EACH_WORKER * workers))
     options = scan_options(filters)
 

@@ -25,7 +25,7 @@ from kproto.capture.capture_points import capture_files, copies_among
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.source import file_name
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.pipeline.captures import SPLIT_BYTES, gather_parts, scan_options
+from kproto.pipeline.captures import gather_parts, scan_options
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
@@ -40,6 +40,7 @@ from kproto.tables.reading import why_nothing
 from kproto.tables.recordings import Known, checked_cluster, recordings_in
 from kproto.tables.relations import judged_together
 from kproto.tables.scanning import Selection
+from kproto.tables.schemas import SCAN
 from kproto.tables.stored import (
     SCHEMA,
     SUMMARY,
@@ -133,7 +134,6 @@ def analyze(
     out: OutputDirectory,
     *,
     filters: Filters | None = None,
-    split_bytes: int = SPLIT_BYTES,
     capture_point: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
     whole_summary: bool = True,
@@ -146,7 +146,6 @@ def analyze(
         captures: Files, directories, patterns, URIs.
         out: The directory for the tables.
         filters: The requests to keep; None keeps all control requests.
-        split_bytes: Captures of twice this size or more are read in parts of about this size; 0: never.
         capture_point: The label of all captures; None makes it of their names.
         cluster: The cluster whose brokers the captures show.
         whole_summary: Whether a run that adds captures, and is given some of the former ones too, sums up all tables.
@@ -159,7 +158,7 @@ def analyze(
     started = time.monotonic()
     filters = filters or Filters()
     with out.writing():
-        plan = _plan(captures, out, filters, capture_point, cluster, split_bytes)
+        plan = _plan(captures, out, filters, capture_point, cluster)
         if plan.is_empty:
             return _as_stored(captures, plan)
         job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies))
@@ -183,7 +182,7 @@ def unchanged(
     Raises:
         ConfigurationError: The tables there cannot be read, and are not to be overwritten.
     """
-    plan = _plan(captures, out, filters or Filters(), capture_point, cluster, SPLIT_BYTES)
+    plan = _plan(captures, out, filters or Filters(), capture_point, cluster)
     return _as_stored(captures, plan) if plan.is_empty else None
 
 
@@ -193,7 +192,6 @@ def _plan(
     filters: Filters,
     capture_point: str | None,
     cluster: str,
-    split_bytes: int,
 ) -> _Plan:
     checked_cluster(cluster)
     files = capture_files(expand(captures), unfinished=False)
@@ -202,7 +200,7 @@ def _plan(
     named = {name for each in known.recordings.values() for name in each.names}
     copies = copies_among([file for file in files if not known.is_same(file)], open_file)
     held = set(known.recordings)
-    parts = known.parts_to_read(files, cluster, capture_point, split_bytes, copies)
+    parts = known.parts_to_read(files, cluster, capture_point, copies)
     labels = known.labels_for(files, cluster, capture_point, held)
     return _Plan(stored, known, held, parts, copies, labels, any(file in named for file in files))
 
@@ -353,7 +351,7 @@ class _Job:
     ) -> Joiner:
         """Join the parts that were read with one another and with those of former runs."""
         labels = {part.recording: part.capture for part in parts}
-        ends, begins = _borders_in(self._stored.run / self._borders if self._borders else None)
+        ends, begins = self._stored_borders()
         made: dict[str, Place] = {}
         for read in reads:
             if read.edges is None:
@@ -381,9 +379,19 @@ class _Job:
 
         joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
         if matched(ends, begins):
-            batches = list(joiner.join(ends, begins))
-            if batches:
-                pieces.append(gather(batches, self._work, self._filters, cluster))
+            joined = pa.Table.from_batches(joiner.join(ends, begins), SCAN)
+            clusters = {each.capture: each.cluster for each in self._known.recordings.values()}
+            of_cluster: dict[str, list[str | None]] = {}
+            for label in pc.unique(joined["capture"]).drop_null().to_pylist():
+                of_cluster.setdefault(clusters.get(label, cluster), [None]).append(label)  # notes have no label
+            if len(of_cluster) > 1:  # a body stands with its first frame, which may be of another cluster
+                given = joined.filter(pc.is_valid(joined["payload"]))
+                first = pc.index_in(joined["body_id"], value_set=given["body_id"].combine_chunks())
+                at = SCAN.get_field_index("payload")
+                joined = joined.set_column(at, SCAN.field(at), given["payload"].take(first))
+            for name, ours in of_cluster.items():
+                rows = joined.filter(pc.is_in(joined["capture"], value_set=pa.array(ours, pa.string())))
+                pieces.append(gather(rows.to_batches(), self._work, self._filters, name))
         else:
             joiner.ends, joiner.begins = ends, begins
         needed = {end.state for end in joiner.ends} | {begin.part for begin in joiner.begins}
@@ -391,11 +399,22 @@ class _Job:
             self._beside.add(name)
             self._moves[name] = made[name].parent
         gone = {name for name in self._beside if name.startswith("edges-")} - needed
-        self._replaced += sorted(gone | ({self._borders} - {""}))
-        self._beside -= gone | {self._borders}
-        kept = [[tuple(each) for each in some] for some in (joiner.ends, joiner.begins)]
-        self._borders = self._store_beside("borders", freeze(kept) or b"")
+        self._replaced += sorted(gone)
+        self._beside -= gone
+        self._store_borders(joiner.ends, joiner.begins)
         return joiner
+
+    def _stored_borders(self) -> tuple[list[End], list[Begin]]:
+        return _borders_in(self._stored.place(self._borders) if self._borders else None)
+
+    def _store_borders(self, ends: Sequence[End], begins: Sequence[Begin]) -> None:
+        """Store the ends and beginnings in the place of those that former runs left."""
+        if self._borders:
+            self._beside.discard(self._borders)
+            if self._moves.pop(self._borders, None) is None:
+                self._replaced.append(self._borders)
+        kept = [[tuple(each) for each in some] for some in (ends, begins)]
+        self._borders = self._store_beside("borders", freeze(kept) or b"")
 
     def _store_beside(self, kind: str, content: bytes) -> str:
         """Store a file beside the tables; return its name."""
@@ -461,10 +480,9 @@ class _Job:
         times = Counter(file_name(name) for each in self._known.recordings.values() for name in each.names)
         ends: dict[str, int] = {}
         for part in parts:
-            begin = part.split.begin if part.split else 0
             names = {file_name(name) for name in self._known.recordings[part.recording].names}
-            if part.recording in self._held and (begin or all(times[name] == 1 for name in names)):
-                ends |= {name: min(begin, ends.get(name, begin)) for name in names}
+            if part.recording in self._held and (part.begin or all(times[name] == 1 for name in names)):
+                ends |= {name: min(part.begin, ends.get(name, part.begin)) for name in names}
         unread = tuple(f"{part.file}:" for part in parts)
         keep = [
             row["offset"] < ends.get(row["file"], 1 << 62)
@@ -520,6 +538,12 @@ class _Job:
                         at = table.schema.get_field_index(column)
                         table = table.set_column(at, table.schema.field(at), pa.array(values, pa.string()))
                 self._rewrite(file, table, f"named-{number}")
+        captures = {former: capture for (_, former), (_, capture) in labels.items()}
+        ends, begins = self._stored_borders()
+        self._store_borders(
+            [each._replace(capture=captures.get(each.capture, each.capture)) for each in ends],
+            [each._replace(capture=captures.get(each.capture, each.capture)) for each in begins],
+        )
 
     def _rewrite(self, file: str, table: pa.Table, part: str) -> None:
         """Put other rows in the place of a stored file."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kproto.errors import CaptureError
-from kproto.pipeline.captures import SPLIT_BYTES
 from kproto.pipeline.job import analyze, unchanged
 from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
 from kproto.pipeline.parquet import spark_schema
@@ -35,7 +34,6 @@ def follow(
     out: OutputDirectory,
     *,
     filters: Filters | None = None,
-    split_bytes: int = SPLIT_BYTES,
     capture_point: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
     once: bool = False,
@@ -54,7 +52,7 @@ def follow(
         directory: A directory, or its URI.
         out: The directory of the tables.
         filters: See ``analyze``.
-        split_bytes, capture_point, cluster: See ``analyze``.
+        capture_point, cluster: See ``analyze``.
         once: Whether to end when all that is there now is in the tables.
         seconds: The interval at which to look.
         on_run: Told each run that added something, and the first.
@@ -76,7 +74,6 @@ def follow(
                     [directory],
                     out,
                     filters=filters,
-                    split_bytes=split_bytes,
                     capture_point=capture_point,
                     cluster=cluster,
                     whole_summary=False,

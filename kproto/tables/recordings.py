@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 from kproto.capture.capture_points import CapturePoint, is_time, names_of_point
 from kproto.capture.read import problem_of
 from kproto.capture.source import Source, check_begun, file_name
-from kproto.capture.splits import Split, SplitError, is_splittable, read_split
+from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tail
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
@@ -51,6 +51,7 @@ class Recording:
         length: The number of unpacked bytes that were read, without the packet in which it ended.
         size: The number of unpacked bytes that it had then.
         tail: A hash of the last of these.
+        has_context: Whether what it grows by can be read with all before it alone, see ``tail.has_context``.
         names: Each name that it was seen under, with the file's size and time of change then.
     """
 
@@ -63,6 +64,7 @@ class Recording:
     length: int = 0
     size: int = 0
     tail: str = ""
+    has_context: bool = False
     names: dict[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,9 +80,13 @@ class Recording:
         """
         if not isinstance(entry, dict) or set(entry) != set(cls.__slots__):
             raise ValueError("an entry of a recording with other fields")
-        texts, counts = (entry.keys() - {"names", *_COUNTS}), [entry[name] for name in _COUNTS]
+        texts, counts = (entry.keys() - {"names", "has_context", *_COUNTS}), [entry[name] for name in _COUNTS]
         names = entry["names"]
-        if not all(isinstance(entry[name], str) for name in texts) or not all(map(is_count, counts)):
+        if (
+            not isinstance(entry["has_context"], bool)
+            or not all(isinstance(entry[name], str) for name in texts)
+            or not all(map(is_count, counts))
+        ):
             raise ValueError("a field of a recording of another kind")
         if not isinstance(names, dict) or not all(isinstance(each, list) for each in names.values()):
             raise ValueError("the names of a recording of another kind")
@@ -90,20 +96,20 @@ class Recording:
 
 
 class PartToRead(NamedTuple):
-    """A part of a file to be read: the whole file, what it has grown by, or one of several parts of a large one.
+    """A part of a file to be read: the whole file, or what it has grown by.
 
     Attributes:
         recording: The recording's id.
         file: The file.
         capture: The recording's label.
-        split: The bytes; None: the whole file.
-        size: About how many bytes there are to read.
+        begin: The byte at which the part begins; 0: the whole file.
+        size: Bytes of the file.
     """
 
     recording: str
     file: str
     capture: str
-    split: Split | None
+    begin: int
     size: int
 
 
@@ -113,7 +119,7 @@ class PartRead(NamedTuple):
     Attributes:
         recording: The recording's id.
         file: The name of the file.
-        start, start_bytes, length, size, tail: See ``Recording``; where the file goes on behind the part they are 0.
+        start, start_bytes, length, size, tail, has_context: See ``Recording``; 0 where it could not be read.
         begins: How Kafka connections stand that began before the part.
         ends: How connections stand that may go on behind it.
         edges: Where ``edges_of`` the part are stored; None where nothing goes on.
@@ -126,6 +132,7 @@ class PartRead(NamedTuple):
     length: int
     size: int
     tail: str
+    has_context: bool
     begins: list[Border]
     ends: list[Border]
     edges: str | None
@@ -154,7 +161,6 @@ class Known:
         files: Iterable[str],
         cluster: str,
         capture_point: str | None,
-        split_bytes: int,
         copies: Mapping[str, str] | None = None,
     ) -> list[PartToRead]:
         """Return what must be read for the tables to hold some files too; notes their names.
@@ -163,7 +169,6 @@ class Known:
             files: The files.
             cluster: The cluster of recordings that are new.
             capture_point: Their label; None: their names tell it.
-            split_bytes: Files of twice this size or more are read in parts of about this size; 0: never.
             copies: Files whose content is that of an earlier one of them, and that one.
 
         Raises:
@@ -189,7 +194,7 @@ class Known:
             known.names[file] = state
             self._by_name[file] = known
             if begin is not None:
-                found += self._parts(known, file, begin, state[0], split_bytes)
+                found.append(PartToRead(known.id, file, known.capture, begin, state[0]))
         return found
 
     def is_same(self, file: str) -> bool:
@@ -202,7 +207,7 @@ class Known:
         known = self.recordings[part.recording]
         if part.length:
             known.start, known.start_bytes, known.tail = part.start, part.start_bytes, part.tail
-            known.length, known.size = part.length, part.size
+            known.length, known.size, known.has_context = part.length, part.size, part.has_context
             self._by_start.setdefault((known.start, known.start_bytes), []).append(known)
 
     def labels_for(
@@ -249,22 +254,12 @@ class Known:
         alike = [each for count in counts for each in self._by_start.get((_hash(first[:count]), count), ())]
         if not alike:
             return None, 0
-        is_plain, size, tails = _content_at(file, self._opener, {each.length for each in alike})
+        goes_on, size, tails = _content_at(file, self._opener, {each.length for each in alike})
         for known in alike:
             if tails.get(known.length) == known.tail:
-                return known, None if size == known.size else known.length if is_plain else 0
+                grown = known.length if goes_on and not known.has_context else 0
+                return known, None if size == known.size else grown
         return None, 0
-
-    def _parts(self, known: Recording, file: str, begin: int, size: int, split_bytes: int) -> Iterator[PartToRead]:
-        many = max(1, round((size - begin) / split_bytes)) if split_bytes and size - begin >= 2 * split_bytes else 1
-        if many > 1 and not _is_plain(file, self._opener):
-            many = 1
-        if many == 1 and not begin:
-            yield PartToRead(known.id, file, known.capture, None, size)
-            return
-        for n in range(many):
-            at, end = (begin + (size - begin) * each // many for each in (n, n + 1))
-            yield PartToRead(known.id, file, known.capture, Split(file, at, end, size, goes_on=not n), end - at)
 
 
 def _place_of(file: str) -> str:
@@ -281,7 +276,7 @@ def _hash(data: bytes) -> str:
 
 def _is_plain(file: str, opener: Callable[[str], IO[bytes]]) -> bool:
     with opener(file) as opened:
-        return is_splittable(opened.read(_EDGE))
+        return is_plain(opened.read(_EDGE))
 
 
 def _first_of(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
@@ -298,7 +293,7 @@ def _content_at(
     """Whether a file can be read from any byte on; its unpacked bytes; a hash of the last ones before each length."""
     tails: dict[int, str] = {}
     with opener(file) as opened:
-        if is_splittable(opened.read(_EDGE)):
+        if is_plain(opened.read(_EDGE)):
             size = opened.seek(0, 2)
             for length in (each for each in lengths if each <= size):
                 begin = opened.seek(max(0, length - _EDGE))
@@ -361,22 +356,25 @@ def _read_part(
     summary.file = file_name(part.file)
     start = tail = b""
     length = size = 0
+    rests_on_more = False
     stands: list[tuple[list[tuple[Border, list[bytes]]], list[Border], bytes | None]] = []
 
-    def stop(read_to: int | None = None) -> None:
+    def stop(read_to: int | None = None, more: bool = False) -> None:
         """Note how connections stand, and how far it was read: without the packet in which the file ends."""
-        nonlocal start, tail, length, size
+        nonlocal start, tail, length, size, rests_on_more
         ends = reader.connections.endings()
         state = reader.freeze([*requests.waiting]) if ends and read_to is not None else None
         stands.append((reader.connections.begun_before(), ends, state))
         if read_to is not None and _is_plain(part.file, opener):
             with opener(part.file) as opened:
+                rests_on_more = more or has_context(opened, reader.context)
+                opened.seek(0)
                 start = opened.read(_EDGE)
                 opened.seek(max(0, read_to - _EDGE))
                 tail, length = opened.read(read_to - max(0, read_to - _EDGE)), read_to
 
     try:
-        if part.split is None:
+        if not part.begin:
             with Source(part.file, opener=opener) as source:
                 reader.begin_file(source.name)
                 while data := source.read():
@@ -391,7 +389,7 @@ def _read_part(
                 _add(rows, requests, reader.end_file(source.damage))
         else:
             reader.begin_file(file_name(part.file))
-            for packets in read_split(part.split, opener, summary, stop):
+            for packets in read_tail(Tail(part.file, part.begin, part.size, goes_on=True), opener, summary, stop):
                 _add(rows, requests, reader.connections.packets(packets))
                 if rows.full:
                     yield from rows.take()
@@ -399,15 +397,15 @@ def _read_part(
                 stop(0)
                 length = size = 0
             elif length:
-                size = part.split.size
-    except SplitError:
-        yield from _read_part(part._replace(split=None), selection, found, store, opener)  # others' rows are the same
+                size = part.size
+    except TailError:
+        yield from _read_part(part._replace(begin=0), selection, found, store, opener)
         return
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
         rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
         yield from rows.take()
-        found(PartRead(part.recording, summary.file, "", 0, 0, 0, "", [], [], None))
+        found(PartRead(part.recording, summary.file, "", 0, 0, 0, "", False, [], [], None))
         return
     yield from rows.take()
     begins, ends, state = stands[0]
@@ -416,7 +414,7 @@ def _read_part(
         rows.add_frame(request)
         rows.add_unanswered(request)
     point = CapturePoint(part.capture, (part.file,))
-    rows.add_summary(summary, point, None if part.split else problem_of(point, summary, opener=opener))
+    rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=opener))
     yield from rows.take()
     edges = None
     if begins or state is not None:
@@ -424,7 +422,8 @@ def _read_part(
     found(
         PartRead(
             part.recording, summary.file, _hash(start) if length else "", len(start), length, size, _hash(tail),
-            [border for border, _segments in begins] if edges else [], ends if edges and state is not None else [],
+            rests_on_more, [border for border, _segments in begins] if edges else [],
+            ends if edges and state is not None else [],
             None if edges is None else store(edges),
         )
     )  # fmt: skip

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture.collector import CAPTURE_ENDED
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
@@ -139,7 +140,10 @@ class Relations:
         is_frame = pc.is_valid(scan["frame_id"])
         is_response = pc.equal(scan["direction"], "response")
         self._responses = scan.filter(pc.and_(is_frame, is_response))
-        self._notes = scan.filter(pc.and_(pc.invert(is_frame), pc.is_valid(scan["request_frame_id"])))
+        notes = scan.filter(pc.and_(pc.invert(is_frame), pc.is_valid(scan["request_frame_id"])))
+        ended = pc.fill_null(pc.equal(notes["unmatched_reason"], CAPTURE_ENDED), False)
+        # the first note of a request counts: one that knows the reason before the end of a part that others go on from
+        self._notes = pa.concat_tables([notes.filter(pc.invert(ended)), notes.filter(ended)])
         self._every = scan.filter(pc.and_(is_frame, pc.invert(is_response)))
 
     def requests(self) -> pa.Table:

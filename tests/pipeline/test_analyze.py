@@ -129,7 +129,7 @@ def test_bad_inputs_are_warned_of_in_one_line(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.spark
 def test_a_topic_is_chosen_in_requests_and_states_and_the_summary_is_json(spark: SparkSession, tmp_path: Path) -> None:
-    named = ("--cluster", "east", "--capture-point", "broker-1", "--split-size", "0")
+    named = ("--cluster", "east", "--capture-point", "broker-1")
     result = run(CAPTURE, "--out", tmp_path / "out", "--topic", TOPIC[:-3] + "*", "--format", "json", *named)
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)

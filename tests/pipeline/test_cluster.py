@@ -58,7 +58,7 @@ with spark_session(master, log=out.with_name("spark.log"), settings=settings) as
         print(e)
     check_workers(spark, captures, out)
     print(places(spark))
-    analyze(spark, captures, OutputDirectory(out), split_bytes=100_000)
+    analyze(spark, captures, OutputDirectory(out))
 """
 )
 SUBMITTED = (
@@ -85,7 +85,7 @@ main(["analyze", *captures, "--out", command, "--format", "json"], standalone_mo
 with spark_session() as spark:
     print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
     print(places(spark))
-    analyze(spark, captures, OutputDirectory(Path(killed)), split_bytes=100_000, on_step=kill_an_executor)
+    analyze(spark, captures, OutputDirectory(Path(killed)), on_step=kill_an_executor)
 """
 )
 

@@ -63,10 +63,9 @@ def test_a_disk_that_fills_leaves_the_former_tables_and_one_line(spark: SparkSes
     assert_holds(out, large)
 
 
-@pytest.mark.parametrize("split_bytes", [0, 60_000])
 @pytest.mark.parametrize("change", ["grows", "shrinks"])
 def test_a_capture_that_changes_while_it_is_read_is_read_again_by_the_next_run(
-    spark: SparkSession, tmp_path: Path, change: str, split_bytes: int
+    spark: SparkSession, tmp_path: Path, change: str
 ) -> None:
     whole = gzip.decompress(SMALL.read_bytes())
     before, after = (whole[:200_000], whole) if change == "grows" else (whole, whole[:200_000])  # it is read so far
@@ -78,7 +77,7 @@ def test_a_capture_that_changes_while_it_is_read_is_read_again_by_the_next_run(
         if step == "reading captures":
             capture.write_bytes(after)
 
-    run = analyze(spark, [str(capture)], out, split_bytes=split_bytes, on_step=change_it)
+    run = analyze(spark, [str(capture)], out, on_step=change_it)
     assert run.rows["requests"] > 0
-    analyze(spark, [str(capture)], out, split_bytes=split_bytes)
+    analyze(spark, [str(capture)], out)
     assert_holds(out.path, capture)

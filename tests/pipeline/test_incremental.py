@@ -16,7 +16,6 @@ from table_truth import CAPTURES
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
-from kproto.pipeline.captures import SPLIT_BYTES
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.upkeep import compact, expire
 from kproto.tables import TABLES, Filters, read
@@ -229,11 +228,8 @@ def cut_within_requests(name: str, folder: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 20_000])
-def test_a_rotated_capture_goes_on_with_its_new_files_alone(
-    spark: SparkSession, tmp_path: Path, split_bytes: int
-) -> None:
-    """Added file by file, of which the first are gone soon, it gives the tables of one run over all; also in parts."""
+def test_a_rotated_capture_goes_on_with_its_new_files_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Added file by file, of which the first are gone soon, it gives the tables of one run over all."""
     files = cut_within_requests("ibp-3.9-migration-a.", tmp_path / "recorded")
     folder, out, whole = tmp_path / "captures", OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "whole")
     folder.mkdir()
@@ -241,14 +237,11 @@ def test_a_rotated_capture_goes_on_with_its_new_files_alone(
         if number > 1:
             (folder / files[number - 2].name).unlink()  # reading it again would fail
         shutil.copy2(file, folder)
-        run = analyze(spark, [str(folder)], out, split_bytes=split_bytes)
+        run = analyze(spark, [str(folder)], out)
         assert run.captures_read == 1
         assert unchanged([str(folder)], out) is not None
-    analyze(spark, [str(file) for file in files], whole, split_bytes=0)
-    found, wanted = rows(out.path), rows(whole.path)
-    if split_bytes < SPLIT_BYTES:  # a file's counts are then the sums of its parts'
-        assert len(found.pop("captures")) == len(wanted.pop("captures"))
-    assert found == wanted
+    analyze(spark, [str(file) for file in files], whole)
+    assert rows(out.path) == rows(whole.path)
     stored, once = current_tables(out.path), current_tables(whole.path)
     assert {name: stored.count(name) for name in TABLES} == {name: once.count(name) for name in TABLES}
     assert len(rows(out.path)["requests"]) > 100
@@ -266,7 +259,7 @@ def test_other_captures_and_upkeep_leave_a_rotated_capture_where_it_was(
     assert analyze(spark, [*four, captures[1]], out).captures_read == 2
     expire(out, datetime(2020, 1, 1, tzinfo=UTC))
     assert analyze(spark, every, out).captures_read == len(every) - 4
-    analyze(spark, [*every, *captures[:2]], whole, split_bytes=0)
+    analyze(spark, [*every, *captures[:2]], whole)
     assert rows(out.path) == rows(whole.path)
 
 
@@ -314,7 +307,7 @@ def test_what_a_kill_around_the_commit_leaves_goes_with_the_next_run(
     compact(upkept)
     assert unnamed(killed.path) == unnamed(upkept.path) == set()
     analyze(spark, every, upkept)
-    analyze(spark, every, whole, split_bytes=0)
+    analyze(spark, every, whole)
     assert rows(killed.path) == rows(upkept.path) == rows(whole.path)
 
 

@@ -14,16 +14,13 @@ import pytest
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.stages import TaskOutput
 from kproto.pipeline.tasks import Packed, merge_receipts, merged, receipt
-from kproto.tables.recordings import Known
+from kproto.tables.recordings import PartToRead
 from kproto.verdicts.summary import Figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TASKS: Final = 300_000
-FILES: Final = 300
-PART_BYTES: Final = 64 << 10
-PCAP_HEADER: Final = bytes.fromhex("d4c3b2a1 02000400 00000000 00000000 00000400 01000000")
 
 
 @pytest.mark.slow
@@ -34,20 +31,13 @@ def test_the_driver_plans_and_merges_300000_tasks_below_a_gigabyte(tmp_path: Pat
     assert int(done.stdout) < 1 << 30
 
 
-def planned(directory: Path) -> int:
-    """Plan captures of 300,000 parts; the number of parts."""
-    files = []
-    for number in range(FILES):
-        path = directory / f"control.pcap{number}"
-        with path.open("wb") as file:
-            file.write(PCAP_HEADER)
-            file.truncate(TASKS // FILES * PART_BYTES)
-        files.append(str(path))
-    parts = Known([]).parts_to_read(files, "default", None, PART_BYTES)
+def planned() -> int:
+    """Pack 300,000 recordings for as many tasks; the number of recordings."""
+    parts = [PartToRead(f"{number:032x}", f"/captures/a.pcap{number}", "a.pcap", 0, 1) for number in range(TASKS)]
     packed = Packed(parts)
     assert packed[0] == parts[0]
     assert packed[TASKS - 1] == parts[TASKS - 1]
-    return len(parts)
+    return len(packed)
 
 
 def outputs(group: range) -> Iterator[TaskOutput]:
@@ -61,7 +51,7 @@ def outputs(group: range) -> Iterator[TaskOutput]:
 def main(directory: str) -> None:
     """Do what the driver does with 300,000 tasks; print the most memory that it took."""
     place = Path(directory)
-    assert planned(place) == TASKS
+    assert planned() == TASKS
     groups = [range(at, min(at + 512, TASKS)) for at in range(0, TASKS, 512)]
     first, *others = groups
     batches = [*merge_receipts(map(receipt, outputs(first))), *(receipt(merged(outputs(group))) for group in others)]

@@ -190,7 +190,7 @@ def test_a_damaged_file_of_a_table_is_an_error_of_one_line(damage: bytes, tables
 
 RECORDING: Change = {
     "id": "1", "capture": "a", "cluster": "default", "place": "/a", "start": "", "start_bytes": 0, "length": 0,
-    "size": 0, "tail": "", "names": {"/a.pcap": [1, 2]},
+    "size": 0, "tail": "", "has_context": False, "names": {"/a.pcap": [1, 2]},
 }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ RECORDING: Change = {
     "entry",
     [5, [], {}, *(RECORDING | change for change in (
         {"length": -1}, {"length": 1 << 70}, {"length": True}, {"start_bytes": 1 << 40}, {"capture": None},
-        {"names": []}, {"names": {"/a": 5}}, {"more": 1}))],
+        {"has_context": 5}, {"names": []}, {"names": {"/a": 5}}, {"more": 1}))],
 )  # fmt: skip
 def test_an_entry_of_a_recording_that_kproto_does_not_write_is_refused(entry: object) -> None:
     assert recordings_in({"recordings": [RECORDING]})

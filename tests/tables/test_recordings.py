@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from packets import pcap, read_pcap
+from packets import enhanced, interface, pcap, read_pcap, section
 from table_truth import CAPTURES, name_of
 
 from kproto.tables import SCAN, read
@@ -45,8 +45,8 @@ class Shelf:
         self.edges[name] = edges
         return name
 
-    def add(self, files: Iterable[Path], split_bytes: int = 0) -> int:
-        parts = self.known.parts_to_read(map(str, files), "default", None, split_bytes)
+    def add(self, files: Iterable[Path]) -> int:
+        parts = self.known.parts_to_read(map(str, files), "default", None)
         found: list[PartRead] = []
         self.batches += read_parts(parts, Selection(), found.append, self.store)
         labels = {part.recording: part.capture for part in parts}
@@ -165,13 +165,17 @@ def test_a_recording_is_known_under_any_name_and_read_on_where_it_has_grown(tmp_
     assert shelf.requests() == whole(tmp_path / "all.pcap")
 
 
-def test_a_large_file_is_read_in_parts(tmp_path: Path) -> None:
+def test_a_pcapng_grows_behind_an_interface_that_begins_behind_packets(tmp_path: Path) -> None:
+    """The blocks before the first packet do not describe it."""
     link, packets = read_pcap(SMALL[0])
-    file = tmp_path / "a.pcap"
-    file.write_bytes(pcap(packets, link))
-    shelf = Shelf()
-    assert shelf.add([file], split_bytes=file.stat().st_size // 7) == 7
-    assert shelf.requests() == whole(file)
+    first, then = ([enhanced(each, which) for each in packets[300 * which :][:300]] for which in (0, 1))
+    blocks = [section(), interface(link), *first, interface(link), *then]
+    file, plain, shelf = tmp_path / "a.pcapng", tmp_path / "plain.pcap", Shelf()
+    for content in (blocks[:200], blocks[:-100], [*blocks, *(enhanced(each, 1) for each in packets[600:900])]):
+        file.write_bytes(b"".join(content))
+        shelf.add([file])
+    plain.write_bytes(pcap(packets[:900], link))
+    assert shelf.requests() == whole(plain)
 
 
 def test_rows_are_tables(tmp_path: Path) -> None:

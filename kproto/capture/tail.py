@@ -1,8 +1,7 @@
-"""Parts of large captures, each of which is read by itself.
+"""The last part of a capture, read by itself: what it has grown by, or its last packets.
 
-Neither pcap nor pcapng marks where a packet begins. A part's borders are therefore found by search: the first chain of
-valid records, or blocks, from a given offset on. The part before it must end exactly there; where it does not, the
-file cannot be read in parts, and ``SplitError`` says so. Nothing is guessed.
+Neither pcap nor pcapng marks where a packet begins. Where no earlier reading tells, it is found by search: the first
+chain of valid records, or blocks, from a given byte on.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from kproto.errors import CaptureError
 
 from .pcap import PcapReader, RecordSearch
 from .pcapng import PcapngReader
-from .source import HEAD, Source, check_begun, detect_format
+from .source import HEAD, detect_format
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
@@ -37,118 +36,95 @@ _HEAD_LIMIT: Final = 16 << 20
 """So far into a pcapng file its first packet may stand: interfaces and names come before it."""
 
 
-class SplitError(CaptureError):
-    """A file that cannot be read in parts; as a whole it can."""
+class TailError(CaptureError):
+    """A file whose last part cannot be read by itself; as a whole it can."""
 
 
-class Split(NamedTuple):
-    """A part of a file.
+class Tail(NamedTuple):
+    """The last part of a file that is not packed.
 
     Attributes:
         file: The file.
-        begin: The part holds the packets that begin at this byte of the file or behind it,
-        end: but before this byte. None: up to the file's end, and the file may be packed.
-        size: Bytes of the file when the parts were planned; those added since are not read. 0 if ``end`` is None.
+        begin: The part holds the packets that begin at this byte of the file or behind it.
+        size: Bytes of the file when the part was chosen; those added since are not read.
         goes_on: Whether a packet is known to begin at ``begin``: an earlier reading ended there.
     """
 
     file: str
-    begin: int = 0
-    end: int | None = None
-    size: int = 0
+    begin: int
+    size: int
     goes_on: bool = False
 
 
-def is_splittable(head: bytes) -> bool:
-    """Whether a file that begins so can be read in parts: a pcap or pcapng that is not packed."""
+def is_plain(head: bytes) -> bool:
+    """Whether a file that begins so can be read from any packet on: a pcap or pcapng that is not packed."""
     try:
         return detect_format("", head, whole=True) in ("pcap", "pcapng")
     except CaptureError:
         return False
 
 
-def read_split(
-    split: Split,
+def read_tail(
+    tail: Tail,
     opener: Callable[[str], IO[bytes]],
     summary: CaptureSummary,
-    before_end: Callable[[int], object] = lambda _read_to: None,
+    before_end: Callable[[int, bool], object] = lambda _read_to, _has_context: None,
 ) -> Iterator[list[Packet]]:
-    """Read the packets of a part, in pieces.
+    """Read the packets of the last part of a file, in pieces.
 
     Args:
-        split: The part.
+        tail: The part.
         opener: Opens a file by its name, for seeking.
         summary: Damage is noted there, with offsets in the file.
-        before_end: Called where the part ends with the file, before the packet in which the file ends, with the place
-            behind the last whole packet.
+        before_end: Called before the packet within which the file ends, with the place behind the last whole packet,
+            and ``has_context`` of the part.
 
     Raises:
-        SplitError: The part does not end where the next one begins, or the next one depends on what stands in this one.
-        CaptureError: The file cannot be read, or is no capture.
+        TailError: The part cannot be read by itself.
+        CaptureError: The file is no capture.
     """
-    if split.end is None:
-        yield from _whole(split, opener, summary)
-        return
-    with opener(split.file) as file:
+    with opener(tail.file) as file:
         head = _read_at(file, 0, HEAD)
         is_pcap = detect_format(summary.reading, head, whole=True) == "pcap"
         summary.format = "pcap" if is_pcap else "pcapng"
-        prefix = head[:_PCAP_HEADER] if is_pcap else _pcapng_prefix(file, split.size)
+        prefix = head[:_PCAP_HEADER] if is_pcap else _pcapng_prefix(file, tail.size)
         boundary = _pcap_boundary if is_pcap else _pcapng_boundary
-        is_known = split.goes_on or not split.begin
-        begin = split.begin if is_known else boundary(file, prefix, split.begin, split.size)
-        end = boundary(file, prefix, split.end, split.size) if split.end < split.size else split.size
-        if begin >= end:
+        at = tail.begin if tail.goes_on else boundary(file, prefix, tail.begin, tail.size)
+        if at >= tail.size:
             return
         reader = PcapReader(summary) if is_pcap else PcapngReader(summary)
-        if begin:
-            reader.feed(prefix)
-            reader.go_to(begin)
-        file.seek(begin)
-        at = begin
-        while at < end:
-            data = file.read(min(_CHUNK, end - at))
+        reader.feed(prefix)
+        context = getattr(reader, "context", 0)
+        reader.go_to(at)
+        file.seek(at)
+        while at < tail.size:
+            data = file.read(min(_CHUNK, tail.size - at))
             if not data:
-                raise SplitError(f"{split.file}: the file became shorter while it was read")
+                raise TailError(f"{tail.file}: the file became shorter while it was read")
             at += len(data)
             yield reader.feed(data)
-        if end == split.size:
-            before_end(reader.read_to)
-            yield from _ended(reader, summary)
-        elif reader.begun:
-            raise SplitError(
-                f"{split.file}: the packets before byte {end} do not end there (damage, or packets that hold a "
-                "capture); read this file as a whole: --split-size 0"
-            )
-        elif isinstance(reader, PcapngReader) and reader.context != _context(prefix):
-            raise SplitError(
-                f"{split.file}: sections, interfaces or packets without a time begin within the file before byte "
-                f"{end}; read this file as a whole: --split-size 0"
-            )
+        before_end(reader.read_to, getattr(reader, "context", 0) != context)
+        # The packet within which a file ends is not cut by the capture's snaplen, and so not counted as such.
+        cut, not_tcp = summary.cut_packets, summary.not_tcp
+        yield reader.end(None)
+        summary.cut_packets, summary.not_tcp = cut, not_tcp
 
 
-def _whole(split: Split, opener: Callable[[str], IO[bytes]], summary: CaptureSummary) -> Iterator[list[Packet]]:
-    with Source(split.file, opener=opener) as source:
-        head = source.peek(HEAD)
-        check_begun(source, begun=bool(head))
-        found = detect_format(source.name, head, whole=True)
-        if found == "request log":
-            raise CaptureError(f"{source.name}: a request log among captures")
-        assert found is not None
-        summary.format = found
-        reader = PcapReader(summary) if found == "pcap" else PcapngReader(summary)
-        while data := source.read():
-            yield reader.feed(data)
-        yield from _ended(reader, summary, source.damage)
+def has_context(file: IO[bytes], context: int) -> bool:
+    """Whether packets of a pcapng rest on more than the blocks before the first one: sections, interfaces, no times.
 
-
-def _ended(
-    reader: PcapReader | PcapngReader, summary: CaptureSummary, damage: str | None = None
-) -> Iterator[list[Packet]]:
-    """Give the packet within which a file ends. It is not cut by the capture's snaplen, and so not counted as such."""
-    cut, not_tcp = summary.cut_packets, summary.not_tcp
-    yield reader.end(damage)
-    summary.cut_packets, summary.not_tcp = cut, not_tcp
+    Args:
+        file: The file, for seeking.
+        context: ``PcapngReader.context`` of all of it; 0 of a pcap.
+    """
+    if not context:
+        return False
+    try:
+        reader = PcapngReader(CaptureSummary())
+        reader.feed(_pcapng_prefix(file, _HEAD_LIMIT))
+    except TailError:
+        return True
+    return reader.context != context
 
 
 def _pcap_boundary(file: IO[bytes], prefix: bytes, at: int, size: int) -> int:
@@ -185,7 +161,7 @@ def _pcapng_prefix(file: IO[bytes], size: int) -> bytes:
         if length < 12 or length & 3:
             break
         at += length
-    raise SplitError("no packet near the beginning of this pcapng file; read it as a whole: --split-size 0")
+    raise TailError("no packet near the beginning of this pcapng file")
 
 
 def _pcapng_boundary(file: IO[bytes], prefix: bytes, at: int, size: int) -> int:
@@ -228,12 +204,6 @@ def _chained(buffer: bytes, at: int, order: str, *, is_end: bool) -> bool | None
             return False
         at = end
     return True
-
-
-def _context(prefix: bytes) -> int:
-    reader = PcapngReader(CaptureSummary())
-    reader.feed(prefix)
-    return reader.context
 
 
 def _read_at(file: IO[bytes], at: int, count: int) -> bytes:
