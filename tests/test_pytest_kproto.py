@@ -56,6 +56,7 @@ def test_fixtures_give_brokers_and_a_controller_and_keep_nothing_of_a_passing_te
     assert not (pytester.path / "kproto-failures").exists()
 
 
+@pytest.mark.slow
 def test_a_failing_test_keeps_its_recording_findings_and_report(pytester: pytest.Pytester) -> None:
     result = run(pytester, FAILING, "--kproto-keep", "kept")
     result.assert_outcomes(failed=1)
@@ -125,6 +126,7 @@ WHAT_WENT_WRONG = """
 """
 
 
+@pytest.mark.slow
 def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
     """An assertion in a hook, refused requests, a cluster without traffic, parameters that differ in a character."""
     result = run(pytester, WHAT_WENT_WRONG)

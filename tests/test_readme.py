@@ -17,8 +17,14 @@ from kproto.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+FIRST = ("README", "quickstart", "on-call")
+"""The pages that people read first: their commands are run each time, those of the others in the tier ``slow``."""
 CONSOLE = [
-    pytest.param(block, id=f"{page.stem}: {block.splitlines()[0][2:60]}")
+    pytest.param(
+        block,
+        id=f"{page.stem}: {block.splitlines()[0][2:60]}",
+        marks=[] if page.stem in FIRST else pytest.mark.slow,
+    )
     for page in (README, *sorted((ROOT / "docs").glob("*.md")))
     for block in re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     if page.name != "wireshark.md"  # tests/wireshark has its own

@@ -340,6 +340,7 @@ def test_a_time_of_day_that_a_capture_shows_on_two_days_is_refused(text: str) ->
         moment_ns(text, lambda: span)
 
 
+@pytest.mark.slow
 def test_every_command_reads_a_time_of_day_alike() -> None:
     """Leaders, at a time of day that the capture shows, are those at that moment of its day."""
     capture = path("external-controller-a")

@@ -236,17 +236,23 @@ def test_standard_input_gives_the_snapshot_of_the_file(data: bytes) -> None:
         (["-", str(CAPTURE)], b"", "- stands alone"),
         (["--metrics", "127.0.0.1:1"], b"", "is no URL; try --metrics http://"),
         (["--metrics", "http://127.0.0.1:1/metrics"], b"", "no metrics at http://127.0.0.1:1/metrics"),
-        (["--once", "-"], b"", "nothing came; did the command before the pipe fail?"),
         (["--once", "-"], b"no capture at all, but text\0" * 9, "not a capture"),
         (["/no/such/capture"], b"", "no such file"),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], text: bytes, says: str) -> None:
+    result = CliRunner().invoke(main, ["top", *arguments], prog_name="kproto", input=text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_pipe_without_a_byte_is_no_capture() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kproto", "top", *arguments], input=text, capture_output=True, check=False, timeout=120
+        [sys.executable, "-m", "kproto", "top", "--once", "-"], input=b"", capture_output=True, check=False, timeout=120
     )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert says in done.stderr.decode()
+    assert b"nothing came; did the command before the pipe fail?" in done.stderr
     assert done.stderr.count(b"\n") == 1
 
 

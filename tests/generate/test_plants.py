@@ -29,6 +29,7 @@ def rules(truth: Truth) -> set[str]:
     return {finding.rule for finding in truth.required}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 def test_each_fault_can_be_planted_and_its_capture_is_readable(tmp_path: Path, name: str) -> None:
     fleet = planted(name, 1)
@@ -47,6 +48,7 @@ def test_each_fault_can_be_planted_and_its_capture_is_readable(tmp_path: Path, n
     assert not summary.bad_inputs
 
 
+@pytest.mark.slow
 def test_nearly_every_seed_has_a_place_for_each_fault() -> None:
     for name in PLANTS.keys() - OF_THE_STATES.keys():
         assert sum(bool(findings_truth(planted(name, seed)).planted) for seed in range(4)) >= 3, name

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 CAPTURE, BOTH = -1, -2
 """In place of a node: the capture alone, and the capture with the files of the node that ended first."""
 
-SOURCES = [(run, node) for run in RUNS for node in (None, *NODES[run], CAPTURE, BOTH)] + [(run, None) for run in MADE]
+OF_RUNS = [
+    pytest.param(run, node, marks=[] if node in (NODES[run][0], BOTH) else pytest.mark.slow)
+    for run in RUNS
+    for node in (None, *NODES[run], CAPTURE, BOTH)
+]
+SOURCES = [*OF_RUNS, *((run, None) for run in MADE)]
 
 
 def places(run: str, node: int | None) -> tuple[str, ...]:
@@ -245,6 +250,7 @@ def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None
     assert {key[0] for key in missing} == ({"mgy0ps6fp_rK88iToHp"} if run == "kraft-3.9-a" else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_told_committed_and_applied_are_three_times(run: str) -> None:
     sql = "SELECT node_id, log_offset, told_ts, committed_ts, applied_ts FROM metadata_deliveries"

@@ -45,7 +45,10 @@ def rows(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-@pytest.mark.parametrize("name", ["ibp-2.8-a", "ibp-3.9-a", "external-controller-a"])
+@pytest.mark.parametrize(
+    "name",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("ibp-2.8-a", "ibp-3.9-a")), "external-controller-a"],
+)
 def test_days_add_up_wherever_midnight_falls(name: str) -> None:
     tables = kproto.tables.read(str(DATA / "captures" / f"{name}.pcap.gz"))
     times = tables["requests"]["ts"].cast(pa.int64()).sort()
@@ -89,6 +92,7 @@ def test_the_worst_broker_of_a_week_comes_first() -> None:
         assert row["p99_us"] == pytest.approx(p99[row["broker"]], rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_day_whose_states_are_gone_is_computed_again(tmp_path: Path) -> None:
     """The next day is computed from the states that the day before it left; without them that day is computed too."""
     link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")

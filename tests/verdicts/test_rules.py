@@ -79,6 +79,7 @@ def matches(wanted: Any, found: Finding) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_planted_fault_is_found(tmp_path: Path, name: str, seed: int) -> None:
