@@ -52,14 +52,16 @@ def describe(names: tuple[str, ...], *, form: str) -> None:
     """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
 
     After them come the derived tables, which kproto query and kproto.pipeline.derived_table compute from the stored
-    ones. The same words are in the metadata of the tables' Arrow schemas.
+    ones, and those that KRaft's metadata log has in memory alone. The same words are in the metadata of the tables'
+    Arrow schemas.
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
-    from kproto.tables.schemas import BROKER_DAYS, TABLES, description
+    from kproto.tables.schemas import BROKER_DAYS, METADATA_TABLES, TABLES, description
     from kproto.verdicts.derived import VIEWS
 
-    every = TABLES | {name: derived.schema for name, derived in VIEWS.items()} | {"broker_days": BROKER_DAYS}
+    derived = {name: view.schema for name, view in VIEWS.items()}
+    every = TABLES | derived | {"broker_days": BROKER_DAYS} | METADATA_TABLES
     for name in names:
         if name not in every:
             raise ConfigurationError(f"there is no table {name!r}; try {', '.join(every)}")

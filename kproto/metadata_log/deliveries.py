@@ -69,7 +69,7 @@ class MetadataTraffic:
         refused: The number of fetches that were answered with an error.
         damaged: Pieces of answers that are no batch.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
-        heartbeats: The brokers' heartbeats.
+        heartbeats: The brokers' registrations and heartbeats.
         quorum: The requests of the quorum's nodes to each other, and refused fetches.
         admin: Administrative requests.
         last_ns: When the captures end, as far as these requests tell.
@@ -108,6 +108,8 @@ class MetadataTraffic:
             answer = None if response is None else decode_response(key, version, response.body)
             if key == ApiKey.BROKER_HEARTBEAT:
                 self._add_heartbeat(asked, answer, exchange.time_ns)
+            elif key == ApiKey.BROKER_REGISTRATION:
+                self.heartbeats.add_registration(asked, answer, exchange.client.ip, exchange.time_ns)
             elif key == ApiKey.FETCH:
                 answered = 0 if response is None else response.time_ns
                 self._add_fetch(asked, answer, exchange.time_ns, answered, capture)
@@ -194,8 +196,8 @@ class MetadataTraffic:
 
 APIS: Final = frozenset(
     {
-        ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, *quorum.APIS,
-        *admin_requests.APIS,
+        ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE,
+        *quorum.APIS, *admin_requests.APIS,
     }
 )  # fmt: skip
 """The requests that tell of a metadata log."""

@@ -29,6 +29,33 @@ _LATE: Final = 2.5
 
 
 @dataclass(slots=True)
+class RegistrationRun:
+    """Registrations of one process of a broker that were answered alike; a process that is refused tries again.
+
+    Attributes:
+        broker_id, incarnation_id: The broker and its process.
+        cluster_id: The cluster to which its storage belongs.
+        address: Where the requests came from.
+        listeners: The addresses that it would have, ``host:port``.
+        error_code: Of the answers; None: they are missing.
+        broker_epoch: Of the last answer; None: there is none, or it is an error.
+        first_ns, last_ns: When the first and the last were sent.
+        count: Their number.
+    """
+
+    broker_id: int
+    incarnation_id: bytes
+    cluster_id: str
+    address: str
+    listeners: tuple[str, ...]
+    error_code: int | None
+    broker_epoch: int | None
+    first_ns: int
+    last_ns: int
+    count: int = 1
+
+
+@dataclass(slots=True)
 class HeartbeatRun:
     """Heartbeats of a broker, one after the other, that asked for the same and were answered alike.
 
@@ -88,9 +115,11 @@ class Heartbeats:
 
     Attributes:
         runs: By broker and broker epoch.
+        registrations: By broker, process, address and answer.
     """
 
     runs: dict[tuple[int, int], list[HeartbeatRun]] = field(default_factory=dict)
+    registrations: dict[tuple[int, bytes, str, int | None], RegistrationRun] = field(default_factory=dict)
     _by_epoch: dict[tuple[int, int], list[tuple[int, HeartbeatRun]]] = field(default_factory=dict)
 
     def add(self, request: Any, answer: Any, time_ns: int) -> None:
@@ -114,6 +143,21 @@ class Heartbeats:
         else:
             runs.append(run)
         same_epoch.append((time_ns, run))
+
+    def add_registration(self, request: Any, answer: Any, address: str, time_ns: int) -> None:
+        """Add a BrokerRegistration from an address; ``answer`` None: it is missing."""
+        error = None if answer is None else answer.error_code
+        key = request.broker_id, bytes(request.incarnation_id), address, error
+        known = self.registrations.get(key)
+        if known is None:
+            listeners = tuple(f"{one.host}:{one.port}" for one in request.listeners)
+            known = self.registrations[key] = RegistrationRun(
+                *key[:2], request.cluster_id, address, listeners, error, None, time_ns, time_ns, 0
+            )
+        known.count += 1
+        known.first_ns, known.last_ns = min(known.first_ns, time_ns), max(known.last_ns, time_ns)
+        if error == 0:
+            known.broker_epoch = answer.broker_epoch
 
     def finish(self) -> None:
         """Put the heartbeats in the order of time; several captures come one after the other."""

@@ -1,7 +1,8 @@
 """Reads what captures show of KRaft's metadata log: each exchange once, all on one clock.
 
 Several hosts see the same exchange, each by its own clock. The clocks are compared by these exchanges and by the
-batches of the log, which the controller sends to all replicas at about the same time.
+batches of the log, which the controller sends to all replicas at about the same time; those of hosts that share neither
+by the times that the controllers wrote into their batches.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _MS: Final = 1_000_000
 _US: Final = 1000
 _LEAST: Final = 3
 _WIDTH_MS: Final = 60
+_EQUAL_MS: Final = 30
 
 
 def read_traffic(points: Iterable[CapturePoint], *, ports: tuple[int, ...] | None = None) -> MetadataTraffic:
@@ -76,6 +78,7 @@ def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchan
     same: dict[str, dict[bytes, int]] = defaultdict(dict)
     told: dict[str, dict[bytes, list[int]]] = defaultdict(dict)
     connections: dict[str, set[object]] = defaultdict(set)
+    after: dict[str, dict[bytes, int]] = defaultdict(dict)  # ms after the time in the batch
     chosen: dict[bytes, tuple[Exchange, str]] = {}
     for exchange, name in held:
         key = _key(exchange)
@@ -86,13 +89,21 @@ def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchan
             chosen[key] = exchange, name
         for batch in batches_told(exchange):
             assert exchange.response is not None
-            times = told[name].setdefault(b"%d %d" % (batch.epoch, batch.base_offset), [])
-            times.append(exchange.response.time_ns // _US)
+            of = b"%d %d" % (batch.epoch, batch.base_offset)
+            told[name].setdefault(of, []).append(exchange.response.time_ns // _US)
+            late = exchange.response.time_ns // _MS - batch.time_ms
+            after[name][of] = min(late, after[name].get(of, late))
     once = {
         name: {key: min(times) for key, times in some.items() if max(times) - min(times) < BATCH_US}
         for name, some in told.items()
     }
     clocks = compared(list(same), {name: len(some) for name, some in connections.items()}, once, same)
+    ahead = {name: _agreed(some.values()) for name, some in after.items()}
+    main = next((clock.reference for clock in clocks.values() if ahead.get(clock.reference) is not None), None)
+    for name, clock in clocks.items():
+        here, there = ahead.get(clock.reference), ahead.get(main) if main is not None else None
+        if clock.reference != main and here is not None and there is not None and abs(here - there) >= _EQUAL_MS:
+            clocks[name] = clock._replace(offset_us=clock.offset_us + (here - there) * _US)
     moved = [(_moved(exchange, clocks[name]), name) for exchange, name in chosen.values()]
     yield from sorted(moved, key=lambda one: one[0].time_ns)
 
@@ -120,9 +131,11 @@ def controllers_clocks(traffic: MetadataTraffic) -> Mapping[int, int]:
     for key, time_ns in first.items():
         batch, _where = traffic.batches[key]
         differences[batch.epoch].append(time_ns // _MS - batch.time_ms)
-    found = {}
-    for epoch, some in differences.items():
-        agreed = densest(sorted(some), _WIDTH_MS)
-        if len(agreed) >= _LEAST:
-            found[epoch] = agreed[0] * _MS
-    return found
+    agreed = {epoch: _agreed(some) for epoch, some in differences.items()}
+    return {epoch: ahead * _MS for epoch, ahead in agreed.items() if ahead is not None}
+
+
+def _agreed(differences: Iterable[int]) -> int | None:
+    """The least of the differences, in ms, in their densest stretch; None: too few agree."""
+    agreed = densest(sorted(differences), _WIDTH_MS)
+    return agreed[0] if len(agreed) >= _LEAST else None

@@ -464,6 +464,22 @@ METADATA_DELIVERIES: Final = described(
     column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
 )
 
+BROKER_REGISTRATIONS: Final = described(
+    "Registrations that a broker's process asked of KRaft's controller and that were answered alike, as captures show.",
+    _CLUSTER,
+    _CAPTURE,
+    column("broker_id", pa.int32(), "Broker."),
+    column("incarnation_id", _ID, "Of its process."),
+    column("cluster_id", pa.string(), "The cluster to which its storage belongs."),
+    column("address", pa.string(), "Where the requests came from."),
+    column("listeners", pa.list_(pa.string()), "The addresses that it would have."),
+    column("error_code", pa.int16(), "The controller's answer; null: missing."),
+    column("broker_epoch", pa.int64(), "The epoch that it was given; null: none."),
+    column("first_ts", TIME, "When the first was sent (UTC, us)."),
+    column("last_ts", TIME, "When the last was sent (UTC, us)."),
+    column("requests", pa.int64(), "Their number."),
+)
+
 BROKER_HEARTBEATS: Final = described(
     "Runs of heartbeats of a broker that asked for the same and were answered alike, as captures show them.",
     _CLUSTER,
@@ -550,6 +566,7 @@ ADMIN_CHANGES: Final = described(
 METADATA_TABLES: Final = {
     "metadata_deliveries": METADATA_DELIVERIES,
     "broker_states": BROKER_STATES,
+    "broker_registrations": BROKER_REGISTRATIONS,
     "broker_heartbeats": BROKER_HEARTBEATS,
     "broker_progress": BROKER_PROGRESS,
     "quorum_epochs": QUORUM_EPOCHS,

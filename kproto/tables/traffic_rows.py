@@ -59,6 +59,7 @@ def traffic_rows(
         of: The columns that all rows share.
     """
     rows = {
+        "broker_registrations": _registrations(traffic),
         "broker_heartbeats": _heartbeats(traffic),
         "broker_progress": _progress(traffic),
         "quorum_requests": _requests(traffic),
@@ -66,6 +67,16 @@ def traffic_rows(
         "admin_changes": _changes(traffic, changing, clocks),
     }
     return {name: [{**of, **row} for row in some] for name, some in rows.items()}
+
+
+def _registrations(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:
+    for one in traffic.heartbeats.registrations.values():
+        yield {
+            "broker_id": one.broker_id, "incarnation_id": one.incarnation_id, "cluster_id": plain_text(one.cluster_id),
+            "address": one.address, "listeners": [plain_text(text) for text in one.listeners],
+            "error_code": one.error_code, "broker_epoch": one.broker_epoch, "first_ts": us(one.first_ns),
+            "last_ts": us(one.last_ns), "requests": one.count,
+        }  # fmt: skip
 
 
 def _heartbeats(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:

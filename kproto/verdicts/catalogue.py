@@ -574,6 +574,16 @@ RULES: Final[dict[str, Rule]] = {
             "Never.",
             shown_by="query brokers BROKER",
         ),
+        Rule(
+            "KP078", "registration-refused", "warning", "brokers",
+            "KRaft's controller refused a broker's registration again and again.",
+            "Another process with this node.id runs, or the storage of the broker belongs to another cluster, or the "
+            "broker's release is older than the cluster's features.",
+            "Give each broker its own node.id and its own log directories; compare meta.properties with the cluster's "
+            "id, and the broker's release with kafka-features.",
+            "A broker that was killed and started again within its session's timeout: it is refused until that ends.",
+            shown_by="query brokers BROKER",
+        ),
     )
 }  # fmt: skip
 """The rules by id."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Rows = Callable[[str], Iterable[tuple[Any, ...]]]
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "broker_registrations": (
+        "broker_id", "cluster_id", "address", "listeners", "error_code", "first_ts", "last_ts", "requests",
+    ),
     "broker_heartbeats": ("broker_id", "broker_epoch", "first_ts", "last_ts", "heartbeats", "error_code"),
     "broker_progress": ("broker_id", "ts", "lag_us", "late"),
     "quorum_epochs": ("controller_epoch", "controller_id", "valid_from", "led_ts", "late_ts", "why"),
@@ -36,6 +39,8 @@ _MINUTE: Final = 60 * _SECOND
 _SLOT: Final = 10 * _SECOND
 """``broker_progress`` has a row for each ten seconds."""
 _SEVERAL: Final = 3
+_ALIVE: Final = 3 * _SECOND
+"""A broker sends a heartbeat every two seconds."""
 
 
 class Shown(NamedTuple):
@@ -72,6 +77,7 @@ def shown(rows: Rows, limit: Callable[[str], float]) -> Iterator[Shown]:
     yield from _late_leaders(rows)
     yield from _refused(rows, int(limit("refused-fetches")))
     yield from _two_processes(rows)
+    yield from _not_registered(rows)
 
 
 def _fenced(rows: Rows) -> Iterator[Shown]:
@@ -183,6 +189,35 @@ def _two_processes(rows: Rows) -> Iterator[Shown]:
                 f"refused while those with {max(newer)} were accepted"
             )
             yield Shown("KP077", text, first, last, count, broker)
+
+
+def _not_registered(rows: Rows) -> Iterator[Shown]:
+    alive: dict[int, int] = {}
+    for broker, _epoch, _first, last, _count, error in rows("broker_heartbeats"):
+        if error == 0:
+            alive[broker] = max(micros(last), alive.get(broker, 0))
+    for broker, cluster, address, listeners, error, first, last, count in rows("broker_registrations"):
+        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and alive.get(broker, 0) < micros(last) - _ALIVE:
+            continue  # it was killed, and its session has not ended yet
+        if error in _WHY_REFUSED and count >= _SEVERAL:
+            why = _WHY_REFUSED[error]
+            if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                why = f"{why} {cluster}"
+            where = f"{address}, which would listen at {', '.join(listeners)}," if listeners else address
+            text = (
+                f"A process at {where} asked {count} times to be broker {broker} and was refused with "
+                f"{error_name(error)}: {why}"
+            )
+            yield Shown("KP078", text, micros(first), micros(last), count, broker)
+
+
+_WHY_REFUSED: Final[Mapping[int, str]] = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process with this id is registered and not fenced",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "its storage belongs to the cluster",
+    ErrorCode.UNSUPPORTED_VERSION: "it does not support a feature level of the cluster",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not know the id",
+}
+"""Answers that do not change while the process tries again; others (no controller, an election) pass."""
 
 
 # ---- events

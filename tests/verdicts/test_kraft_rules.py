@@ -54,6 +54,24 @@ def test_runs_with_kills_and_shutdowns_alone_show_none_of_these_faults(run: str)
     assert not KRAFT_RULES & set(found(run))
 
 
+def test_a_second_process_with_the_id_of_a_broker_that_runs_is_refused() -> None:
+    (refused,) = found("kraft-4.1-r")["KP078"]
+    assert (refused.broker, refused.count, refused.severity) == (0, 16, "warning")
+    assert "would listen at 127.0.0.1:19198" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("error", "count", "heartbeat", "is_found"),
+    [(101, 9, 60, True), (101, 9, 0, False), (101, 2, 60, False), (104, 3, 0, True), (77, 99, 60, False)],
+)
+def test_refused_registrations(error: int, count: int, heartbeat: int, is_found: bool) -> None:
+    """A broker that was killed is refused as a duplicate until its session ends: its heartbeats have stopped."""
+    asked = [(7, "another", "10.0.0.7", ["a:9092"], error, 50 * S, 60 * S, count)]
+    heartbeats = [(7, 100, 0, heartbeat * S, 60, 0)]
+    rules = [one.rule for one in shown(broker_registrations=asked, broker_heartbeats=heartbeats)]
+    assert rules == (["KP078"] if is_found else [])
+
+
 def test_limits_move_the_border() -> None:
     assert "KP073" not in found("kraft-4.1-b", quorum=11)
     assert len(found("kraft-4.1-b", quorum=3)["KP073"]) == 2

@@ -2,7 +2,7 @@
 """One run of a real KRaft cluster: a scenario that a seed draws, a pcap, each node's metadata log, and Kafka's own dump.
 
   kraft_scenario.py --work DIR --jars LIB --out PREFIX --seed 7 [--controllers 3] [--brokers 3] [--minutes 2]
-                    [--combined] [--dynamic] [--metadata-version 3.9] [--migrate]
+                    [--combined] [--dynamic] [--metadata-version 3.9] [--migrate] [--acts impostor,stranger]
 
 It runs itself again inside a network namespace of its own (loopback only). Needs root, tcpdump or dumpcap, iproute2,
 and confluent-kafka in the Python used. LIB: `real-kafka install DIR --release 4.1.0`, then DIR/lib; from 3.9 on.
@@ -49,6 +49,7 @@ def args():
     p.add_argument("--dynamic", action="store_true", help="kraft.version 1: voters are added and removed")
     p.add_argument("--metadata-version", help="the release that the cluster is formatted for; upgraded in the end")
     p.add_argument("--migrate", action="store_true", help="from ZooKeeper; the jars of 3.9")
+    p.add_argument("--acts", help="what happens, in this order, instead of what the seed draws: names of methods")
     p.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     return p.parse_args()
 
@@ -83,9 +84,10 @@ class Run:
     def controller_port(self, n):
         return 19291 + self.controllers.index(n)
 
-    def configure(self, n):
+    def configure(self, n, name=None, port=None):
+        name = name or "node%d" % n
         is_controller, is_broker = n in self.controllers, n in self.brokers
-        listeners = (["PLAINTEXT://127.0.0.1:%d" % self.port(n)] if is_broker else []) + \
+        listeners = (["PLAINTEXT://127.0.0.1:%d" % (port or self.port(n))] if is_broker else []) + \
             (["CONTROLLER://127.0.0.1:%d" % self.controller_port(n)] if is_controller else [])
         where = [(c, "127.0.0.1:%d" % self.controller_port(c)) for c in self.controllers]
         c = {
@@ -93,7 +95,7 @@ class Run:
             "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT", "listeners": ",".join(listeners), "log.dirs": self.p("data", str(n)),
+            "inter.broker.listener.name": "PLAINTEXT", "listeners": ",".join(listeners), "log.dirs": self.p("data", name.removeprefix("node")),
             "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 2, "num.network.threads": 2, "num.io.threads": 2,
             "log.cleaner.enable": "false", "auto.create.topics.enable": "false", "metadata.log.max.snapshot.interval.ms": 30000,
             "metadata.max.retention.ms": 45000, "broker.session.timeout.ms": 6000, "broker.heartbeat.interval.ms": 1000,
@@ -106,7 +108,7 @@ class Run:
             c["controller.quorum.voters"] = ",".join("%d@%s" % w for w in where)
         if is_broker:
             c |= {"advertised.listeners": listeners[0], "broker.rack": "r%d" % (n % 2)}
-        with open(self.p("node%d.properties" % n), "w") as f:
+        with open(self.p(name + ".properties"), "w") as f:
             f.writelines("%s=%s\n" % kv for kv in c.items())
 
     def java(self, cls, *words, timeout=90, check=False):
@@ -117,22 +119,23 @@ class Run:
             raise SystemExit("%s %s: %s" % (cls, words, (r.stdout + r.stderr)[-600:]))
         return r.stdout + (r.stderr if r.returncode else "")
 
-    def format(self, n):
+    def format(self, n, name=None, cluster=None):
         more = ["--release-version", self.a.metadata_version] if self.a.metadata_version else []
         if self.a.dynamic:
             more.append("--standalone" if n == self.controllers[0] else "--no-initial-controllers")
-        self.java("kafka.tools.StorageTool", "format", "--cluster-id=" + self.cluster, "-c",
-                  self.p("node%d.properties" % n), *more, check=True)
+        self.java("kafka.tools.StorageTool", "format", "--cluster-id=" + (cluster or self.cluster), "-c",
+                  self.p("%s.properties" % (name or "node%d" % n)), *more, check=True)
 
-    def start(self, n):
-        logs = self.p("logs", "node%d" % n)
+    def start(self, n, name=None):
+        name = name or "node%d" % n
+        logs = self.p("logs", name)
         os.makedirs(logs, exist_ok=True)
         with open(os.path.join(logs, "stdout.log"), "ab") as out:
-            self.procs[n] = subprocess.Popen(
+            self.procs[n if name == "node%d" % n else name] = subprocess.Popen(
                 ["java", "-Xmx256m", "-Xms48m", *JVM, "-Dlog4j.configuration=file:" + self.p("log4j.properties"),
                  "-Dreal.logs=" + logs, "-cp", os.path.join(self.a.jars, "*"), "kafka.Kafka",
-                 self.p("node%d.properties" % n)], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        self.step("start", node=n)
+                 self.p(name + ".properties")], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self.step("start", node=n, name=name)
 
     def stop(self, n, sig):
         process = self.procs.pop(n)
@@ -318,6 +321,22 @@ class Run:
         self.start(self.late)
         self.nap(10)
 
+    def refused(self, name, cluster=None):
+        """A second process with the id of the first broker, which runs."""
+        b = self.brokers[0]
+        self.configure(b, name, 19198)
+        self.format(b, name, cluster)
+        self.start(b, name)
+        self.nap(20)
+        self.stop(name, signal.SIGKILL)
+
+    def impostor(self):
+        self.refused("impostor")
+
+    def stranger(self):
+        """It belongs to another cluster."""
+        self.refused("stranger", base64.urlsafe_b64encode(self.rnd.randbytes(16)).decode().rstrip("=").replace("-", "A"))
+
     def unregister(self):
         """The last broker goes for good."""
         b = self.here()[-1]
@@ -371,7 +390,7 @@ class Run:
         for i in range(5):
             name = "".join(r.choice(string.ascii_letters + string.digits + "._-") for _ in range(r.choice((2, 7, 19))))
             name = name.strip("._-") or "x"
-            if name not in self.live:
+            if name not in self.live and len(self.here()) > 1:
                 self.create(name, r.choice((1, 3, 6)), r.choice((2, min(3, len(self.here())))),
                             {} if i else {"unclean.leader.election.enable": "true"})
         end = time.time() + a.minutes * 60
@@ -379,15 +398,17 @@ class Run:
                 self.create_again, self.config, self.elect, self.voters_change]
         r.shuffle(todo)
         always = [self.security, self.kill_controller, *([self.late_broker] if self.late is not None else []), self.unclean]
-        for act in [*always, *todo]:
+        if a.acts:
+            always, todo = [getattr(self, name) for name in a.acts.split(",")], []
+        else:
+            always += [self.upgrade, self.unregister]
+        for act in [*always[:-2], *todo, *always[-2:]]:
             if act in always or time.time() < end:
                 act()
-        self.upgrade()
-        self.unregister()
 
     # --- the end
     def finish(self):
-        for n in sorted(self.procs, reverse=True):
+        for n in sorted(self.procs, key=str, reverse=True):
             self.stop(n, signal.SIGTERM)
         self.cap_stop()
         return {n: self.p("data", str(n), "__cluster_metadata-0") for n in self.nodes}
