@@ -115,7 +115,7 @@ def test_the_doctors_command_shows_something_of_a_planted_fault(name: str, tmp_p
 def test_the_doctors_commands_show_something_of_faults_that_are_not_planted() -> None:
     found = {
         rule_id: words
-        for capture in (*CAPTURES, kraft_runs.capture("kraft-4.1-b"))
+        for capture in (*CAPTURES, *map(kraft_runs.capture, ("kraft-4.1-b", "kraft-4.1-r")))
         for rule_id, words in commands_of(capture, "--limit", "min-isr=2")
         if RULES[rule_id].name not in PLANTS
     }
