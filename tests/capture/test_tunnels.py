@@ -128,6 +128,7 @@ IN_FRAMES: dict[str, Wrap] = {
     "802.1ah": lambda ip: MACS + b"\x88\xa8\0\5\x88\xe7" + bytes(4) + ethernet(ip),
     "802.1BR": lambda ip: MACS + b"\x89\x3f" + bytes(6) + ethernet(ip)[12:],
     "VN-Tag": lambda ip: MACS + b"\x89\x26" + bytes(4) + ethernet(ip)[12:],
+    "VN-Tag, VLAN": lambda ip: MACS + b"\x89\x26" + bytes(4) + b"\x81\0\0\7" + ethernet(ip)[12:],
     "HSR": lambda ip: MACS + b"\x89\x2f" + bytes(4) + ethernet(ip)[12:],
 }  # fmt: skip
 

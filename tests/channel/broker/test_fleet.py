@@ -93,3 +93,23 @@ def test_the_kraft_epoch_of_a_broker_is_that_of_the_quorum(monkeypatch: pytest.M
         assert [(member.epoch, member.broker.kraft_epoch) for member in fleet] == [(500, 17), (500, -1)]
     finally:
         fleet.close()
+
+
+def test_the_broker_that_leads_the_cluster_is_shut_down_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+
+    def shut_down(asking: dict[int, Any], leave: object, timeout_s: float) -> dict[int, str]:
+        asked.append(sorted(asking))
+        return {}
+
+    monkeypatch.setattr(BrokerLinks, "register", lambda links: 500)
+    monkeypatch.setattr(BrokerLinks, "ask_to_leave", lambda links: None)
+    monkeypatch.setattr(BrokerLinks, "leads_cluster", property(lambda links: links._broker.id == 2))
+    monkeypatch.setattr("channel.broker.fleet.controlled_shutdown", shut_down)
+    fleet = Fleet("127.0.0.1:1", [1, 2, 3])
+    try:
+        EmbeddedCluster.start(fleet)
+        assert fleet.shut_down() == {}
+        assert asked == [[1, 3], [2]]
+    finally:
+        fleet.close()
