@@ -128,4 +128,6 @@ def _default(kind: str, given: Any) -> Any:
         return given in ("true", True)
     if "int" in kind:
         return int(str(given or 0), 0)
-    return {"string": given or "", "bytes": b"", "records": b"", "uuid": ZERO_UUID, "struct": None}[kind]
+    return {"string": given or "", "bytes": b"", "records": b"", "uuid": ZERO_UUID, "struct": None, "float64": 0.0}[
+        kind
+    ]

@@ -94,6 +94,7 @@ SCALARS = {
     datatypes.UInt16: "uint16",
     datatypes.Int32: "int32",
     datatypes.Int64: "int64",
+    datatypes.Float64: "float64",
     datatypes.Uuid: "uuid",
     datatypes.String: "string",
     datatypes.PlainString: "string",
@@ -197,7 +198,7 @@ def sample_of(field: SchemaField, version: int, *, other: bool = False) -> Any:
     elif bare == "bool":
         value = not field.default if not field.type.startswith("[]") else True
     else:
-        value = {"string": "seven", "bytes": "BwcH", "uuid": "AAECAwQFBgcICQoLDA0ODw"}[bare]
+        value = {"string": "seven", "bytes": "BwcH", "uuid": "AAECAwQFBgcICQoLDA0ODw", "float64": 7.5}[bare]
     return [value] if field.type.startswith("[]") else value
 
 
