@@ -24,14 +24,17 @@ _DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)
 _NETTY_LINE: Final = re.compile(r"^\s*\|([0-9a-fA-F]{8})\|((?: [0-9a-fA-F]{2})+) *\|", re.M)
 _QUOTED: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.M)
 _LITERAL: Final = re.compile(r"[bB]?(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")", re.S)
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{1,3})|u00([0-7][0-9a-fA-F])|(.))", re.S)
+_ESCAPE: Final = re.compile(
+    r"\\(?:x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,2})\})|([0-7]{1,3})|u00([0-7][0-9a-fA-F])|(.))", re.S
+)
 _CHARACTERS: Final = {
     "n": 10, "r": 13, "t": 9, "a": 7, "b": 8, "f": 12, "v": 11, "e": 27, "\\": 92, "'": 39, '"': 34, "/": 47,
 }  # fmt: skip
 _LIST: Final = re.compile(
     r"""\s*(?:<Buffer\b|<<|\{\s*"type"\s*:\s*"Buffer"\s*,\s*"data"\s*:\s*\["""
-    r"""|(?:\w+\s*:?=\s*)?(?:&?\[\]u?\w+|new\s+s?byte\s*\[\]|Uint8Array(?:\(\d+\))?|bytes|bytearray|vec!)?\s*(?:\(?\s*[\[{]|\())"""
-    r"""(.*?)(?:>>|[\]})>]+)\s*;?\s*""",
+    r"""|(?:[\w*]{1,40}(?:\s{1,9}[\w*]{1,40}){0,5}(?:\[\d{0,9}\])?\s*:?=\s*)?(?:&?\[\]u?\w+|(?:new\s+)?s?byte\s*\[\d*\]"""
+    r"""|Uint8Array(?:\(\d+\))?|bytes|bytearray|byteArrayOf|Array(?:\[Byte\])?|vec!)?\s*(?:\(?\s*[\[{]|\())"""
+    r"""(.*?)(?:>>|[\]})>])[\]})>\s]*+;?\s*+(?:unsigned\s+int\s+\w+\s*=\s*\d+;\s*)?""",
     re.S,
 )
 """A list of numbers: what programs print before the first, the numbers, and what ends them."""
@@ -41,6 +44,10 @@ _ITEM: Final = re.compile(r'"((?:\\.|[^"\\])*)"(?:/utf8)?|(?:\(s?byte\)\s*)?([^\
 _BARE_LIST: Final = re.compile(
     r"0[xX][0-9a-fA-F]{1,2}(?:\s*[,\s]\s*0[xX][0-9a-fA-F]{1,2})*,?|-?\d{1,3}(?:\s*,\s*-?\d{1,3})+,?"
 )
+_OCTAL: Final = re.compile(r"(?:\\[0-7]{3}){2}")
+_BYTEA: Final = re.compile(r"""\s*['"]?\\{1,2}x(?:[0-9a-fA-F]{2}){4,}['"]?\s*""")
+"""How PostgreSQL prints bytes."""
+
 _CUT_OFF: Final = re.compile(r"\.\.\.|\u2026|more bytes?")
 _PAIRS: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
@@ -93,7 +100,10 @@ def recognised(data: bytes) -> Form:
     text = _text(data)
     if _NETTY_LINE.search(text) or _is_dump(text):
         return "hexdump"
-    if "\\" in text and not text.lstrip().startswith("<<") and (_LITERAL.search(text) or "\\x" in text):
+    if _BYTEA.fullmatch(text):
+        return "hex"
+    has_escapes = _LITERAL.search(text) or "\\x" in text or _OCTAL.search(text)
+    if "\\" in text and not text.lstrip().startswith("<<") and has_escapes:
         return "escaped"
     if _LIST.fullmatch(text) or (_BARE_LIST.fullmatch(text.strip()) and not _is_pairs(text)):
         return "list"
@@ -203,10 +213,11 @@ def _from_escaped(text: str) -> bytes:
         for found in _ESCAPE.finditer(literal):
             out += literal[at : found.start()].encode()
             at = found.end()
-            if found[4] is not None and found[4] not in _CHARACTERS:
-                raise ConfigurationError(f"\\{found[4]} is no escape of a byte; try --input hex, list, base64 or raw")
-            digits = found[1] or found[3]
-            value = int(digits, 16) if digits else int(found[2], 8) if found[2] else _CHARACTERS[str(found[4])]
+            pair, braced, octal, unicode, other = found.groups()
+            if other is not None and other not in _CHARACTERS:
+                raise ConfigurationError(f"\\{other} is no escape of a byte; try --input hex, list, base64 or raw")
+            digits = pair or braced or unicode
+            value = int(digits, 16) if digits else int(octal, 8) if octal else _CHARACTERS[str(other)]
             if value > 255:
                 raise ConfigurationError(f"{found[0]} is no byte; try --input hex, list, base64 or raw")
             out.append(value)
@@ -284,7 +295,7 @@ def _rows(text: str) -> Iterator[tuple[int, int, bytes | None]]:
         elif match := _DUMP_LINE.match(line):
             part = match[3].strip(" ")
             if match[2] == ":":  # xxd, tcpdump: one space between groups, two before the text
-                digits = "".join(part.partition("  ")[0].split())
+                digits = "".join(part.partition("  ")[0].replace("0x", "").split())  # gdb's bytes have 0x each
             else:  # hexdump -C and od mark the text, Wireshark puts three spaces before it
                 pairs = re.split(r"[|>]|   ", part, maxsplit=1)[0].split()
                 if any(len(pair) != 2 for pair in pairs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -294,3 +295,28 @@ def test_whatever_bytes_are_printed_are_read_again(data: bytes, printed: Any) ->
 @given(st.text(alphabet="0123456789abx<>[]{}(),\"'\\ .-\n", max_size=80))
 def test_any_text_that_looks_like_a_list_gives_bytes_or_one_clear_error(text: str) -> None:
     assert outcome(text.encode()) is not None
+
+
+PASTED = {
+    "Node's JSON over lines": lambda data: json.dumps({"type": "Buffer", "data": list(data)}, indent=2),
+    "C": lambda data: (
+        "unsigned char buf[] = {\n  " + ", ".join(map(hex, data)) + "\n};\nunsigned int buf_len = 40;\n"
+    ),
+    "C#": lambda data: "byte[] { " + ", ".join(f"0x{byte:02X}" for byte in data) + " }",
+    "Kotlin": lambda data: f"byteArrayOf({signed(data)})",
+    "Scala": lambda data: f"Array({signed(data)})",
+    "octal": lambda data: "".join(f"\\{byte:03o}" for byte in data),
+    "Perl": lambda data: '"' + "".join(f"\\x{{{byte:02x}}}" for byte in data) + '"',
+    "PostgreSQL": lambda data: f"\\x{data.hex()}",
+    "gdb": lambda data: "\n".join(
+        f"0x{0x7FFF0000 + at:x}:\t" + "\t".join(f"0x{byte:02x}" for byte in data[at : at + 8])
+        for at in range(0, len(data), 8)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PASTED)
+@given(st.binary(min_size=8, max_size=60))
+@example(HEADER)
+def test_what_programs_print_is_read_back(form: str, data: bytes) -> None:
+    assert parse_bytes(PASTED[form](data).encode()) == data
