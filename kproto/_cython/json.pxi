@@ -15,7 +15,7 @@ cdef str not_null(str value, str field):
 
 
 cdef object json_object(object j):
-    if not isinstance(j, Mapping):
+    if type(j) is not dict and not isinstance(j, Mapping):  # the second question is slow
         raise EncodeError(f"expected an object, got {type(j).__name__}")
     return j
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -98,36 +99,35 @@ class _CutLine:
     """
 
     def __init__(self) -> None:
+        self.begun: tuple[bytes, int, int] | None = None
+        """A line that told nothing, where it names its writer, and its time."""
         self._parts: list[bytes] = []
-        self._at = self._size = 0
-        self._time_ns = 0
         self._widths: tuple[int, int, int] = (0, 0, 0)  # how many were cut, the narrowest and the widest
-
-    def begin(self, line: bytes, at: int, time_ns: int) -> None:
-        """Take a line with its writer that told nothing."""
-        self._parts, self._at, self._time_ns = [line.rstrip(b"\r\n")], at, time_ns
-        self._size = len(line)
 
     def ends_with(self, part: bytes, states: StateLog) -> bool:
         """Take a line without a writer; return whether it completes the line, which is given to ``states`` then."""
-        if not self._parts:
+        if self.begun is None:
             return False
-        self._size += len(part)
+        first, at, time_ns = self.begun
         parts = self._parts
-        if not part.strip() or len(parts) > _MOST_PARTS or self._size > _LONGEST_CUT or stamps_in(part[:40]):
-            self._parts = []
+        if not parts or parts[0] is not first:
+            self._parts = parts = [first]
+        size = len(part) + sum(map(len, parts))
+        is_other = not part.strip() or b"Exception" in part[:200] or stamps_in(part[:40])
+        if is_other or len(parts) > _MOST_PARTS or size > _LONGEST_CUT:
+            self.begun = None
             return False
         if len(parts) == 1:
             count, least, most = self._widths
-            width = len(parts[0])
+            width = len(first.rstrip(b"\r\n"))
             self._widths = count + 1, min(least or width, width), max(most, width)
-        parts.append(part.rstrip(b"\r\n"))
+        parts.append(part)
         count, least, most = self._widths
-        forms = [b" ".join(each.strip() for each in parts), b"".join(parts)]
+        forms = [b" ".join(each.strip() for each in parts), b"".join(each.rstrip(b"\r\n") for each in parts)]
         if least == most and count > 1:  # a terminal's lines
             forms.reverse()
-        if any(states.line(form, self._at, self._time_ns) for form in forms):
-            self._parts = []
+        if any(states.line(form, at, time_ns) for form in forms):
+            self.begun = None
             return True
         return False
 
@@ -162,7 +162,7 @@ class LogReader:
         self._capture = capture
         self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._clock = LogClock(reading or LogReading())
-        self._streams: OrderedDict[str, _Streams] = OrderedDict()
+        self._streams: OrderedDict[object, _Streams] = OrderedDict()
         self._lines = Lines()
         self._unwrapper = Unwrapper()
         self._logged: list[LoggedRequest] = []
@@ -214,7 +214,7 @@ class LogReader:
                         time_ns = kafka_ns(line)
                         if time_ns >= 0:
                             if not state_line(line, at, time_ns):
-                                self._cut.begin(line, at, time_ns)
+                                self._cut.begun = line, at, time_ns
                             if self._logged:
                                 self._give_logged(events)
                             continue
@@ -309,7 +309,7 @@ class LogReader:
                     text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
                 time_ns = self._clock.time_ns(stamps)
                 if not self._states.line(text, at, time_ns):
-                    self._cut.begin(text, at, time_ns)
+                    self._cut.begun = text, at, time_ns
         except UnusableLine as e:
             self._summary.bad(str(e), message.offset, message.length)
         except (ValueError, OverflowError):
@@ -332,7 +332,10 @@ class LogReader:
                 continue
             try:
                 body = _encoded(request.api_key, version, "request", form)
-                answer = _encoded(request.api_key, version, "response", request.answer(version))
+                if request.api_key == ApiKey.UPDATE_METADATA and not request.error_code:
+                    answer = _ACCEPTED
+                else:
+                    answer = _encoded(request.api_key, version, "response", request.answer(version))
             except KprotoError as e:
                 summary.bad(f"a logged state that cannot be written: {e}", self._lines.offset)
                 continue
@@ -341,14 +344,14 @@ class LogReader:
                 self._decisions = self._decisions % _MOST_DECISIONS + 1
                 correlation_id = -self._decisions
             client_id = str(request.controller_id)
-            head, answer_head = _heads(request.api_key, version, correlation_id, client_id)
-            server, client = (
-                Endpoint(f"broker-{request.broker_id}", 0),
-                Endpoint(f"controller-{request.controller_id}", 0),
-            )
-            streams = self._connection(
-                f"{server} {client} {request.correlation_id is None}", (server, client), request.time_ns
-            )
+            head, answer_head = _logged_heads(request.api_key, version, client_id)
+            number = correlation_id.to_bytes(4, "big", signed=True)
+            head, answer_head = head[:4] + number + head[8:], number + answer_head[4:]
+            key = request.broker_id, request.controller_id, request.correlation_id is None
+            streams = self._streams.get(key)
+            if streams is None:
+                ends = Endpoint(f"broker-{request.broker_id}", 0), Endpoint(f"controller-{request.controller_id}", 0)
+                streams = self._connection(key, ends, request.time_ns)
             names = request.api_key, version, correlation_id, client_id
             if not (request.detailed or streams.is_partial):  # lines at INFO do not show every request
                 streams.is_partial = True
@@ -420,7 +423,7 @@ class LogReader:
         code = int(ErrorCode.STALE_CONTROLLER_EPOCH) if epoch < self._controller_epoch else 0
         return {"errorCode": code} if api_key == ApiKey.UPDATE_METADATA else {"errorCode": code, "partitionErrors": []}
 
-    def _connection(self, name: str, ends: tuple[Endpoint, Endpoint], time_ns: int) -> _Streams:
+    def _connection(self, name: object, ends: tuple[Endpoint, Endpoint], time_ns: int) -> _Streams:
         streams = self._streams.get(name)
         if streams is None:
             server, client = ends
@@ -466,6 +469,10 @@ class LogReader:
         )
 
 
+_ACCEPTED: Final = codec.encode(codec.message_class(ApiKey.UPDATE_METADATA, "response")(), 6)
+"""The answer to an UpdateMetadata of the version in which logged ones are written."""
+
+
 def _heads(api_key: int, version: int, correlation_id: int, client_id: str | None) -> tuple[bytes, bytes]:
     """Both headers; of an API or a version that is not known those of version 1 and 0."""
     try:
@@ -476,6 +483,12 @@ def _heads(api_key: int, version: int, correlation_id: int, client_id: str | Non
         versions = 1, 0
     head = encode_request_header(request_header(api_key, version, correlation_id, client_id), versions[0])
     return head, encode_response_header(response_header(correlation_id), versions[1])
+
+
+@lru_cache(maxsize=1000)
+def _logged_heads(api_key: int, version: int, client_id: str) -> tuple[bytes, bytes]:
+    """Both headers of a request that a state-change log tells of; the correlation id stands at 4, and at 0."""
+    return _heads(api_key, version, 0, client_id)
 
 
 def _body(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> tuple[bytes, FrameStatus]:

@@ -57,7 +57,7 @@ _FENCED_LEADER_EPOCH: Final = 74
 
 _DURING_DELETE: Final = -2
 
-_IDS: Final = rb"\[?([-\d, ]*?)\]?"
+_IDS: Final = rb"\[?([-\d]*+(?:, ?[-\d]++)*+)\]?"
 _STATE: Final = (
     rb"controllerEpoch=(-?\d+), leader=(-?\d+), leaderEpoch=(-?\d+), isr=" + _IDS
     + rb", (?:zkVersion|partitionEpoch)=(-?\d+), replicas=" + _IDS
@@ -103,9 +103,12 @@ _IGNORING: Final = re.compile(
 )
 _STARTS: Final = re.compile(
     rb"(?:(Leader)|Follower) (\S+)(?: with topic id \S+)? starts at leader epoch (\d+) from offset -?\d+"
-    rb"(?: with partition epoch (-?\d+))?[^\[\]]{0,80}?(?:ISR \[([\d,]*)\] adding ?[rR]eplicas \[([\d,]*)\] ?"
-    rb"(?:and )?removing ?[rR]eplicas \[([\d,]*)\]|Current leader is (-?\d+))"
+    rb"(?: with partition epoch (-?\d+))?"
 )
+_LEADS: Final = re.compile(
+    rb"ISR \[([\d,]*)\],? adding ?[rR]eplicas \[([\d,]*)\],? ?(?:and )?removing ?[rR]eplicas \[([\d,]*)\]"
+)
+_FOLLOWS: Final = re.compile(rb"Current leader is (-?\d+)")
 _TRANSITIONING: Final = re.compile(rb"Transitioning \d{1,10} partition\(s\) to local (?:leader|follower)s")
 _OF_TOPIC: Final = re.compile(rb"\S{1,300} with topic id (?:Some\()?([\w-]{22})\b")
 _CREATING: Final = re.compile(rb"Creating new partition (\S{1,300})-\d{1,10} with topic id ([\w-]{22})\b")
@@ -337,6 +340,9 @@ def writer_named_now(text: bytes) -> tuple[bytes, int]:
     return text[: found.start()] + named + text[found.end() :], found.start()
 
 
+_LONGEST_MARK: Final = 120
+"""The bytes between a leader epoch and the ISR or leader behind it."""
+
 _LONGEST_START: Final = 400
 """The bytes of a line among which its writer is named."""
 
@@ -356,6 +362,7 @@ class StateLog:
         self._tell = tell
         self._events: dict[tuple[object, ...], LoggedEvent] = {}
         self._leading: set[int] = set()  # controllers that this log saw become one
+        self._writers: dict[bytes, tuple[int, int | None]] = {}
         self._open: dict[int, LoggedRequest] = {}
         self._epochs: dict[int, int] = {}  # of controllers, as the lines so far tell
         self._senders: dict[int, tuple[int, int]] = {}  # the controller whose request a broker took last, its epoch
@@ -394,25 +401,32 @@ class StateLog:
         end = text.find(b"]", begin)
         self.latest_ns = time_ns
         if text[at + 1] == 66:  # B
-            writer = text[begin:end]
+            number = text[begin:end]
             handler = self._of_brokers.get(text[end + 2 : end + 5])
-            if handler is None or not writer.isdigit() or len(writer) > 10:
+            if handler is None or not number.isdigit() or len(number) > 10:
                 return False
-            return handler(int(writer), text[end + 2 :], time_ns)
+            return handler(int(number), text[end + 2 :], time_ns)
         if text[at + 1] == 84:  # T
             begin = at + len(DELETION_MARK)
             end = text.find(b"]", begin)
         elif text[at - 6 : at] == b"TRACE ":
             self._detailed = True
             return False  # what is decided stands at INFO and DEBUG
-        before = text[max(at - 24, 0) : at].upper()
-        if b"DEBUG" in before or b"TRACE" in before:
-            self._detailed = True
-        found = _NUMBER.findall(text[begin:end][:40])
-        if not found or len(found[0]) > 10:
-            return False
-        rest = text[end + 1 :].lstrip(b", :")
-        return self._decided(int(found[0]), int(found[1]) if len(found) > 1 else None, rest, time_ns)
+        if text[at - 5 : at] != b"INFO ":
+            before = text[max(at - 24, 0) : at].upper()
+            if b"DEBUG" in before or b"TRACE" in before:
+                self._detailed = True
+        name = text[begin : min(end, begin + 40)]
+        writer = self._writers.get(name)
+        if writer is None:
+            found = _NUMBER.findall(name)
+            if not found or len(found[0]) > 10:
+                return False
+            writer = int(found[0]), int(found[1]) if len(found) > 1 else None
+            if len(self._writers) > 1000:
+                self._writers.clear()
+            self._writers[name] = writer
+        return self._decided(*writer, text[end + 1 :].lstrip(b", :"), time_ns)
 
     def end(self) -> None:
         """End the file: give what is open."""
@@ -632,10 +646,16 @@ class StateLog:
         request = self._open.get(broker)
         if request is None or request.detailed or request.api_key != ApiKey.LEADER_AND_ISR:
             return request is not None and request.detailed
-        found = _STARTS.match(rest.replace(b",  ", b", ").replace(b", ISR", b" ISR").replace(b"], adding", b"] adding"))
+        found = _STARTS.match(rest)
         if found is None:
             return False
-        is_leader, partition, leader_epoch, partition_epoch, isr, adding, removing, leader = found.groups()
+        is_leader, partition, leader_epoch, partition_epoch = found.groups()
+        end = found.end()
+        tail = rest.find(b"ISR [" if is_leader else b"Current leader is ", end, end + _LONGEST_MARK)
+        role = (_LEADS if is_leader else _FOLLOWS).match(rest, tail) if tail >= 0 else None
+        if role is None:
+            return False
+        isr, adding, removing = role.groups() if is_leader else (b"", b"", b"")
         topic, number = _topic_partition(partition)
         request.last_ns = time_ns
         if request.topic_ids is not None:
@@ -645,14 +665,16 @@ class StateLog:
                 request.topic_ids.setdefault(topic, topic_id)
         state = _state(
             number,
-            broker if is_leader else int(leader),
+            broker if is_leader else int(role[1]),
             int(leader_epoch),
             _ids(isr) if is_leader else UNKNOWN_IDS,
             UNKNOWN if partition_epoch is None else int(partition_epoch),
             UNKNOWN_IDS,
         )
-        state |= {"controllerEpoch": request.controller_epoch, "isNew": leader_epoch == b"0" == partition_epoch}
-        request.add(topic, state | {"addingReplicas": _ids(adding or b""), "removingReplicas": _ids(removing or b"")})
+        state["controllerEpoch"] = request.controller_epoch
+        state["isNew"] = leader_epoch == b"0" == partition_epoch
+        state["addingReplicas"], state["removingReplicas"] = _ids(adding), _ids(removing)
+        request.add(topic, state)
         return True
 
     # ---- brokers in KRaft, which take changes of the metadata log
@@ -748,12 +770,14 @@ class StateLog:
         elif begin == b"Sent Lea" and (found := _REASSIGNED.match(rest)):
             leader, isr, _, leader_epoch, partition_epoch, controller_epoch, replicas, partition = found.groups()
             self._replicas[partition] = _ids(replicas)
+        elif begin == b"Sending ":
+            return False
         elif found := _BECAME.match(rest):
             self._epochs[controller] = int(found[1])
             self._leading = {controller}
             self._decision(controller, int(found[1]), time_ns)
             return True
-        elif found := _SERVES.match(rest):
+        elif begin[:1] in b"BRr" and (found := _SERVES.match(rest)):
             self._epochs[controller] = int(found[1])
             return True
         elif begin in (b"Newly ad", b"Currentl") and (found := _LIVE.match(rest)):

@@ -166,7 +166,7 @@ _PIECE: Final = 16 << 10
 _BEHIND_BRACE: Final = frozenset((b'"', b" ", b"}", b"\n", b"\r", b"\t", b""))
 """What follows the brace that begins a JSON object."""
 
-_DEEPEST: Final = 6
+_DEEPEST: Final = 12
 _LINE_BYTES: Final = 200
 """Estimated memory of a line that waits for others, beside its bytes."""
 

@@ -99,8 +99,20 @@ DRESSES: Final[dict[str, Callable[[str, dict[str, str]], str]]] = {
     ),
     "OpenTelemetry": lambda _, parts: json.dumps(
         {
-            "logRecords": [
-                {"timeUnixNano": str(ns(parts)), "severityText": parts["level"], "body": {"stringValue": parts["text"]}}
+            "resourceLogs": [
+                {
+                    "scopeLogs": [
+                        {
+                            "logRecords": [
+                                {
+                                    "timeUnixNano": str(ns(parts)),
+                                    "severityText": parts["level"],
+                                    "body": {"stringValue": parts["text"]},
+                                }
+                            ]
+                        }
+                    ]
+                }
             ]
         }
     ),
