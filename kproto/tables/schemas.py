@@ -580,7 +580,7 @@ METADATA_TABLES: Final = {
 BROKER_DAYS: Final = described(
     "Figures of each day and broker, stored by kproto tables rollup; those of several days add up.",
     column("date", pa.date32(), "Day (UTC)."),
-    column("cluster", pa.string(), "Cluster, as declared by --cluster; default: none was declared."),
+    _CLUSTER,
     column("broker_id", pa.int32(), "Broker; null: the cluster as a whole."),
     column("requests", pa.int64(), "Control requests sent to it."),
     column("refusals", pa.int64(), "Of these: refused as a whole."),

@@ -19,7 +19,7 @@ from kproto.tables.schemas import INTS, PARTITION_STATES, TIME, column, describe
 from kproto.tables.stored import Reader
 from kproto.verdicts.found import JUDGED, Judged, judged_table
 from kproto.verdicts.history import CHANGES, PARTITION, STATES, changes
-from kproto.verdicts.stale import STALE_REQUESTS, stale_requests
+from kproto.verdicts.stale import CLUSTER, STALE_REQUESTS, stale_requests
 
 
 class Derived(NamedTuple):
@@ -97,7 +97,7 @@ _STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
 _DELIVERIES: Final = Derived(
     described(
         "Who was told what, and when: each distinct body with each broker that it was sent to.",
-        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+        CLUSTER,
         column("body_id", pa.binary(), "The body. Joins requests and partition_states."),
         column("api_key", pa.int16(), "4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata."),
         column("broker_id", pa.int32(), "Broker; null where nothing tells it."),
@@ -131,7 +131,7 @@ _DELIVERIES: Final = Derived(
 _PROPAGATION: Final = Derived(
     described(
         "How each UpdateMetadata reached each broker.",
-        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+        CLUSTER,
         column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
         column("first_ts", TIME, "When the first broker was sent it (UTC, us)."),
         column("broker_id", pa.int32(), "Broker."),
@@ -185,7 +185,7 @@ _BY_BROKER: Final = Derived(
     described(
         "The partitions of each request, and so of each broker: partition_states joined with requests.",
         column("frame_id", pa.binary(), "The request's frame. Joins requests."),
-        column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+        CLUSTER,
         column("ts", TIME, "When the request passed (UTC, us)."),
         column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
         column("error_code", pa.int16(), "The broker's answer to the whole request; null: none."),

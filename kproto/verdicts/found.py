@@ -16,6 +16,7 @@ from kproto.verdicts.events import events, reassignments
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
+from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.updates import brokers_behind, missed_updates
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
     from kproto.tables.stored import Reader
 
-_CLUSTER: Final = column("cluster", pa.string(), "The cluster, as declared or as found, see the table clusters.")
+_SUBJECT: Final = (
+    column("broker", pa.string(), "The broker that it is about: its id, or its address where no id is known; or null."),
+    column("topic", pa.string(), "The topic that it is about; or null."),
+    column("partition", pa.int32(), "The partition that it is about; or null."),
+)
+_PLACE: Final = (column("topic", pa.string(), "Topic."), column("partition", pa.int32(), "Partition."))
 _TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
 _FLAPS: Final = int(LIMITS["flaps"].default)
 _FLAP_MINUTES: Final = int(LIMITS["flap-minutes"].default)
@@ -31,22 +37,20 @@ _SETTLED_US: Final = int(LIMITS["settled"].default * 1_000_000)
 
 FINDINGS: Final = described(
     "What the rules of kproto doctor find, the worst first; docs/verdicts.md has the rules.",
-    _CLUSTER,
+    CLUSTER,
     column("rule", pa.string(), "The rule's id."),
     column("severity", pa.string(), "trouble, warning or note."),
     column("text", pa.string(), "A sentence."),
     column("first_ts", TIME, "When it began (UTC, us)."),
     column("last_ts", TIME, "When it was last seen (UTC, us)."),
     column("count", pa.int64(), "How often."),
-    column("broker", pa.string(), "The broker that it is about: its id, or its address where no id is known; or null."),
-    column("topic", pa.string(), "The topic that it is about; or null."),
-    column("partition", pa.int32(), "The partition that it is about; or null."),
+    *_SUBJECT,
     column("cannot_tell", pa.string(), "What the captures lack, so that it is uncertain; null: it is certain."),
 )
 
 MISSED_UPDATES: Final = described(
     "Metadata updates that a living, connected broker was not sent, nor newer states in their place.",
-    _CLUSTER,
+    CLUSTER,
     column("first_ts", TIME, "When the first broker was told (UTC, us)."),
     column("broker", pa.int32(), "The broker that missed it."),
     column("change_id", pa.binary(), "The update: its body. Joins requests.body_id and partition_states.body_id."),
@@ -58,7 +62,7 @@ MISSED_UPDATES: Final = described(
 
 BROKER_LIVES: Final = described(
     "Each registration of a broker, by the broker epochs of requests that it accepted.",
-    _CLUSTER,
+    CLUSTER,
     column("broker", pa.int32(), "The broker; null where no id is known."),
     column("address", pa.string(), "The address of the first request with this epoch."),
     column("mode", pa.string(), "ZooKeeper or KRaft: of the controller; their broker epochs are not compared."),
@@ -74,21 +78,18 @@ BROKER_LIVES: Final = described(
 
 EVENTS: Final = described(
     "What happened, in order: controllers, brokers, elections, topics, reassignments, clocks and gaps.",
-    _CLUSTER,
+    CLUSTER,
     column("ts", TIME, "When (UTC, us)."),
     column("event", pa.string(), "What, in a word or two: controller, broker left, topic created ..."),
     column("text", pa.string(), "A sentence."),
-    column("broker", pa.string(), "The broker that it is about: its id, or its address where no id is known; or null."),
-    column("topic", pa.string(), "The topic that it is about; or null."),
-    column("partition", pa.int32(), "The partition that it is about; or null."),
+    *_SUBJECT,
     column("command", pa.string(), "The command that shows it; CAPTURE stands for the captures or tables."),
 )
 
 REASSIGNMENTS: Final = described(
     "Changes of partitions' replicas.",
-    _CLUSTER,
-    column("topic", pa.string(), "Topic."),
-    column("partition", pa.int32(), "Partition."),
+    CLUSTER,
+    *_PLACE,
     column("valid_from", TIME, "When a broker was first told of it (UTC, us)."),
     column(
         "valid_to", TIME, "When LeaderAndIsr first named no replica that is added any more (UTC, us); null: so far."
@@ -100,17 +101,16 @@ REASSIGNMENTS: Final = described(
 
 BROKERS_DOWN: Final = described(
     "Brokers that the last accepted UpdateMetadata does not list as alive, though earlier ones did.",
-    _CLUSTER,
+    CLUSTER,
     column("broker", pa.int32(), "The broker."),
     column("down_since", TIME, "When the first update without it passed (UTC, us)."),
 )
 
 BEHIND: Final = described(
     "Partitions that exist and whose newest state a living broker was never told by UpdateMetadata.",
-    _CLUSTER,
+    CLUSTER,
     column("broker", pa.int32(), "The broker."),
-    column("topic", pa.string(), "Topic."),
-    column("partition", pa.int32(), "Partition."),
+    *_PLACE,
     column("leader_told", pa.int32(), "Leader that it was told last; null: none."),
     column("newest_leader", pa.int32(), "Leader that others were told."),
     column("leader_epoch_told", pa.int32(), "Leader epoch that it was told last; null: none."),
@@ -121,9 +121,8 @@ BEHIND: Final = described(
 LEADER_FLAPS: Final = described(
     f"Partitions whose leader changed {_FLAPS} times or more within {_FLAP_MINUTES} minutes, without the changes that "
     "follow from a broker's coming or going.",
-    _CLUSTER,
-    column("topic", pa.string(), "Topic."),
-    column("partition", pa.int32(), "Partition."),
+    CLUSTER,
+    *_PLACE,
     column("first_ts", TIME, "When the first such change passed (UTC, us)."),
     column("last_ts", TIME, "When the last one passed (UTC, us)."),
     column("changes", pa.int64(), f"The most changes within {_FLAP_MINUTES} minutes."),

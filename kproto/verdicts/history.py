@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import INTS, TIME, column, described
+from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, Incarnations, isr_change
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kproto.verdicts.states import Incarnation
 
 PARTITION: Final = (
-    column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+    CLUSTER,
     column("topic", pa.string(), "Topic."),
     column("topic_id", pa.binary(), "Topic id; null where the version has none."),
     column("partition", pa.int32(), "Partition."),

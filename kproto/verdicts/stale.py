@@ -30,10 +30,12 @@ STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "broker_id")
 _FULL: Final = 2
 _END: Final = (1 << 63) - 1
 
+CLUSTER: Final = column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters.")
+
 STALE_REQUESTS: Final = described(
     "Requests whose sender was no longer the controller, or that meant an earlier registration of their broker.",
     column("frame_id", pa.binary(), "The request's frame. Joins requests."),
-    column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters."),
+    CLUSTER,
     column("ts", TIME, "When the request passed (UTC, us)."),
     column("broker_id", pa.int32(), "Receiving broker; null where nothing tells it."),
     column("controller_id", pa.int32(), "Sender."),
