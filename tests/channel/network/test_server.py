@@ -461,14 +461,15 @@ def test_a_recorder_that_fails_costs_the_recording_and_no_connection(call, caplo
     assert caplog.text.count("nothing more is recorded") == 1
 
 
-def test_a_channel_builder_that_fails_costs_its_connection_and_no_other():
+@pytest.mark.parametrize("error", [ValueError("no certificate"), OSError("it has left")], ids=repr)
+def test_a_channel_builder_that_fails_costs_its_connection_and_no_other(error, caplog):
     refusing = [True]
 
     def builder(sock, peer):
         assert peer.accepted
         assert peer.listener == "SECURED"
         if refusing.pop() if refusing else False:
-            raise ValueError("no certificate")
+            raise error
         return plaintext_channel(sock, peer)
 
     with SocketServer("test", channel_builder=builder) as server:
@@ -478,6 +479,7 @@ def test_a_channel_builder_that_fails_costs_its_connection_and_no_other():
         with Peer(listener) as peer:
             peer.send(b"hello")
             assert peer.receive() == b"hello"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_poll_that_fails_is_tried_again(server, monkeypatch, caplog):
