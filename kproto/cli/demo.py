@@ -29,7 +29,7 @@ Examples:
   kproto demo
   kproto demo --seed 7 --brokers 5 --out rehearsal
   kproto demo --zookeeper 127.0.0.1:2181
-      in a chroot of its own, which goes again
+      in a chroot of its own, which is deleted at the end
   kproto inspect out/demo/recording.pcapng --errors
       then look into what was recorded """
 )

@@ -187,7 +187,8 @@ CAPTURES: Final = described(
         "controller_events",
         _CONTROLLER_EVENTS,
         "What a controller's log tells beside requests, the first 1000: connection failed (to broker_id), resigned, "
-        "deletion waits (of topic), reassignment taken up (of a partition); said so many times, from ts to last_ts.",
+        "deletion waits (of topic), reassignment taken up (of a partition); how often each was said, from ts to "
+        "last_ts.",
     ),
     column(
         "assumed_zone",
@@ -197,8 +198,8 @@ CAPTURES: Final = described(
     column(
         "all_requests",
         _COUNTS,
-        "Requests of every API, the three control requests or not, by API and version; of others than these three "
-        "without those across the border of two files.",
+        "Requests of every API by API and version. A request that begins in one file and ends in the next is counted "
+        "if it is one of the three control requests.",
     ),
 )
 
