@@ -14,7 +14,7 @@ may be of one host hold such a pair, nothing is said of any of them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,6 +36,9 @@ _OVERLAP_US: Final = 1_000_000
 
 _NEXT: Final = 3
 """A controller's next request on a connection has a correlation id that is at most so much higher."""
+
+_MOST_FOLLOWING: Final = 16
+"""Of more captures that begin with one request none is told to go on another one."""
 
 _CAPTURES: Final = {"pcap", "pcapng"}
 
@@ -111,7 +114,10 @@ class HostEvidence:
             ):
                 links[capture].append(_Link((ip, port), broker, controller, epoch, *spans))
                 clusters[capture] = cluster
-        apart = {frozenset(seen) for seen in sightings.values() if len(set(seen.values())) > 1}
+        apart: dict[str, set[int]] = defaultdict(set)  # in which sets of captures that saw one exchange each is
+        for number, seen in enumerate({frozenset(each) for each in sightings.values() if len(set(each.values())) > 1}):
+            for capture in seen:
+                apart[capture].add(number)
         sides: dict[tuple[Hashable, ...], list[str]] = defaultdict(list)
         for capture, of in links.items():
             side = self._side(capture, of)
@@ -149,13 +155,13 @@ class HostEvidence:
         return ("server", *own) if len(own) == 1 else ("controller", home, frozenset(servers))
 
     def _may_share(
-        self, members: Collection[str], links: Mapping[str, Collection[_Link]], apart: Collection[frozenset[str]]
+        self, members: Collection[str], links: Mapping[str, Collection[_Link]], apart: Mapping[str, Collection[int]]
     ) -> bool:
         """Whether nothing shows that two of some capture points are of different hosts."""
         if len(members) < 2:
             return False
-        names = frozenset(members)
-        if any(len(names & each) > 1 for each in apart):
+        shared = Counter(number for capture in members for number in apart.get(capture, ()))
+        if any(count > 1 for count in shared.values()):
             return False
         reigns: dict[int, set[int]] = {}
         spans: dict[str | None, list[tuple[int, int]]] = defaultdict(list)
@@ -186,7 +192,8 @@ class HostEvidence:
         for capture, of in links.items():
             for link in () if self._is_log(capture) else of:
                 for number in range(link.last_id + 1, link.last_id + 1 + _NEXT):
-                    for later, first in begins.get((clusters[capture], *_who(link), number), ()):
+                    following = begins.get((clusters[capture], *_who(link), number), ())
+                    for later, first in following if len(following) <= _MOST_FOLLOWING else ():
                         if first >= link.last - _OVERLAP_US and not (capture in sided and later in sided):
                             yield capture, later
 

@@ -428,7 +428,7 @@ def log_lines() -> list[bytes]:
 def state_lines() -> list[bytes]:
     """Lines of every kind that brokers and controllers logged, plain and as Docker keeps them."""
     lines: list[bytes] = []
-    for run in ("ibp-3.9-a", "kafka-1.0.2", "kafka-0.11.0.3"):
+    for run in ("ibp-3.9-a", "kafka-1.0.2", "kafka-0.11.0.3", "kraft-3.9.1"):
         with tarfile.open(DATA / "state_logs" / f"{run}.tar.xz") as tar:
             logs = [tar.extractfile(name) for name in tar.getnames() if name.endswith(("change.log", "controller.log"))]
             lines += [line for log in logs if log is not None for line in log.read().splitlines(keepends=True)]
@@ -437,7 +437,8 @@ def state_lines() -> list[bytes]:
     docker = [
         json.dumps({"log": line.decode(), "time": "2026-11-21T06:35:57Z"}).encode() + b"\n" for line in found[:20]
     ]
-    return [*found, *docker, b"".join(lines[:40]), b"".join(lines[-40:])]
+    cut = [re.sub(rb"(.{1,80})(?: |$)", rb"> \1\n", line.rstrip()) for line in found[:20]]
+    return [*found, *docker, *cut, b"".join(lines[:40]), b"".join(lines[-40:])]
 
 
 def tunnelled() -> list[bytes]:
