@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import http.server
+import importlib
 import os
 import pty
 import re
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +32,7 @@ from kproto.capture import CaptureReader, CaptureSummary, exchanges
 from kproto.cli import main
 from kproto.cli.describe import PartitionWords
 from kproto.cli.top import metrics_lines, snapshot_lines
+from kproto.errors import ConfigurationError
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.live import LiveFold
 from kproto.verdicts.rules import findings
@@ -510,6 +513,30 @@ def test_where_metrics_fail_the_last_figures_stay_with_the_reason() -> None:
     rows = [line.split()[:2] for line in lines if re.match(r"  [0-9]+  ", line)]
     assert rows[0] == ["29", "29"]
     assert lines[-1] == f"  and {30 - len(rows)} more with shorter queues"
+
+
+def test_metrics_that_fail_once_begun_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("kproto.cli.top")
+    answers: list[object] = [
+        {("queue", "1"): 3.0},
+        ConfigurationError("refused; check the address"),
+        KeyboardInterrupt(),
+    ]
+    shown: list[str] = []
+
+    def metrics(url: str) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module, "_metrics", metrics)
+    screen = SimpleNamespace(
+        once=False, size=(80, None), wait_s=lambda: 0.0, show=lambda lines: shown.append("\n".join(lines))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        module._show_metrics("http://127.0.0.1:9404/metrics", screen)
+    assert ["refused; check the address" in text for text in shown] == [False, True]
 
 
 def test_a_server_without_a_controllers_metrics_is_refused() -> None:
