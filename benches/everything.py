@@ -30,6 +30,7 @@ PROGRAMS = {
     "metadata_log": 1200.0,
     "doctor_ratios": 1800.0,
     "month": 1800.0,
+    "small_recordings": 1800.0,
     "controller_ratios": 3600.0,
     "pipeline": 3600.0,
 }

@@ -22,7 +22,6 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files, copies_among
-from kproto.capture.frozen import freeze, thaw
 from kproto.capture.source import file_name
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, scan_options
@@ -33,7 +32,7 @@ from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, m
 from kproto.pipeline.tasks import count_changes, make_tables
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import Begin, End, Joiner, is_joinable, matched
+from kproto.tables.joining import Begin, End, Joiner, borders_from_bytes, borders_to_bytes, matched
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
@@ -413,8 +412,7 @@ class _Job:
             self._beside.discard(self._borders)
             if self._moves.pop(self._borders, None) is None:
                 self._replaced.append(self._borders)
-        kept = [[tuple(each) for each in some] for some in (ends, begins)]
-        self._borders = self._store_beside("borders", freeze(kept) or b"")
+        self._borders = self._store_beside("borders", borders_to_bytes(ends, begins))
 
     def _store_beside(self, kind: str, content: bytes) -> str:
         """Store a file beside the tables; return its name."""
@@ -630,11 +628,9 @@ def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
     if file is None:
         return [], []
     try:
-        ends, begins = thaw(file.read_bytes())
-        found = [End(*each) for each in ends], [Begin(*each) for each in begins]
-    except (OSError, ValueError, TypeError):
+        return borders_from_bytes(file.read_bytes())
+    except (OSError, ValueError):
         return [], []  # they are damaged: the frames across these borders are lost
-    return found if all(is_joinable(each) for some in found for each in some) else ([], [])
 
 
 def _midnight_us(day: str | None) -> int:
@@ -645,9 +641,9 @@ def _midnight_us(day: str | None) -> int:
 
 def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
     """Rows of ``captures`` without the losses of connections that go on from an earlier recording."""
-    if not joiner.files:
-        return captures
-    rows = captures.to_pylist()
+    key = pc.binary_join_element_wise(captures["capture"], captures["file"], "\0")
+    joined = pc.is_in(key, value_set=pa.array(["\0".join(each) for each in joiner.files], pa.string()))
+    rows = captures.filter(joined).to_pylist()
     for row in rows:
         key = row["capture"], row["file"]
         row["unmatched_responses"] -= min(row["unmatched_responses"], joiner.answered.get(key, 0))
@@ -660,7 +656,7 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
             lost = [each for each in row["losses"] if each["conn_id"] == conn_id and each["kind"] == "partial start"]
             row["partial_starts"] -= len(lost)
             row["losses"] = [each for each in row["losses"] if each not in lost]
-    return pa.Table.from_pylist(rows, captures.schema)
+    return pa.concat_tables([captures.filter(pc.invert(joined)), pa.Table.from_pylist(rows, captures.schema)])
 
 
 def _store_summary(file: Place, summary: dict[str, Any]) -> None:

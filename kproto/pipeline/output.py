@@ -183,7 +183,8 @@ class OutputDirectory:
         """
         run = run or self.run
         manifest = {"run": str(run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
-        text = json.dumps(manifest, indent=2) + "\n"
+        lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in manifest.items())
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
         self._check_lock()
         if isinstance(self.path, RemotePath):
             assert isinstance(self.run, RemotePath)

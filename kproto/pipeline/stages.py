@@ -446,9 +446,12 @@ _MOST_SERVERS: Final = 2000
 
 
 def _merged_captures(table: pa.Table) -> pa.Table:
-    """The rows of ``captures`` with one for each label and file: files may be read in parts."""
+    """The rows of ``captures`` with one for each label and file: what files have grown by was read by itself."""
+    key = pc.binary_join_element_wise(table["cluster"], table["capture"], table["file"], "\0")
+    counts = pc.value_counts(key.combine_chunks())
+    several = pc.is_in(key, value_set=counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
     found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in table.to_pylist():
+    for row in table.filter(several).to_pylist():
         key = row["cluster"], row["capture"], row["file"]
         known = found.setdefault(key, row)
         if known is row:
@@ -467,7 +470,8 @@ def _merged_captures(table: pa.Table) -> pa.Table:
         known["all_requests"] = [
             {"api_key": api, "api_version": version, "requests": n} for (api, version), n in sorted(requests.items())
         ]
-    return pa.Table.from_pylist([*found.values()], table.schema)
+    merged = pa.Table.from_pylist([*found.values()], table.schema)
+    return pa.concat_tables([table.filter(pc.invert(several)), merged])
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ has of the connection, up to its first complete exchange: from there on the othe
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -73,9 +74,37 @@ class Begin(NamedTuple):
     guessed: str = ""
 
 
-def is_joinable(each: End | Begin) -> bool:
-    """Whether an end or a beginning that was read has values of the right kinds."""
-    return is_border(each.border) and all(isinstance(value, str) for value in each if value is not each.border)
+def borders_to_bytes(ends: Iterable[End], begins: Iterable[Begin]) -> bytes:
+    """Return ends and beginnings as the content of a file."""
+    return json.dumps([[_plain(each) for each in some] for some in (ends, begins)]).encode()
+
+
+def borders_from_bytes(content: bytes) -> tuple[list[End], list[Begin]]:
+    """Return the ends and beginnings that a file holds.
+
+    Raises:
+        ValueError: It holds something else.
+    """
+    try:
+        ends, begins = json.loads(content)
+        return [End(*_again(each, 2)) for each in ends], [Begin(*_again(each, 3)) for each in begins]
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ValueError(f"no ends and beginnings of recordings ({type(e).__name__}: {e})") from e
+
+
+def _plain(each: End | Begin) -> list[Any]:
+    flow, sequences, time_ns, conn_id, is_sure = each.border
+    border = [flow.hex(), *sequences, time_ns, conn_id.hex(), is_sure]
+    return [border if value is each.border else value for value in each]
+
+
+def _again(values: list[Any], at: int) -> list[Any]:
+    """The fields of an end or a beginning, whose border stands at a place."""
+    *others, (flow, first, second, time_ns, conn_id, is_sure) = *values[:at], *values[at + 1 :], values[at]
+    border = Border(bytes.fromhex(flow), (first, second), time_ns, bytes.fromhex(conn_id), is_sure)
+    if not is_border(border) or not all(isinstance(text, str) for text in others):
+        raise ValueError("values of other kinds")
+    return [*others[:at], border, *others[at:]]
 
 
 def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:

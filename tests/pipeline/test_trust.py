@@ -15,12 +15,13 @@ from packets import pcap, read_pcap
 from table_truth import store
 from tasks_here import TasksHere
 
-from kproto.capture.frozen import freeze, thaw
+from kproto.capture.frozen import thaw
 from kproto.errors import ConfigurationError
 from kproto.pipeline import analyze
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
+from kproto.tables.joining import borders_from_bytes, borders_to_bytes
 from kproto.tables.recordings import recordings_in
 from kproto.tables.stored import current_tables, table_dataset
 
@@ -216,9 +217,9 @@ def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
     analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
     facts = current_tables(out).facts
     borders = out / facts["run"] / facts["borders"]
-    ends, begins = thaw(borders.read_bytes())
+    ends, begins = json.loads(borders.read_bytes())
     edges = next((out / facts["run"]).glob("edges-*")).rename(tmp_path / "edges")
-    borders.write_bytes(freeze([[(*end[:3], str(edges), end[4]) for end in ends], begins]) or b"")
+    borders.write_text(json.dumps([[[*end[:3], str(edges), end[4]] for end in ends], begins]))
     analyze(TasksHere(), list(map(str, captures)), OutputDirectory(out))  # type: ignore[arg-type]
     analyze(TasksHere(), list(map(str, captures)), OutputDirectory(tmp_path / "honest"))  # type: ignore[arg-type]
     columns = ["frame_id", "response_frame_id"]
@@ -229,6 +230,23 @@ def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
     assert [row["response_frame_id"] for row in found].count(None) > [r["response_frame_id"] for r in honest].count(
         None
     )
+
+
+END: list[Any] = ["a", "b", ["00" * 12, 1, 2, 3, "", True], "edges-1", "c"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[" * 100_000, b"{}", b"[1, 2]", b"[[1], []]", *(json.dumps([[end], []]).encode() for end in (
+        [1, *END[1:]], END[:4], [*END, ""], [*END[:2], END[2][:5], *END[3:]], [*END[:2], ["0", *END[2][1:]], *END[3:]],
+        [*END[:2], ["00", *END[2][1:]], *END[3:]], [*END[:2], [END[2][0], "1", *END[2][2:]], *END[3:]],
+        [*END[:2], [END[2][0], 1 << 70, *END[2][2:]], *END[3:]], [*END[:3], None, END[4]]))],
+)  # fmt: skip
+def test_borders_of_other_kinds_are_refused(content: bytes) -> None:
+    honest = json.dumps([[END], [["a", "b", "file", END[2], "c", ""]]]).encode()
+    assert borders_to_bytes(*borders_from_bytes(honest)) == honest
+    with pytest.raises(ValueError, match="no ends and beginnings"):
+        borders_from_bytes(content)
 
 
 def test_states_that_hold_one_another_are_refused_before_they_are_compared() -> None:

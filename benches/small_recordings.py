@@ -1,0 +1,103 @@
+"""What do many small recordings cost: 200 hosts that rotate each minute, until the tables hold 10,000 recordings?
+
+    python benches/small_recordings.py [--hosts 200] [--minutes 50] [--rounds 1] [--quick] [--json FILE]
+
+Each minute a run of its own, in one session of Spark, adds a recording of about 20 KB of each host. "First" is the mean
+of minutes 2 to 6, "last" that of the last five. CPU time is that of this process and of all below it, beside Spark's
+start. The figures go to benches/results/small_recordings.json; --quick makes everything small, and judges nothing. Ends
+with 1 if a limit is missed or a program fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean
+
+import pipeline_input
+from figures import Goal, Round, finish, options_of
+from measure import machine
+from pipeline_input import write_capture
+from processes import CpuMeter
+
+from kproto.pipeline import OutputDirectory, analyze, spark_session
+
+BYTES = 20_000
+
+
+def goals() -> list[Goal]:
+    """The rows."""
+    return [
+        Goal("small recordings", "add a minute of all hosts", "minutes 2 to 6", "CPU-s", "first", limit=15),
+        Goal(
+            "small recordings",
+            "add a minute of all hosts",
+            "last five",
+            "CPU-s",
+            "last",
+            "first",
+            "minutes 2 to 6",
+            1.25,
+        ),
+        Goal("small recordings", "files of the tables", "", "files", "files"),
+        Goal("small recordings", "manifest", "", "MB", "manifest MB"),
+    ]
+
+
+def measured(options: argparse.Namespace) -> Round:
+    """One tables' growth, minute by minute."""
+    pipeline_input._BROKERS = 3  # each host sees few connections
+    costs: list[float] = []
+    with tempfile.TemporaryDirectory() as directory, CpuMeter() as meter, spark_session(small=True) as spark:
+        place = Path(directory)
+        out = OutputDirectory(place / "tables")
+        for minute in range(options.minutes):
+            files = [place / "hosts" / str(host) / f"control.pcap{minute}" for host in range(options.hosts)]
+            for host, file in enumerate(files):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_capture(
+                    file, BYTES, seed=minute * options.hosts + host, first_epoch=minute * 1000, partitions=100
+                )
+            before = meter.cpu_s()
+            run = analyze(spark, list(map(str, files)), out, whole_summary=False)
+            costs.append(meter.cpu_s() - before)
+            assert run.captures_read == options.hosts
+            for file in files:
+                file.unlink()
+        few = max(1, min(5, options.minutes // 3))
+        return {
+            "first": mean(costs[1 : 1 + few]),
+            "last": mean(costs[-few:]),
+            "files": len([*Path(str(out.path), "current").resolve().rglob("*.parquet")]),
+            "manifest MB": Path(str(out.path), "_kproto.json").stat().st_size / 1e6,
+        }
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--hosts", type=int, default=200)
+    arguments.add_argument("--minutes", type=int, default=50)
+    arguments.add_argument("--rounds", type=int, default=1)
+    arguments.add_argument("--quick", action="store_true", help="three minutes of a few hosts, no limits")
+    arguments.add_argument("--json", type=Path, help="the result file")
+    options = options_of(arguments)
+    if options.quick:
+        options.hosts, options.minutes, options.rounds = 5, 3, 1
+    at_start = machine()
+    rounds: list[Round] = []
+    failures: list[str] = []
+    began = time.monotonic()
+    for _ in range(options.rounds):
+        try:
+            rounds.append(measured(options))
+        except (OSError, AssertionError) as e:
+            failures.append(f"{type(e).__name__}: {e}")
+    settings = {"hosts": options.hosts, "minutes": options.minutes, "seconds": round(time.monotonic() - began)}
+    return finish("small_recordings", goals(), rounds, at_start, failures, options, settings=settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
