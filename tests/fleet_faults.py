@@ -37,11 +37,12 @@ LOSS = 0.001
 """Share of frames that the capture misses in the fleets with loss."""
 
 
-def fleet_of(seed: int) -> PlannedFleet:
-    """Return the fleet of a seed, with up to four planted faults."""
+def fleet_of(seed: int, plants: tuple[str, ...] = ()) -> PlannedFleet:
+    """Return the fleet of a seed, with up to four planted faults, or with those of an earlier draw."""
     random = Random(seed)
     protocol: Any = random.choice(["3.9", "3.9", "2.4"])
-    plants = chosen(random.randint(1, 4), seed, protocol)
+    drawn = random.randint(1, 4)
+    plants = plants or chosen(drawn, seed, protocol)
     migration = protocol == "3.9" and random.random() < 0.3
     if migration:
         plants = tuple(name for name in plants if not PLANTS[name].needs_zookeeper or not PLANTS[name].is_last)
@@ -69,7 +70,7 @@ def found_in(fleet: PlannedFleet, **options: Any) -> list[Finding]:
     """What the doctor finds in the capture of a fleet."""
     with tempfile.TemporaryDirectory() as directory:
         write_captures(fleet, Path(directory), **options)
-        return findings(Facts([kproto.tables.read(directory)]), {"min-isr": 2})
+        return findings(Facts([kproto.tables.read(directory)]), {"min-isr": 2, "reassigning": 60})
 
 
 def fits(wanted: Wanted, found: Finding) -> bool:

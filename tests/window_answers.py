@@ -187,6 +187,7 @@ That is a controller that sent nothing in the window, and how a broker left of w
 """
 
 NEEDS_A_STATE_BEFORE: Final = {"isr", "reassignments", "diff"}
+OF_REASSIGNMENTS: Final = {"reassignment begins", "reassignment ends"}
 NEEDS_A_LIST_BEFORE: Final = {"left"}
 OF_LISTS: Final = {"broker left", "broker back", "broker new"}
 SEVERAL: Final = {"no leader", "leader again"}
@@ -217,7 +218,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
         for fact, times in of.items():
             if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and NEVER_YET in fact):
                 continue
-            if surface == "propagation" and (fact[0] in every.again or times[0] < begin_us + SECOND_US):
+            if surface == "propagation" and (fact[0] in every.again or times[0] < begin_us + 2 * SECOND_US):
                 continue
             if fact not in whole:
                 yield surface, fact, times
@@ -228,6 +229,10 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
     for surface, of in every.facts.items():
         for fact, times in of.items():
             inside = [ts for ts in times if since_us <= ts <= until_us]
+            if surface == "left" and not any(fact[:2] == life[:2] for life in part.facts["restarts"]):
+                continue  # the broker accepted nothing in the window
+            if surface == "events" and fact[0] in OF_REASSIGNMENTS:
+                inside = [ts for ts in inside if part.known.get((fact[2], fact[3]), ts) < ts]
             if surface in NEEDS_A_STATE_BEFORE:
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
             if surface in NEEDS_A_LIST_BEFORE or (surface == "events" and fact[0] in OF_LISTS):

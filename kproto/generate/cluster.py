@@ -37,6 +37,7 @@ class Cluster:
         stopped: Ids of those that do not and are to come back.
         topic, topic_id, index, replicas: What each partition is.
         isr, leader, leader_epoch, partition_epoch, controller_epoch, offline: Its newest state.
+        adding: Of partitions that are being reassigned: the replicas that are added.
         gone: Partitions of deleted topics.
         reserved: Partitions that belong to a planted fault; no other event changes their leader or ISR by itself.
         busy: Brokers that belong to a planted fault; no other event stops them.
@@ -58,6 +59,7 @@ class Cluster:
         self.partition_epoch: list[int] = [0] * fleet.partitions
         self.controller_epoch: list[int] = [1] * fleet.partitions
         self.offline: list[list[int]] = [[]] * fleet.partitions
+        self.adding: dict[int, list[int]] = {}
         self.gone: set[int] = set()
         self.reserved: set[int] = set()
         self.busy: set[int] = set()
@@ -302,8 +304,12 @@ class Cluster:
         if recipients is not None:
             hosts = {broker: hosts[broker] for broker in recipients if broker in hosts}
         return [
-            self._content(ApiKey.LEADER_AND_ISR, [broker], self._rows(hosted)) for broker, hosted in self._told(hosts)
+            self._content(ApiKey.LEADER_AND_ISR, [broker], self._rows(hosted) | self._added(hosted))
+            for broker, hosted in self._told(hosts)
         ]
+
+    def _added(self, partitions: Sequence[int]) -> Rows:
+        return {"adding_replicas": [self.adding.get(partition, []) for partition in partitions]} if self.adding else {}
 
     def stop_replica(self, recipients: list[int], partitions: Sequence[int], *, delete: bool) -> Content:
         """Make the request that stops replicas."""

@@ -6,7 +6,7 @@ generator function that takes a ``_Scene`` and yields the requests of one event 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproto.error_codes import ErrorCode
@@ -433,6 +433,19 @@ def _under_replicated(scene: _Scene) -> _Stages:
     yield [scene.cluster.update_metadata([partition])]
 
 
+@_named("reassignment-lasts", stages=2)
+def _reassigning(scene: _Scene) -> _Stages:
+    partition = scene.partition()
+    cluster = scene.cluster
+    new = scene.broker([broker for broker in cluster.live if broker not in cluster.replicas[partition]])
+    cluster.replicas[partition] = [*cluster.replicas[partition], new]
+    cluster.adding[partition] = [new]
+    cluster.elect(partition, cluster.leader[partition], cluster.isr[partition])
+    scene.require("KP024", partition=partition)
+    yield scene.told(partition)
+    yield [cluster.update_metadata([])]
+
+
 @_named("isr-flapping")
 def _isr_flapping(scene: _Scene) -> _Stages:
     partition = scene.partition()
@@ -517,6 +530,25 @@ def _registered_again(scene: _Scene) -> _Stages:
     scene.require("KP035", broker)
     yield scene.cluster.stop(broker)
     yield scene.cluster.start(broker)
+
+
+@_named("registered-again-often")
+def _registered_again_often(scene: _Scene) -> _Stages:
+    cluster = scene.cluster
+    broker = scene.broker()
+    scene.require("KP038", broker)
+    scene.allow("KP035", broker=broker)
+    contents: list[Content] = []
+    for number in range(4):
+        for step, seconds in ((cluster.stop, 20 * number), (cluster.start, 20 * number + 10)):
+            for content in step(broker):
+                others = [other for other in content.recipients if other != broker]
+                if len(others) < len(content.recipients):  # the epoch that the broker has now, not at the end
+                    mine = replace(content, recipients=[broker], broker_epoch=cluster.broker_epochs[broker])
+                    contents += _after(seconds, mine)
+                content.recipients = others
+                contents += _after(seconds, content)
+    yield contents
 
 
 @_named("meant-for-earlier-registration", stages=2)

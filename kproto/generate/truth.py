@@ -122,6 +122,7 @@ class _History:
         self._epochs: dict[tuple[int, bool], int] = {}
         self._fenced: set[int] = set()
         self._swept: dict[int, int] = {}
+        self._adding: dict[_Partition, list[int]] = {}
 
     def swept(self, broker: int | None) -> int:
         """The time of a KRaft controller's last full LeaderAndIsr to a broker, by which it removes strays; else 0."""
@@ -142,6 +143,8 @@ class _History:
         if content.api_key == ApiKey.LEADER_AND_ISR and content.request_type == FULL:
             self._swept[broker] = time_ns
         rows = content.rows
+        adding = rows.get("adding_replicas", ())
+        self._adding.update(zip(zip(rows["topic"], rows["partition"], strict=True), adding, strict=False))
         names = ("leader_epoch", "partition_epoch", "leader", "isr", "replicas")
         columns = zip(rows["topic"], rows["partition"], *(rows[name] for name in names), strict=True)
         for topic, partition, leader_epoch, partition_epoch, leader, isr, replicas in columns:
@@ -151,7 +154,8 @@ class _History:
                     self._deleted.append((topic, partition, states, time_ns))
                 continue
             known = self._states.setdefault((topic, partition), [])
-            state = _State(time_ns, leader_epoch, partition_epoch, leader, frozenset(isr), frozenset(replicas))
+            held = frozenset(replicas).difference(self._adding.get((topic, partition), ()))
+            state = _State(time_ns, leader_epoch, partition_epoch, leader, frozenset(isr), held)
             if not known or state[1:3] > known[-1][1:3]:
                 known.append(state)
 

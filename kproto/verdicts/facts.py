@@ -489,6 +489,11 @@ class Facts:
         return lists.changes
 
     @cached_property
+    def listed_to(self) -> frozenset[Any]:
+        """The brokers that accepted lists of live brokers."""
+        return frozenset(r.broker_id for r in self.requests if r.error_code == 0 and self.live_in(r) is not None)
+
+    @cached_property
     def absences(self) -> dict[int, list[Stretch]]:
         """The times during which updates did not list each broker as alive, after one had; in order."""
         found: dict[int, list[Stretch]] = defaultdict(list)

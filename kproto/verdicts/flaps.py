@@ -53,14 +53,21 @@ def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[
 
 
 def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
-    """The times at which leader and ISR changed, with the leader from then on."""
+    """The times at which leader and ISR changed, with the leader from then on.
+
+    Where one broker alone was sent lists of live brokers, none shows when it was away itself: its changes do not count.
+    """
+    unseen = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
     led: list[tuple[int, int]] = []
     moved: list[tuple[int, int]] = []
     for before, after in pairwise(life.steps):
         old, new, ts = before.state, after.state, after.ts
-        if old.leader != new.leader and not facts.is_settling((old.leader, new.leader), ts, settled):
+        leaders = {old.leader, new.leader}
+        if len(leaders) > 1 and leaders.isdisjoint(unseen) and not facts.is_settling(leaders, ts, settled):
             led.append((ts, new.leader))
         changed = set(old.isr) ^ set(new.isr) if old.isr and new.isr else set()
-        if changed and old.replicas == new.replicas and not facts.is_settling(changed, ts, settled):
+        if not changed or old.replicas != new.replicas or not changed.isdisjoint(unseen):
+            continue
+        if not facts.is_settling(changed, ts, settled):
             moved.append((ts, new.leader))
     return {"leader": led, "ISR": moved}

@@ -882,7 +882,8 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
         if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"] or row["dropped_packets"]:
             text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
             if row["dropped_packets"]:
-                text += f"; its recorder dropped {_counted(row['dropped_packets'], 'packet')}"
+                dropped = f"its recorder had dropped {_counted(row['dropped_packets'], 'packet')} by then"
+                text = f"{text}; {dropped}" if row["gaps"] else f"{row['file']}: {dropped}"
             yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"] + (row["dropped_packets"] or 0))
         if row["without_handshake"]:
             text = (

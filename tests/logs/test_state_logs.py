@@ -431,6 +431,20 @@ def test_any_bytes_among_the_lines_do_no_harm() -> None:
     assert not any("Error" in bad.reason for bad in summary.bad_inputs)
 
 
+def test_one_host_does_not_show_when_its_own_broker_was_away(tmp_path: Path) -> None:
+    """Others' logs tell of ISRs that it left and came back to: it was killed, which no list of live brokers shows."""
+    whole = tmp_path / "whole.pcap.gz"
+    whole.write_bytes(gzip.compress(files_of("kafka-1.0.2")["control.pcap"], 1))
+    of_host = by_host(recorded(whole), {(exchange.server.ip, exchange.server.port) for exchange in exchanges(whole)})
+    (name,) = [name for name in of_host if "19094" in name]
+    of_host[name].write(tmp_path / "broker-2.pcap")
+    whole.unlink()
+    for name, data in logs_of("kafka-1.0.2", "TRACE").items():
+        if name in ("broker-0/state-change.log", "broker-1/state-change.log"):
+            (tmp_path / name.replace("/", "-")).write_bytes(data)
+    assert [f for f in doctor(tmp_path) if f["rule"] in ("KP016", "KP022")] == []
+
+
 @pytest.mark.parametrize(("run", "level"), [("kafka-2.8.2", "TRACE"), ("kafka-2.8.2", "INFO"), ("ibp-3.9-a", "INFO")])
 def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str, level: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole.pcap.gz"
