@@ -5,6 +5,7 @@ Times are us since 1970.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -55,19 +56,27 @@ def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[
 def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:
     """The times at which leader and ISR changed, with the leader from then on.
 
-    Where one broker alone was sent lists of live brokers, none shows when it was away itself: its changes do not count.
+    Where one broker alone was sent lists of live brokers, none shows when it was away itself: it may have been when its
+    connections began or ended.
     """
-    unseen = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
+    alone = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
+    breaks = [ts for broker in alone for ts in facts.spans[broker].breaks if facts.begin < ts < facts.end]
+
+    def follows(brokers: set[int], ts: int) -> bool:
+        if not alone.isdisjoint(brokers):
+            place = bisect_right(breaks, ts - settled)
+            if place < len(breaks) and breaks[place] <= ts + settled // 60:
+                return True
+        return facts.is_settling(brokers, ts, settled)
+
     led: list[tuple[int, int]] = []
     moved: list[tuple[int, int]] = []
     for before, after in pairwise(life.steps):
         old, new, ts = before.state, after.state, after.ts
         leaders = {old.leader, new.leader}
-        if len(leaders) > 1 and leaders.isdisjoint(unseen) and not facts.is_settling(leaders, ts, settled):
+        if len(leaders) > 1 and not follows(leaders, ts):
             led.append((ts, new.leader))
         changed = set(old.isr) ^ set(new.isr) if old.isr and new.isr else set()
-        if not changed or old.replicas != new.replicas or not changed.isdisjoint(unseen):
-            continue
-        if not facts.is_settling(changed, ts, settled):
+        if changed and old.replicas == new.replicas and not follows(changed, ts):
             moved.append((ts, new.leader))
     return {"leader": led, "ISR": moved}
