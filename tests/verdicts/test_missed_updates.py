@@ -1,0 +1,23 @@
+"""Which updates count as broadcasts, so that a broker that never got one has missed it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kproto.verdicts import updates
+
+
+@pytest.mark.parametrize(("told", "missed"), [(1, []), (2, []), (3, [3, 4]), (4, [4])])
+def test_an_update_that_less_than_half_of_the_brokers_got_is_no_broadcast(
+    monkeypatch: pytest.MonkeyPatch, told: int, missed: list[int]
+) -> None:
+    connected = SimpleNamespace(covers=lambda first, last: True)
+    facts = SimpleNamespace(spans=dict.fromkeys(range(5), connected))
+    got = dict.fromkeys(range(told), 0)
+    body = SimpleNamespace(live=frozenset(range(5)), told=got, sent=got, first=0)
+    monkeypatch.setattr(updates, "_updates", lambda facts: [body])
+    monkeypatch.setattr(updates, "_covered", lambda *_: False)
+    assert [found.broker for found in updates.missed_updates(cast("Any", facts), 10)] == missed
