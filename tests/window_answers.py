@@ -192,6 +192,7 @@ NEEDS_A_LIST_BEFORE: Final = {"left"}
 OF_LISTS: Final = {"broker left", "broker back", "broker new"}
 SEVERAL: Final = {"no leader", "leader again"}
 """Events that tell of several partitions at once, as many as have a state before; ``offline`` has each."""
+OF_LIVING_TOPICS: Final = {"offline", "under-replicated"}
 NEVER_YET: Final = "unanswered"
 """How ``inspect`` calls a request whose response may lie behind the end of a window."""
 
@@ -220,6 +221,9 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
                 continue
             if surface == "propagation" and (fact[0] in every.again or times[0] < begin_us + 2 * SECOND_US):
                 continue
+            deleted = every.facts["events"].get(("topic deleted", None, fact[0], None))
+            if surface in OF_LIVING_TOPICS and deleted and min(deleted) < begin_us:
+                continue  # its deletion waits since before the window, which shows states that are told again
             if fact not in whole:
                 yield surface, fact, times
 
