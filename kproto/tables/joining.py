@@ -214,7 +214,10 @@ class Joiner:
                     left_begins[begin._replace(guessed=end.state)] = None
                 else:
                     continue
-                later = self._go_on(end, begin)
+                try:
+                    later = self._go_on(end, begin)
+                except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError):
+                    later = None  # the edges are damaged: the frames across this border are lost
                 if later is not None:  # in the place of the part's own, which knows no frame's boundary
                     left_ends.pop(of_part.get(here, later), None)
                     left_ends[later] = None
@@ -247,15 +250,12 @@ class Joiner:
         asked = [each for each in state[1] if each.connection is connection]
         requests = OpenRequests(self._selection, asked)
         answered, has_data = 0, False
-        try:
-            for data in self._segments.get(begin.part, {}).get(begin.border.key, ()):
-                for time_ns, segment in unpacked_segments(begin.border.flow, data):
-                    has_data = has_data or segment.on_wire > 0
-                    for event in requests.settled(collector.add_segment(time_ns, segment)):
-                        self._rows.add_event(event)
-                        answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
-        except (ValueError, TypeError, AttributeError, LookupError):
-            return None  # the edges are damaged
+        for data in self._segments.get(begin.part, {}).get(begin.border.key, ()):
+            for time_ns, segment in unpacked_segments(begin.border.flow, data):
+                has_data = has_data or segment.on_wire > 0
+                for event in requests.settled(collector.add_segment(time_ns, segment)):
+                    self._rows.add_event(event)
+                    answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
         if has_data and not begin.guessed:
             self.files.setdefault(here, []).append(begin.border.conn_id)
             self.answered[here] = self.answered.get(here, 0) + answered

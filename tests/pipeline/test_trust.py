@@ -15,7 +15,7 @@ from packets import pcap, read_pcap
 from table_truth import store
 from tasks_here import TasksHere
 
-from kproto.capture.frozen import thaw
+from kproto.capture.frozen import freeze, thaw
 from kproto.errors import ConfigurationError
 from kproto.pipeline import analyze
 from kproto.pipeline.output import OutputDirectory, move_files
@@ -230,6 +230,22 @@ def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
     assert [row["response_frame_id"] for row in found].count(None) > [r["response_frame_id"] for r in honest].count(
         None
     )
+
+
+def test_a_state_with_values_of_other_kinds_joins_nothing(tmp_path: Path) -> None:
+    link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
+    captures = tmp_path / "control.pcap", tmp_path / "control.pcap1"
+    for capture, some in zip(captures, (packets[:300], packets[300:500]), strict=True):
+        capture.write_bytes(pcap(some, link))
+    out = tmp_path / "out"
+    analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
+    edges = next((out / current_tables(out).facts["run"]).glob("edges-*"))
+    state, segments = thaw(edges.read_bytes())
+    collector, summary, waiting = thaw(state)
+    collector._reassembler = None
+    edges.write_bytes(freeze((freeze((collector, summary, waiting)), segments)) or b"")
+    run = analyze(TasksHere(), list(map(str, captures)), OutputDirectory(out))  # type: ignore[arg-type]
+    assert run.captures_read == 1
 
 
 END: list[Any] = ["a", "b", ["00" * 12, 1, 2, 3, "", True], "edges-1", "c"]
