@@ -252,8 +252,11 @@ class Client:
                 self._sender.metadata.request_update()
                 self._sender.client.wakeup()
                 world.sleep(0.5)
-        while not self._administrator.is_over:
+        while not self._administrator.is_over and world.elapsed_s() < end:
             world.sleep(0.5)
+        if not self._administrator.is_over:
+            world.problem(f"{self}: a request of the administrator comes to no end")
+            return
         self._read_settings()
         while self._asked and world.elapsed_s() < end:
             world.sleep(0.5)

@@ -70,8 +70,11 @@ class TapProcess:
     def close(self) -> None:
         """End the tap: it relayed, met no error, and nothing of it is left."""
         self._world.spawn("closing", self._close, self.process)
+        end = self._world.elapsed_s() + 2 * CLOSE_S
         while self._tap is not None and not self._world.problems:
             self._world.sleep(0.1)
+            if self._world.elapsed_s() > end:
+                self._world.problem("the close of the tap does not return")
 
     def _close(self) -> None:
         world, tap = self._world, self._tap
