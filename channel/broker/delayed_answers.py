@@ -8,6 +8,7 @@ has the error REQUEST_TIMED_OUT, though the controller has taken it, and at once
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -138,7 +139,7 @@ class DelayedAnswers:
             self._end(each)
 
     def _look_later(self, number: int, waiting: _WaitingAnswer) -> None:
-        left_ms = max(0, round((waiting.deadline - time.monotonic()) * 1000))
+        left_ms = max(1, math.ceil((waiting.deadline - time.monotonic()) * 1000))  # 0 would spin until the limit
         self._call_later(min(left_ms, _TICK_MS), partial(self._look, number))
 
     def _look(self, number: int) -> None:
