@@ -107,7 +107,7 @@ def test_files_of_somebody_else_are_refused_and_stay(store: str) -> None:
 ZYGOTE = """
 import os, sys
 from kproto.pipeline.output import OutputDirectory  # a child starts its own client of the store: S3 survives no fork
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from pipeline.test_stores import write
 
 for line in sys.stdin:
@@ -134,7 +134,8 @@ def test_a_kill_at_any_request_leaves_whole_tables_and_the_next_run_able_to_star
     server: ObjectStore, store: str
 ) -> None:
     """The server kills the writer before it obeys the n-th change, for every n."""
-    command = [sys.executable, "-c", ZYGOTE, str(Path(__file__).parent.parent)]
+    tests = Path(__file__).parent.parent
+    command = [sys.executable, "-c", ZYGOTE, str(tests), str(tests.parent / "tools")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as zygote:
         assert zygote.stdin is not None
         assert zygote.stdout is not None
