@@ -755,6 +755,10 @@ class Collector:
         for conversation in self._conversations.values():
             conversation.ending = True
         self._stream_events(self._reassembler.end(self.time_ns), events)
+        if not self._summary.connections:  # what ends in it tells where it was recorded; either end may be the server
+            for _time_ns, each in self._reassembler.strays:
+                for end in endpoints(each.flow):
+                    self._summary.undetected(end)
         return events
 
     def _stream_events(self, known: Sequence[StreamEvent], events: list[Event]) -> None:

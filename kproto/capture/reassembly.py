@@ -341,8 +341,8 @@ class Reassembler:
 
     Attributes:
         file: Name of the file that the next segments are from.
-        keeps_beginnings: Whether to keep ``TcpConnection.beginning``, and strays.
-        strays: Segments without data that end a connection of which the recording holds nothing else.
+        keeps_beginnings: Whether to keep ``TcpConnection.beginning``.
+        strays: Segments without data that end a connection of which the recording holds nothing else: the first of them.
     """
 
     def __init__(
@@ -505,7 +505,7 @@ class Reassembler:
             self._forget(stream.connection)
             stream = None
         is_stray = stream is None and flags & (FIN | RST) and segment.begin == segment.end
-        if is_stray and self.keeps_beginnings and len(self.strays) < _LINGERING:
+        if is_stray and len(self.strays) < _LINGERING:
             self.strays.append((time_ns, Segment(flow, sequence, acknowledged, flags, b"", 0, 0, 0)))
         if flags & RST:
             if stream is not None and not stream.connection.over:

@@ -135,6 +135,8 @@ class Search(ABC):
                 self.add_step(step)
                 found = self._try_steps(end)
         if found is None:
+            if self._may_be_asked_later(data):
+                self._partial.append(offset)  # tried once more with the next segment
             self._trim(end)
         return found
 
@@ -261,6 +263,10 @@ class Search(ABC):
     @abstractmethod
     def _may_follow(self, at: int) -> bool:
         """Whether the next frame may begin here."""
+
+    def _may_be_asked_later(self, data: bytes) -> bool:
+        """Whether a segment may be a frame that what comes later makes one."""
+        return False
 
     @abstractmethod
     def _step_at(self, data: bytes, offset: int) -> FrameLink | None:
@@ -427,6 +433,10 @@ class ResponseSearch(Search):
         if not 4 <= size <= self._limit:
             return None
         return FrameLink(offset + 4 + size, None, correlation_id)
+
+    def _may_be_asked_later(self, data: bytes) -> bool:
+        """Whether a segment is of the size that it tells: behind a hole its request may be known after it."""
+        return len(data) >= 8 and len(data) - 4 == _I32.unpack_from(data)[0]
 
     def _follows(self, step: FrameLink, at: int) -> bool | None:
         end = len(self._buffer)

@@ -148,6 +148,20 @@ def test_a_hole_that_nobody_acknowledged_is_given_up_after_a_while(tmp_path: Pat
     assert [frame.correlation_id for frame in frames(path, ports=[9092])] == [0, 2, 3, 4]
 
 
+@pytest.mark.parametrize("milliseconds", [0.1, 1, 5, 34, 300])
+def test_the_first_exchange_behind_a_hole_in_both_directions_is_whole(milliseconds: float, tmp_path: Path) -> None:
+    """A recorder whose disk was full goes on between two exchanges; requests come once a second."""
+    talk = make.Talk(step_ns=int(milliseconds * 1e6)).open()
+    for n in range(8):
+        talk.ask(make.request(6, 8, n + 1, make.UPDATE_METADATA_8)).answer(make.response(6, 8, n + 1, b"\0\0\0"))
+        talk.now_ns += 10**9
+    del talk.packets[3 + 2 * 3 : 3 + 2 * 5]
+    path = tmp_path / "hole.pcap"
+    path.write_bytes(make.pcap(talk.packets))
+    found = [(each.frame.correlation_id, each.response is not None) for each in exchanges(path)]
+    assert found == [(n, True) for n in (1, 2, 3, 6, 7, 8)]
+
+
 @pytest.mark.parametrize("snaplen", [54, 60, 96, 500, 1000])
 def test_packets_cut_by_snaplen_are_gaps(snaplen: int, tmp_path: Path) -> None:
     link, packets = make.read_pcap(CAPTURES / "ibp-3.9-a.pcap.gz")

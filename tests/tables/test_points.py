@@ -30,16 +30,20 @@ def test_a_file_that_a_tap_still_writes_is_read_unless_it_is_left_to_a_later_run
 
 @pytest.mark.parametrize("names", [("tap-1-00001.pcapng", "tap-1-00002.pcapng"), ("here.pcapng", "there.pcapng")])
 @pytest.mark.parametrize(("server", "judged"), [("10.0.0.2", 0), ("10.0.0.3", 1)], ids=["same server", "another"])
-@pytest.mark.parametrize("is_whole", [True, False], ids=["a request", "a few bytes"])
+@pytest.mark.parametrize("kept", ["a request", "a few bytes", "its end alone"])
 def test_a_file_in_which_no_controller_spoke_is_bad_only_if_no_file_with_its_servers_has_one(
-    names: tuple[str, str], server: str, judged: int, is_whole: bool, tmp_path: Path
+    names: tuple[str, str], server: str, judged: int, kept: str, tmp_path: Path
 ) -> None:
-    for name, port, ip, asked in (
-        (names[0], 50_000, "10.0.0.2", make.request(6, 8, 1, make.UPDATE_METADATA_8)),
-        (names[1], 50_001, server, make.request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")[: None if is_whole else 6]),
-    ):
-        talk = make.Talk(client=("10.0.0.1", port), server=(ip, 9092)).open().ask(asked)
-        if is_whole:
-            talk.answer(make.response(3, 2, 1, bytes(14)))
-        (tmp_path / name).write_bytes(make.pcapng(talk.close().packets))
+    control = make.Talk(client=("10.0.0.1", 50_000), server=("10.0.0.2", 9092)).open()
+    control.ask(make.request(6, 8, 1, make.UPDATE_METADATA_8)).close()
+    (tmp_path / names[0]).write_bytes(make.pcapng(control.packets))
+    other = make.Talk(client=("10.0.0.1", 50_001), server=(server, 9092)).open()
+    asked = make.request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")
+    if kept == "a request":
+        other.ask(asked).answer(make.response(3, 2, 1, bytes(14)))
+    elif kept == "a few bytes":
+        other.ask(asked[:6])
+    else:
+        other.packets.clear()
+    (tmp_path / names[1]).write_bytes(make.pcapng(other.close().packets))
     assert read(tmp_path)["bad_inputs"].num_rows == judged
