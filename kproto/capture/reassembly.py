@@ -342,7 +342,7 @@ class Reassembler:
     Attributes:
         file: Name of the file that the next segments are from.
         keeps_beginnings: Whether to keep ``TcpConnection.beginning``.
-        strays: Segments without data that end a connection of which the recording holds nothing else: the first of them.
+        strays: The first segments without data that end a connection of which the recording holds nothing else.
     """
 
     def __init__(
