@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import ask_port
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 from led_cluster import CONTROLLER, LedCluster
@@ -17,6 +18,7 @@ from channel.broker.fleet import Fleet
 from channel.node.controller_node import candidates
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
+from kproto.messages import MetadataRequest
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,6 +38,12 @@ def create(cluster: LedCluster, topic: str, *replicas: list[int]) -> None:
     admin.create_topics([new])[topic].result(60)
     eventually(lambda: cluster.session.exists(znodes.topic_path(topic)) is not None)
     eventually(lambda: cluster.is_in_sync(topic, 1, set(replicas[0])))
+    eventually(lambda: all(topic in known_topics(cluster.base + broker) for broker in range(cluster.count)))
+
+
+def known_topics(port: int) -> set[str]:
+    """The topics that a broker knows: Kafka's tools ask any of them."""
+    return {known.name for known in ask_port(port, MetadataRequest(topics=None), 8).topics}
 
 
 class Tools:
