@@ -68,7 +68,7 @@ class PlannedFleet:
         batch: Partitions in an election or ISR change.
         zombies: The number of times that a former controller sends an update that brokers refuse.
         deletions: The number of topics that are deleted.
-        loss: Share of requests whose connection breaks before the response; they are sent again.
+        loss: Share of requests whose connection breaks before the response and that are sent again; none of a fault.
         capture_loss: Share of requests, and of responses, whose packets reach the other side but not the capture.
         bodies: The brokers to which a change is sent, see ``Bodies``.
         protocol: The inter-broker protocol, see ``Protocol``.

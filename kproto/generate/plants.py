@@ -515,7 +515,8 @@ def _unanswered(scene: _Scene) -> _Stages:
     content = scene.cluster.update_metadata([], [broker])
     content.is_lost = True
     scene.require("KP033", broker)
-    yield [content]
+    next_one = scene.cluster.update_metadata([scene.partition()], [broker])  # a controller connects again at once
+    yield [content, *_after(1, next_one)]
 
 
 @_named(SLOW_BROKER)

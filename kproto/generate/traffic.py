@@ -147,6 +147,7 @@ class TrafficPlanner:
         contents = (self.planter if event.kind == "plant" else self.cluster).apply(event)
         random = random_of(self._fleet.seed, "traffic", event.number)
         told = [(content, broker) for content in contents for broker in content.recipients]
+        loss = 0.0 if event.kind == "plant" else self._fleet.loss  # who is not told is known where connections hold
         exchanges = []
         for place, (content, broker) in enumerate(told):
             ready_ns = event.time_ns + place * _BETWEEN_REQUESTS_NS + content.delay_ns
@@ -154,7 +155,7 @@ class TrafficPlanner:
             if content.is_lost:
                 self._lose(exchange)
             again = content.is_sent_again
-            while again or (self._fleet.loss and not content.is_lost and random.random() < self._fleet.loss):
+            while again or (loss and random.random() < loss):
                 again = False
                 exchanges.append(exchange)
                 self._lose(exchange)
