@@ -772,6 +772,24 @@ class Facts:
             return None
         return stretches[place].since
 
+    @cached_property
+    def _newest_lives(self) -> dict[Any, Life]:
+        return {life.broker: life for life in self.lives}
+
+    def stayed_registered(self, broker: Any, begin: int, end: int) -> bool:
+        """Whether a broker accepted requests after the end in the registration that it had before the begin.
+
+        It did not come or go since: over a new connection it was only told what the controller had for it.
+        """
+        life = self._newest_lives.get(broker)
+        return (
+            life is not None
+            and life.first <= begin
+            and end <= life.last
+            and self.joined(broker) <= begin
+            and self.took_part(broker, end - 1, self.end + 1)
+        )
+
     @property
     def registrations(self) -> list[tuple[Any, int, int, int]]:
         """Each broker's later registrations in one mode: broker, former and new epoch, and when."""
@@ -868,3 +886,10 @@ class Facts:
                         since -= self.clocks.get(row["capture"], _SAME).ahead(since)
                     found[broker] = min(since, found.get(broker, since))
         return found
+
+    def may_hide(self, broker: Any, until: int) -> str:
+        """Why a request to a broker until a time may have passed that the captures do not show; empty: none can."""
+        since = self.incomplete_since.get(broker)
+        if since is not None and since <= until:
+            return "bytes of its connection are missing in the capture"
+        return "lines of a request log cannot be read" if self.unread_lines else ""

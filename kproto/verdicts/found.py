@@ -49,7 +49,8 @@ FINDINGS: Final = described(
 )
 
 MISSED_UPDATES: Final = described(
-    "Metadata updates that a living, connected broker was not sent, nor newer states in their place.",
+    "Metadata updates that a living, connected broker was not sent, nor newer states in their place. "
+    "None where the captures lack what may show it: doctor says there that it cannot tell.",
     CLUSTER,
     column("first_ts", TIME, "When the first broker was told (UTC, us)."),
     column("broker", pa.int32(), "The broker that missed it."),
@@ -107,7 +108,8 @@ BROKERS_DOWN: Final = described(
 )
 
 BEHIND: Final = described(
-    "Partitions that exist and whose newest state a living broker was never told by UpdateMetadata.",
+    "Partitions that exist and whose newest state a living broker was never told by UpdateMetadata. "
+    "None where the captures lack what may show it: doctor says there that it cannot tell.",
     CLUSTER,
     column("broker", pa.int32(), "The broker."),
     *_PLACE,
@@ -176,6 +178,8 @@ def _findings(facts: Facts) -> Iterable[Row]:
 
 def _missed(facts: Facts) -> Iterable[Row]:
     for broker, body in missed_updates(facts, _TOLD_US):
+        if facts.may_hide(broker, body.first + _TOLD_US):
+            continue  # the doctor says that it cannot tell
         sent = body.request
         yield (
             body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
@@ -214,6 +218,8 @@ def _down(facts: Facts) -> Iterable[Row]:
 
 def _behind(facts: Facts) -> Iterable[Row]:
     for broker, partition, newest, told, _since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
+        if facts.may_hide(broker, facts.end):
+            continue  # the doctor says that it cannot tell
         leader, epoch = (None, None) if told is None else (told.state.leader, told.state.leader_epoch)
         now = newest.state
         yield broker, *partition, leader, now.leader, epoch, now.leader_epoch, facts.spans[broker].last

@@ -131,13 +131,10 @@ class _Doctor:
     def _lacks(self, rests_on: Collection[Basis], broker: Any, last: int) -> str:
         """What the captures lack of what a finding about a broker until a time rests on; empty: nothing."""
         facts = self.facts
-        since = facts.incomplete_since.get(broker)
-        if "absence" in rests_on and since is not None and since <= last + self.us("told"):
-            return "bytes of its connection are missing in the capture"
+        if "absence" in rests_on and (hidden := facts.may_hide(broker, last + self.us("told"))):
+            return hidden
         if "time" in rests_on and not facts.has_one_clock:
             return "the clocks of its captures cannot be compared"
-        if "absence" in rests_on and facts.unread_lines:
-            return "lines of a request log cannot be read"
         if "identity" in rests_on and facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
             return "the ids of brokers at some addresses are unknown; name them with --brokers"
         return ""

@@ -59,13 +59,14 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
 
     A broker missed an update that names it among its live brokers and that more than half of the others accepted, if
     one connection to it was in use before and after, and within ``limit`` us it was sent neither this update nor, for
-    each partition in it, this state or a newer one.
+    each partition in it, this state or a newer one. Where bytes are missing, the captures may lack that request: see
+    ``Facts.may_hide``.
     """
     for body in _updates(facts):
-        others = (body.live or frozenset()) & facts.spans.keys()
-        if len(body.told) < _TWO or 2 * len(body.told) < len(others):
+        live = (body.live or frozenset()) & facts.spans.keys()
+        if len(body.told) < _TWO or 2 * len(body.told) < len(live):  # of these one is not among the others
             continue
-        for broker in sorted(others - body.sent.keys()):
+        for broker in sorted(live - body.sent.keys()):
             until = body.first + limit
             if facts.spans[broker].covers(body.first - 1, until) and not _covered(facts, body, broker, until):
                 yield Missed(broker, body)
@@ -100,8 +101,9 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
     The time begins with the first state that the broker lacks, so that a partition which changes all the time counts
     too, or when the broker joined. The change is in the capture: the state before it was told too, or LeaderAndIsr
     calls the partition new, or most others were told at once that had not come back within ``settled`` us; and most
-    others were told. The broker's newest connection began before, or one was in use before and ``limit`` us after: a
-    broker that comes back gets everything. Partitions that are deleted do not count.
+    others were told. The broker's newest connection began before, or one was in use before and ``limit`` us after, or
+    it accepted requests as late as that over another one and was registered all the time: a broker that comes back
+    gets everything. Partitions that are deleted do not count. Where bytes are missing, see ``Facts.may_hide``.
     """
     brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
     unsent: dict[tuple[int, ...], list[int]] = {}
@@ -131,7 +133,11 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
                 continue
             since = max(change, facts.joined(broker))
             span = facts.spans[broker]
-            if facts.end - since > limit and (span.began_before(change) or span.covers(change, change + limit)):
+            if facts.end - since > limit and (
+                span.began_before(change)
+                or span.covers(change, change + limit)
+                or facts.stayed_registered(broker, change, change + limit)
+            ):
                 yield Behind(broker, partition, newest, last, since)
 
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from fleet_faults import LOSS, Score, fits, fleet_of, found_in, score
 
-from kproto.generate import PlannedFleet, findings_truth
+import kproto.tables
+from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS
+from kproto.tables.resolved import resolved_tables
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.found import judged_table
+from kproto.verdicts.rules import findings
 
 FEW = 3
 """Fleets of fresh seeds; ``tests/fleet_faults.py --seeds 300`` takes more."""
@@ -43,6 +50,54 @@ def test_fleets_of_fresh_seeds_are_judged_right_whole_split_rotated_and_with_los
     assert lossy.found >= 0.9 * lossy.required
 
 
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, dict[str, pa.Table]]:
+    """A broker that is behind, since when in us, and the tables."""
+    fleet = PlannedFleet(seed=2, brokers=6, topics=20, partitions=60, isr_changes=15, plants=("behind",))
+    (planted,) = findings_truth(fleet).planted
+    path = tmp_path_factory.mktemp("behind")
+    write_captures(fleet, path)
+    broker = planted.required[0].broker
+    assert broker is not None
+    return broker, planted.time_ns // 1000, resolved_tables(kproto.tables.read(path))
+
+
+def told_over_another_connection(behind: tuple[int, int, dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The tables as if the broker's connection had been closed while it was idle."""
+    broker, since, tables = behind
+    requests = tables["requests"]
+    later = pc.and_(pc.equal(requests["broker_id"], broker), pc.greater(requests["ts"].cast(pa.int64()), since))
+    assert pc.any(later).as_py()
+    place = requests.column_names.index("conn_id")
+    other = pc.if_else(later, pa.scalar(bytes(16), requests["conn_id"].type), requests["conn_id"])
+    return {**tables, "requests": requests.set_column(place, requests.schema.field(place), other)}
+
+
+def test_a_broker_that_kept_its_registration_is_behind_over_a_new_connection_too(
+    behind: tuple[int, int, dict[str, pa.Table]],
+) -> None:
+    tables = told_over_another_connection(behind)
+    assert [f.broker for f in findings(Facts([tables])) if f.rule == "KP030"] == [behind[0]]
+    requests = tables["requests"]
+    place = requests.column_names.index("broker_epoch")
+    unknown = requests.set_column(place, requests.schema.field(place), pa.nulls(len(requests), pa.int64()))
+    assert not [f for f in findings(Facts([{**tables, "requests": unknown}])) if f.rule == "KP030"]
+
+
+def test_where_packets_are_missing_it_is_unknown_who_is_behind(
+    behind: tuple[int, int, dict[str, pa.Table]],
+) -> None:
+    broker, _since, tables = behind
+    captures = tables["captures"]
+    place = captures.column_names.index("dropped_packets")
+    dropped = captures.set_column(place, captures.schema.field(place), pa.array([1] * len(captures), pa.int64()))
+    for name, lacking, count in (("whole", captures, 1), ("dropped packets", dropped, 0)):
+        facts = Facts([{**tables, "captures": lacking}])
+        (found,) = [f for f in findings(facts) if f.rule == "KP030"]
+        assert (found.broker, not found.cannot_tell) == (broker, bool(count)), name
+        assert judged_table("behind", [("", facts)]).num_rows == count, name
+
+
 def test_a_healthy_fleet_has_no_findings_but_of_its_own_history() -> None:
     fleet = PlannedFleet(
         seed=8, brokers=6, topics=10, partitions=30, elections=0, isr_changes=4, migration=True, restarts=2
@@ -74,6 +129,8 @@ def test_seeds_choose_all_faults() -> None:
         (61164, ("behind", "dual-write-ended"), 0.0),
         # bytes were missing just after the update that a broker seemed to have missed
         (136, ("unanswered", "leader-flapping", "registered-again", "two-leaders"), LOSS),
+        # the connection of a broker that was behind had broken before, and the next one began later
+        (715423, ("behind", "unclean-election", "unanswered", "registered-again"), 0.0),
         # a deletion's answer was the last packet of its connection, and is missing
         (61348, ("behind",), LOSS),
     ],

@@ -110,6 +110,7 @@ def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
 
 @few
 @given(some_captures, st.integers(0, 1 << 32))
+@example(next(path for path in REAL if path.name == "ibp-2.4-IV0-a.pcap.gz"), 2951442)  # an update is lost
 def test_lost_packets_add_no_leader_and_no_restart(path: Path, seed: int) -> None:
     window, every = whole(path)
     said = said_of_window(window.losing(0.001, Random(seed)))
