@@ -237,6 +237,9 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
                 continue  # the broker accepted nothing in the window
             if surface == "events" and fact[0] in OF_REASSIGNMENTS:
                 inside = [ts for ts in inside if part.known.get((fact[2], fact[3]), ts) < ts]
+            if surface == "events" and fact[0] == "registered again":  # needs the registration before
+                known = [ts for life, some in part.facts["restarts"].items() if life[0] == fact[1] for ts in some]
+                inside = [ts for ts in inside if min(known, default=ts) < ts]
             if surface in NEEDS_A_STATE_BEFORE:
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
             if surface in NEEDS_A_LIST_BEFORE or (surface == "events" and fact[0] in OF_LISTS):

@@ -74,6 +74,7 @@ def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
 @given(some_captures, some_part)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a-cut"), 0.953)
 @example(next(path for path in REAL if name_of(path) == "ibp-2.6-a"), 0.507)
+@example(next(path for path in REAL if name_of(path) == "ibp-3.9-migration-a"), 0.48)
 def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
