@@ -173,17 +173,19 @@ def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
     for line in result.stdout.splitlines():
         row = json.loads(line)
         if row["record"] == "exchange":
-            verdict = tuple(str(row.get(name)) for name in ("broker_id", "outcome", "response"))
-            yield (row["server"], row["client"], row["correlation_id"], *verdict), [int(row["time"] * SECOND_US)]
+            of = row["server"], row["client"], row["correlation_id"], row.get("broker_id")
+            verdict = tuple(str(row.get(name)) for name in ("outcome", "response"))
+            yield (*of, *verdict), [int(row["time"] * SECOND_US)]
 
 
 Found = tuple[str, Fact, list[int]]
 """A surface, a fact and its times."""
 
-MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2}
+MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3}
 """The place of a column that is null where the window does not tell it.
 
-That is a controller that sent nothing in the window, and how a broker left of which no replica was told before.
+That is a controller that sent nothing in the window, how a broker left of which no replica was told before, and the
+broker at an address.
 """
 
 NEEDS_A_STATE_BEFORE: Final = {"isr", "reassignments", "diff"}

@@ -75,6 +75,7 @@ def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a-cut"), 0.953)
 @example(next(path for path in REAL if name_of(path) == "ibp-2.6-a"), 0.507)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-migration-a"), 0.48)
+@example(next(path for path in REAL if name_of(path) == "ibp-1.0-a"), 0.96)
 def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
