@@ -72,7 +72,7 @@ fuzz:    ## codecs, columns, framing, captures, logs: a minute for each target; 
 
 explore: ## the property tests with a fresh seed, which is printed; make explore SEED=n repeats one
 	@tools/setup test java
-	@seed=$(SEED_NOW); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=dev \
+	@seed=$(SEED_NOW); echo "explore: repeat with make explore SEED=$$seed"; HYPOTHESIS_PROFILE=explore \
 	  .venv/bin/pytest -q -m "hypothesis and not java and not kafka" -n auto --dist loadfile --hypothesis-seed=$$seed
 
 SINCE = HEAD~1

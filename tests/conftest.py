@@ -36,6 +36,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", on_any_machine, derandomize=True, max_examples=60, print_blob=True)
 settings.register_profile("dev", on_any_machine, max_examples=60)
+settings.register_profile("explore", settings.get_profile("dev"))  # fresh draws where others are fixed: see fixed_draws
 settings.register_profile("soak", on_any_machine, max_examples=5000)
 settings.register_profile(
     "mutations", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]

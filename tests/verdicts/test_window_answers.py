@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from fixed_draws import drawn
+from hypothesis import example, given
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
 from window_answers import ABOUT, SECOND_US, Said, lost_in, new_in, rows_of, said_in, said_of
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 SLOWER = 120
 # An external program's requests contradict each other on purpose.
 REAL = [path for path in CAPTURES if not name_of(path).startswith("external")]
-few = settings(max_examples=3 if settings.default.derandomize else 15)
-fewer = settings(max_examples=2 if settings.default.derandomize else 10)
+few = drawn(3, 15)
+fewer = drawn(2, 10)
 some_captures = st.sampled_from(REAL)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
 LIMITED = {"flaps", "behind", "missed", "events", "propagation", "inspect"}

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fixed_draws import drawn
 from fleet_faults import fits, fleet_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
 from windows import Window
@@ -37,7 +38,7 @@ DAMAGE = {"KP061", "KP065"}
 SLOW_LIMITS = {name: SLOWER * of.default for name, of in LIMITS.items() if of.unit in ("s", "ms", "minutes")}
 some_captures = st.sampled_from(CAPTURES)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
-few = settings(max_examples=6 if settings.default.derandomize else 15)
+few = drawn(6, 15)
 
 
 def found_in(window: Window, limits: Mapping[str, float] | None = None) -> list[Finding]:
@@ -136,7 +137,7 @@ def planted(seed: int) -> tuple[Window, list[Finding], Truth]:
     return window, found_in(window, {"min-isr": 2}), findings_truth(fleet)
 
 
-@settings(max_examples=4 if settings.default.derandomize else 12)
+@drawn(4, 12)
 @given(st.sampled_from(sorted(FLEETS)), some_part, st.booleans())
 def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int, part: float, later: bool) -> None:
     window, every, truth = planted(seed)
