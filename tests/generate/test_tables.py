@@ -46,7 +46,7 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
     write_captures(fleet, directory, per_host=per_host)
     found = kproto.tables.read(directory)
     wanted = expected_tables(fleet, per_host=per_host)
-    assert not found["bad_inputs"].num_rows
+    assert fleet.capture_loss or not found["bad_inputs"].num_rows  # a host may have lost its only control request
     for name in STORED:
         assert_rows(name, found[name], wanted[name])
     with open_tables(found) as sql:
