@@ -290,8 +290,6 @@ class Tap(Startable):
         if link is not None:
             self._by_use[link] = self._by_use.pop(link)
             self._advance(link, descriptor if events == READ else None)
-            if link.is_answered:
-                self._unanswered.pop(link, None)
         elif descriptor in self._listeners:
             _, mapping, upstream = self._listeners[descriptor]
             self._accept(self._acceptors[descriptor], mapping, *upstream)
@@ -309,6 +307,8 @@ class Tap(Startable):
                 del self._opening[link]
             if link.relay(self._buffer, readable):
                 self._buffered[link] = None
+            if link.is_answered:  # perhaps while it was accepted
+                self._unanswered.pop(link, None)
             if link.finished:
                 self._end(link)
         except (OSError, AuthenticationFailed) as e:

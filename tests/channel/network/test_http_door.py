@@ -227,6 +227,8 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
             with socket.create_connection(("127.0.0.1", port), 30) as peer:
                 peer.sendall(b"a controller's")
                 until(lambda: first_bytes(node) == b"a controller's")
+            used.sendall(b"asked again")  # idle the longest, but answered, which the others are not
+            assert accepted.recv(100) == b"asked again"
 
 
 def test_a_server_without_any_descriptor_waits_and_logs_once(monkeypatch, caplog):
