@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -150,6 +150,18 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
     chosen = {name: value for name, value in vars(options).items() if name not in ("json", "only")}
     options.changed = {name: value for name, value in chosen.items() if value != parser.get_default(name)}
     return options
+
+
+def measured_rounds(count: int, measured: Callable[[], Round]) -> tuple[list[Round], list[str]]:
+    """Measure so many rounds; gives those that went well, and why the others did not."""
+    rounds: list[Round] = []
+    failures: list[str] = []
+    for _ in range(count):
+        try:
+            rounds.append(measured())
+        except (subprocess.SubprocessError, OSError, AssertionError) as e:
+            failures.append(f"{type(e).__name__}: {e}")
+    return rounds, failures
 
 
 def finish(

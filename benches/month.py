@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from figures import Goal, Round, finish, options_of
+from figures import Goal, Round, finish, measured_rounds, options_of
 from measure import machine
 from processes import CpuMeter
 
@@ -150,14 +150,8 @@ def main() -> int:
     if options.quick:
         options.days, options.brokers, options.partitions, options.rounds = 3, 5, 200, 1
     at_start = machine()
-    rounds: list[Round] = []
-    failures: list[str] = []
     began = time.monotonic()
-    for _ in range(options.rounds):
-        try:
-            rounds.append(measured(options))
-        except (subprocess.SubprocessError, OSError, AssertionError) as e:
-            failures.append(f"{type(e).__name__}: {e}")
+    rounds, failures = measured_rounds(options.rounds, lambda: measured(options))
     settings = {
         "days": options.days, "brokers": options.brokers, "partitions": options.partitions,
         "seconds": round(time.monotonic() - began),

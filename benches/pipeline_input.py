@@ -38,6 +38,7 @@ def write_capture(
     first_epoch: int = 0,
     first_share: float = 0.0,
     partitions: int = PARTITIONS,
+    brokers: int = _BROKERS,
 ) -> int:
     """Write a pcap of about ``size`` bytes, each change of which goes to ``copies`` brokers.
 
@@ -49,23 +50,24 @@ def write_capture(
         first_epoch: The epoch of the first change: other epochs make other bodies.
         first_share: The share of the changes that go to the first broker; the others go to each in turn.
         partitions: The number of partitions of the cluster, a multiple of the number of topics.
+        brokers: The number of its brokers, at least 3.
 
     Returns:
         The rows of ``partition_states`` that a table with each distinct body once has.
     """
     rows = 0
     shares = random.Random(seed)
-    changes = _changes(random.Random(seed), first_epoch, partitions)
+    changes = _changes(random.Random(seed), first_epoch, partitions, brokers)
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
-        connections = [Connection(file, broker) for broker in range(1, _BROKERS + 1)]
+        connections = [Connection(file, broker) for broker in range(1, brokers + 1)]
         for connection in connections:
             connection.open()
         number = 0
         while file.tell() < size:
             bodies = next(changes)
             for _ in range(copies):
-                connection = connections[0 if shares.random() < first_share else number % _BROKERS]
+                connection = connections[0 if shares.random() < first_share else number % brokers]
                 for api_key, body, _partitions in bodies:
                     connection.exchange(api_key, body)
                 number += 1
@@ -73,7 +75,7 @@ def write_capture(
     return rows
 
 
-def _changes(rng: random.Random, epoch: int, partitions: int) -> Iterator[list[tuple[int, bytes, int]]]:
+def _changes(rng: random.Random, epoch: int, partitions: int, brokers: int) -> Iterator[list[tuple[int, bytes, int]]]:
     """The bodies of one change after the other: API, body, partitions."""
     topics = [f"orders.of-region-{number:03d}" for number in range(_TOPICS)]
     ids = [rng.randbytes(16) for _ in topics]
@@ -82,7 +84,7 @@ def _changes(rng: random.Random, epoch: int, partitions: int) -> Iterator[list[t
         "topic": [topic for topic in topics for _ in range(each)],
         "topic_id": [topic_id for topic_id in ids for _ in range(each)],
         "partition": [number for _ in topics for number in range(each)],
-        "replicas": [rng.sample(range(1, _BROKERS + 1), 3) for _ in range(partitions)],
+        "replicas": [rng.sample(range(1, brokers + 1), 3) for _ in range(partitions)],
     }
     while True:
         epoch += 1
@@ -101,7 +103,7 @@ def _changes(rng: random.Random, epoch: int, partitions: int) -> Iterator[list[t
                     )
                 ],
             )
-            for broker in range(1, _BROKERS + 1)
+            for broker in range(1, brokers + 1)
         ]
         leaders = messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=1, broker_epoch=epoch)
         yield [

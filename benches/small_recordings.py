@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 from statistics import mean
 
-import pipeline_input
-from figures import Goal, Round, finish, options_of
+from figures import Goal, Round, finish, measured_rounds, options_of
 from measure import machine
 from pipeline_input import write_capture
 from processes import CpuMeter
@@ -49,7 +48,6 @@ def goals() -> list[Goal]:
 
 def measured(options: argparse.Namespace) -> Round:
     """One tables' growth, minute by minute."""
-    pipeline_input._BROKERS = 3  # each host sees few connections
     costs: list[float] = []
     with tempfile.TemporaryDirectory() as directory, CpuMeter() as meter, spark_session(small=True) as spark:
         place = Path(directory)
@@ -58,9 +56,8 @@ def measured(options: argparse.Namespace) -> Round:
             files = [place / "hosts" / str(host) / f"control.pcap{minute}" for host in range(options.hosts)]
             for host, file in enumerate(files):
                 file.parent.mkdir(parents=True, exist_ok=True)
-                write_capture(
-                    file, BYTES, seed=minute * options.hosts + host, first_epoch=minute * 1000, partitions=100
-                )
+                seed = minute * options.hosts + host
+                write_capture(file, BYTES, seed=seed, first_epoch=minute * 1000, partitions=100, brokers=3)
             before = meter.cpu_s()
             run = analyze(spark, list(map(str, files)), out, whole_summary=False)
             costs.append(meter.cpu_s() - before)
@@ -87,14 +84,8 @@ def main() -> int:
     if options.quick:
         options.hosts, options.minutes, options.rounds = 5, 3, 1
     at_start = machine()
-    rounds: list[Round] = []
-    failures: list[str] = []
     began = time.monotonic()
-    for _ in range(options.rounds):
-        try:
-            rounds.append(measured(options))
-        except (OSError, AssertionError) as e:
-            failures.append(f"{type(e).__name__}: {e}")
+    rounds, failures = measured_rounds(options.rounds, lambda: measured(options))
     settings = {"hosts": options.hosts, "minutes": options.minutes, "seconds": round(time.monotonic() - began)}
     return finish("small_recordings", goals(), rounds, at_start, failures, options, settings=settings)
 

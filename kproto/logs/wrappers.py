@@ -463,9 +463,7 @@ class Unwrapper:
 
 def _holds_line(text: str) -> bool:
     """Whether a text holds a line that is read."""
-    return any(
-        mark in text for mark in ("Completed request:", "[Broker id=", "[Controller id=", "[Topic Deletion Manager ")
-    ) or ("Controller " in text or "Broker " in text)
+    return any(mark in text for mark in ("Completed request:", "Broker ", "Controller ", "[Topic Deletion Manager "))
 
 
 def _fields_of(items: list[Any]) -> dict[str, Any] | None:

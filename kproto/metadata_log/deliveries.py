@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from kproto.capture import Exchange
     from kproto.metadata_log.files import LogSnapshot
 
-CLIENT: Final = "raft-client"
-"""The client id of a node that fetches the metadata log begins so."""
-
 _TOPIC_ID: Final = bytes(15) + b"\x01"
 _LARGEST_SNAPSHOT: Final = 256 << 20
 _MOST_FETCHED: Final = 4

@@ -56,7 +56,7 @@ class _Link(NamedTuple):
     last_id: int
 
     @property
-    def is_logged_once(self) -> bool:
+    def has_ids(self) -> bool:
         """Whether the requests have correlation ids of their own; what a controller's log tells has none."""
         return self.first_id >= 0
 
@@ -173,7 +173,7 @@ class HostEvidence:
                 return False
             for epoch, ids in led.items():
                 reigns.setdefault(epoch, set()).update(ids)
-            shown = [link for link in links[capture] if link.is_logged_once]
+            shown = [link for link in links[capture] if link.has_ids]
             if shown:
                 kind = self._formats.get(capture) if self._is_log(capture) else None
                 spans[kind].append((min(link.first for link in shown), max(link.last for link in shown)))

@@ -26,6 +26,7 @@ from kproto.verdicts.live_lists import LiveLists
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import (
     BEING_DELETED,
+    FULL,
     NO_LEADER,
     Body,
     Incarnation,
@@ -72,8 +73,6 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """The columns that facts are made of, by table."""
 
 _NO_ID: Final = bytes(16)
-_FULL: Final = 2
-"""The type of a KRaft controller's LeaderAndIsr that holds all partitions of a broker."""
 _MOST_TRIED: Final = 100_000
 """Of more requests it is not tried which brokers may stand behind addresses."""
 _SAME: Final = PointClock("", "")
@@ -173,7 +172,7 @@ class Removals:
         self._kept: dict[Any, list[tuple[int, frozenset[Partition]]]] = defaultdict(list)
         for body in facts.bodies:
             if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller:
-                if body.request.type == _FULL:  # a migrating broker moves aside what is not in it
+                if body.request.type == FULL:  # a migrating broker moves aside what is not in it
                     kept = frozenset((topic, number) for topic, number, _id, _state in body.states)
                     for broker, (_first, last) in body.told.items():
                         self._kept[broker].append((last, kept))

@@ -20,6 +20,7 @@ from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import NO_EPOCH
 from kproto.verdicts.epochs import Epochs, broker_name
 from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.states import FULL, INCREMENTAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,8 +38,6 @@ _KEYS: Final = (
     "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller",
     "type", "broker_id", "server_ip", "server_port", "unmatched_reason", "decode_error",
 )  # fmt: skip
-_INCREMENTAL: Final = 1
-_FULL: Final = 2
 _ZOOKEEPER: Final = "ZooKeeper controller"
 _TAKEOVER: Final = "KRaft controller takes over"
 _DUAL_WRITE: Final = "dual write"
@@ -294,10 +293,10 @@ class RequestFigures:
         """
         if not kind.is_kraft_controller:
             return _ZOOKEEPER
-        if kind.type == _FULL and kind.api_key == ApiKey.UPDATE_METADATA:
+        if kind.type == FULL and kind.api_key == ApiKey.UPDATE_METADATA:
             return _TAKEOVER
         had_full = self._seen.had_full_update(kind.address, first)
-        return _DUAL_WRITE if kind.type == _INCREMENTAL or had_full else _TAKEOVER
+        return _DUAL_WRITE if kind.type == INCREMENTAL or had_full else _TAKEOVER
 
     def merge(self, other: RequestFigures) -> None:
         """Add the figures of other requests."""

@@ -22,7 +22,18 @@ from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
 from kproto.verdicts.request_figures import Latencies, moment
-from kproto.verdicts.states import NO_LEADER, Body, Incarnation, Request, Sighting, State, Stretch, most_within
+from kproto.verdicts.states import (
+    FULL,
+    INCREMENTAL,
+    NO_LEADER,
+    Body,
+    Incarnation,
+    Request,
+    Sighting,
+    State,
+    Stretch,
+    most_within,
+)
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
@@ -33,9 +44,6 @@ if TYPE_CHECKING:
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
 _TWO: Final = 2
-_INCREMENTAL: Final = 1
-_FULL: Final = 2
-"""The type of a KRaft controller's LeaderAndIsr that holds all partitions of a broker."""
 _FEW_ANSWERS: Final = 20
 
 
@@ -222,9 +230,9 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
     zookeeper = {request.broker_id for request in accepted if not request.is_kraft_controller and request.ts < takeover}
     if not zookeeper:
         return
-    everything = [request for request in kraft if request.type != _INCREMENTAL]
+    everything = [request for request in kraft if request.type != INCREMENTAL]
     updates = [request for request in everything if request.api_key == ApiKey.UPDATE_METADATA]
-    updated = {request.broker_id for request in updates if request.n_partitions or request.type == _FULL}
+    updated = {request.broker_id for request in updates if request.n_partitions or request.type == FULL}
     led = {request.broker_id for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)

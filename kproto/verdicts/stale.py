@@ -12,6 +12,7 @@ from kproto.error_codes import ErrorCode
 from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import TIME, column, described
 from kproto.verdicts.epochs import Epochs
+from kproto.verdicts.states import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,6 @@ EPOCH_COLUMNS: Final = (
 STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "broker_id")
 """The columns of ``requests`` that ``stale_rows`` reads."""
 
-_FULL: Final = 2
 _END: Final = (1 << 63) - 1
 
 CLUSTER: Final = column("cluster", pa.string(), "Cluster, as declared or as found, see the table clusters.")
@@ -91,7 +91,7 @@ def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
         epochs.learn(
             first, last, (ip, port), controller_id, epoch, broker_epoch,
             is_kraft_controller=bool(kraft), error_code=error,
-            is_full_update=api_key == ApiKey.UPDATE_METADATA and kind == _FULL,
+            is_full_update=api_key == ApiKey.UPDATE_METADATA and kind == FULL,
         )  # fmt: skip
 
 

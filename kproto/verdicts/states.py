@@ -34,6 +34,12 @@ def most_within(times: Sequence[int], window: float) -> int:
     return max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
 
 
+INCREMENTAL: Final = 1
+"""The type of a KRaft controller's request that holds some partitions, those that have changed."""
+
+FULL: Final = 2
+"""The type of a KRaft controller's request that holds all partitions of a broker."""
+
 STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
 """The order of a partition's states from its creation to its deletion; clocks only date them."""
 

@@ -207,12 +207,18 @@ def test_an_entry_of_a_recording_that_kproto_does_not_write_is_refused(entry: ob
         recordings_in({"recordings": [RECORDING, entry]})
 
 
-def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
-    """Stored borders name the edges: a name that the manifest does not list is no file of the tables."""
+def rotated(folder: Path) -> tuple[Path, Path]:
+    """A capture of which a second file goes on."""
     link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
-    captures = tmp_path / "control.pcap", tmp_path / "control.pcap1"
+    captures = folder / "control.pcap", folder / "control.pcap1"
     for capture, some in zip(captures, (packets[:300], packets[300:500]), strict=True):
         capture.write_bytes(pcap(some, link))
+    return captures
+
+
+def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
+    """Stored borders name the edges: a name that the manifest does not list is no file of the tables."""
+    captures = rotated(tmp_path)
     out = tmp_path / "out"
     analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
     facts = current_tables(out).facts
@@ -233,10 +239,7 @@ def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
 
 
 def test_a_state_with_values_of_other_kinds_joins_nothing(tmp_path: Path) -> None:
-    link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
-    captures = tmp_path / "control.pcap", tmp_path / "control.pcap1"
-    for capture, some in zip(captures, (packets[:300], packets[300:500]), strict=True):
-        capture.write_bytes(pcap(some, link))
+    captures = rotated(tmp_path)
     out = tmp_path / "out"
     analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
     edges = next((out / current_tables(out).facts["run"]).glob("edges-*"))
