@@ -13,6 +13,7 @@ from kproto.errors import CaptureError, first_reasons
 from kproto.framing import DEFAULT_LIMIT
 
 from .capture_points import CapturePoint, capture_points, in_order, point_name
+from .growing import Growing
 from .model import Exchange, Frame
 from .ordering import TimeOrder
 from .reader import CaptureReader
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .payloads import PayloadStore
     from .wanted import WantedApis
 
-Captures: TypeAlias = "File | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
+Captures: TypeAlias = "File | Growing | CapturePoint | Iterable[str | os.PathLike[str]] | Iterable[tuple[Any, ...]]"
 """Inputs of ``frames`` and ``exchanges``: a file, a directory, several files, or packets (time, bytes, link type)."""
 
 _OPEN_FILES: Final = 200
@@ -193,7 +194,7 @@ class _Point(NamedTuple):
     """One capture point: its name, and its files or packets."""
 
     name: str
-    files: Sequence[File] = ()
+    files: Sequence[File] | Growing = ()
     packets: Iterable[tuple[Any, ...]] = ()
 
 
@@ -201,6 +202,8 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
     """Sort the inputs into capture points; the summary gets the files of a directory that cannot be read."""
     if isinstance(captures, CapturePoint):
         return [_Point(capture or captures.name, captures.files)]
+    if isinstance(captures, Growing):
+        return [_Point(capture or captures.name, captures)]
     if is_file(captures):
         if not isinstance(captures, (str, os.PathLike)) or not Path(captures).is_dir():
             return [_Point(_name_of(captures) if capture is None else capture, [captures])]
@@ -247,7 +250,8 @@ def _read(
 ) -> Iterator[_Read]:
     """Read a capture point to its end."""
     summary = reader.summary
-    summary.file = summary.file or (file_name(point.files[0]) if len(point.files) == 1 else point.name)
+    only = _only_file(point)
+    summary.file = summary.file or (point.name if only is None else file_name(only))
     yield from _read_files(point, reader, progress, opener)
     for time, data, link, *rest in point.packets:
         events = reader.packet(_nanoseconds(time), bytes(data), int(link), *rest)
@@ -264,13 +268,13 @@ def _read_files(
     progress: Callable[[int, int | None], object] | None,
     opener: Callable[[str], IO[bytes]] | None,
 ) -> Iterator[_Read]:
-    done, read, total = 0, 0, _total_size(point.files)
+    done, read, total, is_one = 0, 0, _total_size(point.files), _only_file(point) is not None
 
     def advanced(now: int, size: int | None) -> None:
         nonlocal read
         read = now
         assert progress is not None
-        progress(done + now, size if len(point.files) == 1 else total)
+        progress(done + now, size if is_one else total)
 
     for file in point.files:
         read = 0
@@ -289,8 +293,15 @@ def _read_files(
                 yield events, reader.time_ns, source.follows
 
 
-def _total_size(files: Sequence[File]) -> int | None:
+def _only_file(point: _Point) -> File | None:
+    """The file of a capture point that has one, and will not have more."""
+    return None if isinstance(point.files, Growing) or len(point.files) != 1 else point.files[0]
+
+
+def _total_size(files: Sequence[File] | Growing) -> int | None:
     """The size of all files; None if one of them has no path."""
+    if isinstance(files, Growing):
+        return None
     try:
         return sum(os.stat(file).st_size for file in files if isinstance(file, (str, os.PathLike)))  # noqa: PTH116
     except OSError:

@@ -16,6 +16,8 @@ from kproto.errors import CaptureError
 from kproto.extras import install_command
 from kproto.logs.detection import looks_like_log
 
+from .growing import GrowingPart
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
@@ -25,7 +27,7 @@ Format = Literal["pcap", "pcapng", "request log"]
 LOGS: Final = frozenset(("request log", "state-change log"))
 """The formats in ``CaptureSummary.format`` of what was logged, not captured."""
 
-File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
+File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | GrowingPart
 """A path, the bytes of a file, or an open binary file, which stays open."""
 
 HEAD: Final = 4096
@@ -106,7 +108,7 @@ class Source:
 
     Attributes:
         name: The file's name, see ``file_name``.
-        follows: Whether the file may still grow while it is read (a pipe).
+        follows: Whether the file may still grow while it is read (a pipe, a ``GrowingPart``).
         damage: Why reading stopped early, None if it reached the end.
         packed_head: The first bytes as they stand in the file, packed or not.
 
@@ -301,6 +303,8 @@ def check_begun(source: Source, *, begun: bool) -> None:
 
 def _regular_size(raw: Any) -> int | None:
     """The size of a file that will not grow, None for a pipe."""
+    if isinstance(raw, GrowingPart):
+        return None
     try:
         status = os.fstat(raw.fileno())
     except (OSError, ValueError, AttributeError):  # a file object without a descriptor is in memory

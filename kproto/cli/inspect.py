@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import CapturePoint, CaptureSummary, Exchange
+    from kproto.capture.growing import Growing
     from kproto.cli.metadata_changes import LogChange
     from kproto.cli.progress import ReadingProgress
     from kproto.metadata_log.finding import LogFiles
@@ -67,8 +69,10 @@ Examples:
       the brokers' own request log
   kproto inspect /var/tmp/tap
       all files of a directory, rotated ones as one stream
+  kproto inspect --follow control.pcap
+      a capture that is being written (tcpdump -U), line by line
   tcpdump -i any -s 0 -U -w - 'tcp port 9092' | kproto inspect -
-      follow it live
+      the same without a file
   kproto inspect /copies/__cluster_metadata-0 --records --format json
       every record of KRaft's metadata log, as Kafka's own dump prints it
 
@@ -92,6 +96,7 @@ kproto summary answers for a whole capture in one page. """,
 @click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
 @click.option("--slow", metavar="DURATION", help="Only requests whose answer took this long or longer, e.g. 500ms.")
 @click.option("--unanswered", is_flag=True, help="Only requests without answer.")
+@click.option("--follow", is_flag=True, help="Go on as the file grows, or is replaced, until Ctrl-C.")
 @click.option("--records", is_flag=True, help="Each record of KRaft's metadata log, from its files.")
 @click.option("--show-secrets", is_flag=True, help="With --records: credentials and secret configurations, too.")
 @click.option("--all-apis", is_flag=True, help="Other requests too: AlterPartition, Metadata, ControlledShutdown ...")
@@ -115,6 +120,7 @@ def command(
     deletes: bool,
     slow: str | None,
     unanswered: bool,
+    follow: bool,
     records: bool,
     show_secrets: bool,
     all_apis: bool,
@@ -139,6 +145,9 @@ def command(
     REFUSED is an error of the whole request. "ok, 1 of 3 partitions: ..." is a request that was accepted, with an error
     of a partition alone: most often a leader epoch that the broker has already.
 
+    --follow shows one file, a capture or a log, as it grows: each request once it is answered or can be no more. A file
+    that is replaced (rotation) or written anew is read on from its beginning, and a note says so.
+
     Broker ids are learnt from the traffic; --brokers gives the ids that the traffic does not show.
 
     --format json prints an object a line. "record" is "exchange" for a request: time (seconds), server, client,
@@ -161,6 +170,8 @@ def command(
             context.exit(_EXIT_LOSS)
         return
     logs, captures_alone = find(captures)
+    if follow and (len(captures) != 1 or logs or (captures[0] != _STANDARD_INPUT and not Path(captures[0]).is_file())):
+        raise ConfigurationError("--follow takes one file, a capture or a log; kproto top follows several, as figures")
     if logs and not captures_alone:
         from kproto.cli.metadata_changes import changes_of, check_options
 
@@ -170,12 +181,12 @@ def command(
         return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
-    follow = _STANDARD_INPUT in captures
+    is_live = follow or _STANDARD_INPUT in captures
     interrupted = False
     with reading() as progress:
         every = None if apis is None else apis | frozenset(CONTROL_APIS)
-        source = _Captures(tuple(captures_alone), filters, every, progress, cluster)
-        timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=follow)
+        source = _Captures(tuple(captures_alone), filters, every, progress, cluster, follow=follow)
+        timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=is_live)
         print_entry = _printer(filters, form=form, **layout)
         try:
             changed = _with_changes(
@@ -184,14 +195,14 @@ def command(
             for entry in changed:
                 progress.hide()
                 print_entry(entry)
-                if follow:
+                if is_live:
                     sys.stdout.flush()
         except KeyboardInterrupt:
-            if not follow:
+            if not is_live:
                 raise
             interrupted = True
     source.check()
-    if not timeline.seen and not follow and any(summary.speaks_kraft for _path, summary in source.read):
+    if not timeline.seen and not is_live and any(summary.speaks_kraft for _path, summary in source.read):
         if not logs:
             _print_changes(captures_alone, filters, form=form, deletes=deletes)
         return
@@ -271,17 +282,21 @@ class _Captures:
         apis: frozenset[int] | None,
         progress: ReadingProgress,
         cluster: str | None,
+        *,
+        follow: bool,
     ) -> None:
         from kproto.capture import CapturePoint, capture_points
 
         self._paths = list(dict.fromkeys(paths))
+        self._follow = follow and _STANDARD_INPUT not in paths
+        is_live = follow or _STANDARD_INPUT in paths
         self._cluster = cluster
         self._resolution: Resolution | None = None
         self.filters = filters
         files = [path for path in self._paths if path != _STANDARD_INPUT]
         self._points = [CapturePoint(_STANDARD_INPUT, (_STANDARD_INPUT,))] if _STANDARD_INPUT in self._paths else []
-        self._points += capture_points(files)
-        if (len(self._points) > 1 or cluster is not None) and _STANDARD_INPUT not in self._paths:
+        self._points += [CapturePoint(file, (file,)) for file in files] if self._follow else capture_points(files)
+        if (len(self._points) > 1 or cluster is not None) and not is_live:
             from kproto.tables.resolved import check_cluster, resolution_of_captures
 
             self._resolution = resolution_of_captures(self._points, filters)
@@ -289,7 +304,7 @@ class _Captures:
                 check_cluster(cluster, self._resolution.names)
             self.filters = replace(filters, broker_ids=self._resolution.brokers_of(cluster) | dict(filters.broker_ids))
         elif cluster is not None:
-            raise ConfigurationError("the clusters in standard input are not known before its end; name a file")
+            raise ConfigurationError("the clusters of what still grows are not known before its end; name a file")
         self._apis = apis
         self._progress = progress
         self._problems: list[str] = []
@@ -321,7 +336,7 @@ class _Captures:
         path = point.files[0]
         try:
             self.read.append((path, summary))
-            source = sys.stdin.buffer if path == _STANDARD_INPUT else point
+            source = self._growing(path) if self._follow else sys.stdin.buffer if path == _STANDARD_INPUT else point
             yield from exchanges(
                 source,
                 ports=self.filters.ports,
@@ -333,6 +348,15 @@ class _Captures:
         except CaptureError as e:
             self.read.remove((path, summary))
             self._problems.append(_with_path(str(e), path))
+
+    def _growing(self, path: str) -> Growing:
+        from kproto.capture.growing import Growing
+
+        def note(text: str) -> None:
+            self._progress.hide()
+            print(f"note: {printable(text)}", file=sys.stderr, flush=True)
+
+        return Growing(path, note)
 
     def check(self) -> None:
         """Warn of captures that could not be read.
