@@ -97,6 +97,19 @@ def test_a_controller_is_started_without_the_modules_that_only_installing_needs(
     assert not loaded & {"importlib.metadata", "email.message", "zipfile", "rich"}
 
 
+def test_packets_are_read_without_what_reads_logs_and_without_the_reference() -> None:
+    """Who waits for an answer waits for imports: patterns are compiled, and Construct builds its parsers."""
+    loaded = loaded_by(
+        "import contextlib, io, kproto.cli\nwith contextlib.redirect_stdout(io.StringIO()):\n"
+        "  for command in ('doctor', 'summary', 'inspect'):\n"
+        "    kproto.cli.main([command, 'tests/data/captures/ibp-3.9-a.pcap.gz'], standalone_mode=False)\n"
+    )
+    assert {"kproto.verdicts.rules", "kproto.capture.pcap", "kproto.tables.relations"} <= loaded
+    assert {name for name in loaded if name.startswith("kproto.logs")} == {"kproto.logs", "kproto.logs.reading"}
+    assert not {name.partition(".")[0] for name in loaded} & {"construct", "pyspark", "duckdb", "pandas", "crc32c"}
+    assert not loaded & {"kproto.reference", "kproto.capture.log_reader", "importlib.metadata"}
+
+
 def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> None:
     told = run(
         BLOCK_THE_EXTENSION

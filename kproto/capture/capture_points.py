@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproto.errors import CaptureError
-from kproto.logs.detection import first_time_ns, last_time_ns
 
 from .fragments import Fragments
 from .link import segment
@@ -478,6 +477,8 @@ def _facts(file: str, opener: Opener | None) -> _Facts:
         check_begun(source, begun=bool(head))
         kind = detect_format(source.name, head, whole=True)
         if kind == "request log":
+            from kproto.logs.detection import first_time_ns
+
             found = _LOG_TIME.search(head)
             return _Facts((kind,), _time_ns(found) if found else first_time_ns(head))
         reader = _packet_reader(kind == "pcap", source.name)
@@ -505,6 +506,8 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
         if last_ns:
             return last_ns
         if kind == "request log":
+            from kproto.logs.detection import last_time_ns
+
             while data := source.read():
                 lines = deque(_LOG_TIME.finditer(data), maxlen=1)
                 last_ns = max(last_ns, _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:]))

@@ -18,6 +18,7 @@ from kproto.api import CONTROL_APIS, ApiKey, request_header_version, response_he
 from kproto.error_codes import ErrorCode
 from kproto.errors import EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
+from kproto.logs.reading import LogReading
 from kproto.logs.request_lines import MARK, NOT_LOGGED, parse_request, present_form
 from kproto.logs.state_lines import (
     WRITER_MARKS,
@@ -26,7 +27,7 @@ from kproto.logs.state_lines import (
     find_writer,
     writer_named_now,
 )
-from kproto.logs.times import LATEST_NS, LogClock, LogReading, Stamp, UnusableLine, stamps_in
+from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
 from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame

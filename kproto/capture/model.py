@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from kproto import codec
 from kproto.api import api_name, response_body_version
 from kproto.errors import DecodeError, Truncated, UnsupportedApi, UnsupportedVersion
-from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
+from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
 
 if TYPE_CHECKING:
     from kproto.types import Json

@@ -6,8 +6,6 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from .pcap import MAX_PACKET
 
 if TYPE_CHECKING:
@@ -285,6 +283,8 @@ def _matches(packet: Packet, options_end: int, order: str) -> bool:
         if code == CRC_OPTION and length == 12 and stop - start == on_wire:
             enterprise, tag = struct.unpack_from(order + "I4s", buffer, at + 4)
             if (enterprise, tag) == (CRC_PEN, CRC_TAG):
+                from crc32c import crc32c  # it loads a lot, and few recorders write the option
+
                 checksum: int = crc32c(memoryview(buffer)[start:stop])
                 return buffer[at + 12 : at + 16] == checksum.to_bytes(4, "little")
         at += 4 + (length + 3) // 4 * 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kproto.api import CONTROL_APIS
 from kproto.errors import CaptureError
@@ -10,7 +10,6 @@ from kproto.framing import DEFAULT_LIMIT
 
 from .collector import Collector
 from .frozen import freeze
-from .log_reader import LogReader
 from .pcap import PcapReader
 from .pcapng import PcapngReader
 from .source import LOGS, detect_format
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from kproto.logs import LogReading
 
     from .collector import Event
+    from .log_reader import LogReader
     from .model import Frame
     from .payloads import PayloadStore
     from .wanted import WantedApis
@@ -76,7 +76,8 @@ class CaptureReader:
             keeps_payloads=keeps_payloads,
             payloads=payloads,
         )
-        self._log = LogReader(self.summary, capture=capture, apis=apis, reading=logs)
+        self._log: LogReader | None = None
+        self._log_options: dict[str, Any] = {"capture": capture, "apis": apis, "reading": logs}
         self._reader: PcapReader | PcapngReader | LogReader | None = None
         self._head = b""
 
@@ -98,13 +99,14 @@ class CaptureReader:
     @property
     def time_ns(self) -> int:
         """Time in the capture: of the packet or log line read last, ns since the epoch."""
-        return max(self._packets.time_ns, self._log.time_ns)
+        return max(self._packets.time_ns, self._log.time_ns if self._log else 0)
 
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next; frames and bad inputs carry the name."""
         self.summary.file = self.summary.file or name
         self.summary.reading = self._packets.file = name
-        self._log.begin_file(name)
+        if self._log is not None:
+            self._log.begin_file(name)
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the next bytes of a capture or request log, unpacked.
@@ -119,9 +121,9 @@ class CaptureReader:
                 return []
             self._head = b""
         reader = self._reader
-        if isinstance(reader, LogReader):
-            return reader.feed(data)
         assert reader is not None
+        if not isinstance(reader, (PcapReader, PcapngReader)):
+            return reader.feed(data)
         packets = reader.feed(data)
         return self._packets.packets(packets) if packets else []
 
@@ -148,7 +150,7 @@ class CaptureReader:
     @property
     def read_to(self) -> int | None:
         """Where in the file the packets that were read whole end; None of a log."""
-        return None if self._reader is None or isinstance(self._reader, LogReader) else self._reader.read_to
+        return self._reader.read_to if isinstance(self._reader, (PcapReader, PcapngReader)) else None
 
     def end_file(self, damage: str | None = None) -> list[Event]:
         """End a file. Its connections, frames and segments continue in the next one.
@@ -165,14 +167,14 @@ class CaptureReader:
             self._begin(head, whole=True)
             events = self.feed(head)
         reader, self._reader = self._reader, None
-        if isinstance(reader, LogReader):
-            events += reader.end(damage)
-        elif reader is not None:
+        if isinstance(reader, (PcapReader, PcapngReader)):
             # The end of the file cut this packet, not the capture's snaplen, and its TCP header may be missing.
             cut, not_tcp = self.summary.cut_packets, self.summary.not_tcp
             if packets := reader.end(damage):
                 events += self._packets.packets(packets)
             self.summary.cut_packets, self.summary.not_tcp = cut, not_tcp
+        elif reader is not None:
+            events += reader.end(damage)
         elif damage:
             raise CaptureError(f"{self.summary.reading or 'the capture'}: {damage}")
         return events
@@ -192,5 +194,12 @@ class CaptureReader:
         elif found == "pcapng":
             self._reader = PcapngReader(self.summary)
         else:
-            self._reader = self._log
+            self._reader = self._log = self._log or self._new_log()
         return True
+
+    def _new_log(self) -> LogReader:
+        from .log_reader import LogReader  # whose patterns no packet needs
+
+        log = LogReader(self.summary, **self._log_options)
+        log.begin_file(self.summary.reading)
+        return log

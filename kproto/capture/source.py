@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from kproto.errors import CaptureError
 from kproto.extras import install_command
-from kproto.logs.detection import looks_like_log
 
 from .growing import GrowingPart
 
@@ -249,6 +248,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     for magic, advice in _OTHERS:
         if head.startswith(magic):
             raise CaptureError(f"{name}: {advice}")
+    from kproto.logs.detection import looks_like_log  # whose patterns no packet needs
+
     if looks_like_log(head):
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:

@@ -9,6 +9,6 @@ colours, pieces of long lines, pretty-printed JSON; ``times`` reads the times th
 
 from __future__ import annotations
 
-from .times import LogReading
+from .reading import LogReading
 
 __all__ = ["LogReading"]

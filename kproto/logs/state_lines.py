@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
 
+from .reading import UNKNOWN, UNKNOWN_IDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-UNKNOWN: Final = -(1 << 31)
-"""Stands, beside unknown replicas, for a partition epoch that a log does not tell."""
-
-UNKNOWN_IDS: Final = [UNKNOWN, UNKNOWN + 1, UNKNOWN]
-"""The ids that stand for an ISR or replicas that a log does not tell; no broker has such ids."""
 
 BROKER_MARK: Final = b"[Broker id="
 CONTROLLER_MARK: Final = b"[Controller id="

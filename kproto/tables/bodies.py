@@ -10,7 +10,7 @@ from kproto import codec
 from kproto.api import ApiKey
 from kproto.capture import WHOLE
 from kproto.errors import DecodeError, UnsupportedVersion
-from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
+from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
 from kproto.prefix import prefix_of
 from kproto.tables.ids import frame_body_id
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
-from kproto.logs.state_lines import UNKNOWN, UNKNOWN_IDS
+from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
 from kproto.tables.arrays import array_of, slices
 from kproto.tables.schemas import PARTS
 
