@@ -28,6 +28,7 @@ ABOUT: Final = {
     "leader": ("topic", "partition", "leader", "leader_epoch", "controller_id", "controller_epoch"),
     "offline": ("topic", "partition", "leader_epoch", "isr"),
     "under-replicated": ("topic", "partition", "missing", "isr_size", "leader", "leader_epoch"),
+    "off-preferred": ("topic", "partition", "leader", "preferred_leader", "leader_epoch", "replicas", "isr"),
     "isr": ("topic", "partition", "kind", "removed", "added", "isr_size", "under_replicated", "leader"),
     "restarts": ("broker", "broker_epoch", "mode"),
     "controllers": ("controller_id", "controller_epoch", "mode"),
@@ -194,7 +195,7 @@ NEEDS_A_LIST_BEFORE: Final = {"left"}
 OF_LISTS: Final = {"broker left", "broker back", "broker new"}
 SEVERAL: Final = {"no leader", "leader again"}
 """Events that tell of several partitions at once, as many as have a state before; ``offline`` has each."""
-OF_LIVING_TOPICS: Final = {"offline", "under-replicated"}
+OF_LIVING_TOPICS: Final = {"offline", "under-replicated", "off-preferred"}
 NEVER_YET: Final = "unanswered"
 """How ``inspect`` calls a request whose response may lie behind the end of a window."""
 

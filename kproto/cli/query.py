@@ -47,6 +47,7 @@ Questions:
   asked             who asked KRaft's controller for which change
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
+  off-preferred     partitions whose leader is not the first of the replicas
   diff              what differs about partitions at two times (--from, --to)
   isr               when in-sync replicas left and came back, who asked for it
   flaps             partitions that changed their leader again and again
@@ -64,6 +65,7 @@ Examples:
   kproto analyze control.pcap --out tables
   kproto query control.pcap events
   kproto query control.pcap leader --topic orders --at 05:59:08
+  kproto query control.pcap off-preferred --at 05:59:08
   kproto query broker-*.pcap.gz missed
   zcat control.pcap.gz | kproto query - errors
   kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
@@ -84,7 +86,7 @@ Examples:
 @answer_filters
 @cluster_option
 @click.option(
-    "--at", metavar="TIME", help="Only rows valid at this time, of leader, offline, under-replicated and restarts."
+    "--at", metavar="TIME", help="Only rows valid at this time: of leader, offline, off-preferred, restarts and others."
 )
 @click.option("--from", "begin", metavar="TIME", help="The first of the two times that diff compares.")
 @click.option("--to", "end", metavar="TIME", help="The second; without it, the end of the captures.")

@@ -149,6 +149,15 @@ QUESTIONS: Final = {
         "valid_from",
         "valid_to",
     ),
+    "off-preferred": Question(
+        "Which partitions were led by another than the first of their replicas, from when to when?",
+        "SELECT s.cluster, topic, partition, leader, replicas[1] AS preferred_leader, "  # noqa: S608
+        f"list_contains(isr, replicas[1]) AS is_preferred_in_sync, leader_epoch, {_DECIDER} AS controller_id, "
+        f"replicas, isr, valid_from, valid_to FROM spans s {_DECIDED} WHERE leader >= 0 AND leader <> replicas[1]",
+        "cluster, topic, partition, valid_from",
+        "valid_from",
+        "valid_to",
+    ),
     "findings": Question(
         "What do the rules of kproto doctor find, the worst first?",
         "SELECT cluster, rule, severity, text, first_ts, last_ts, count, TRY_CAST(broker AS int) AS broker, "

@@ -152,6 +152,15 @@ def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest
         for place, state in states.items()
         if set(state["replicas"]) - set(state["isr"])
     }
+    moved = {
+        (row["topic"], row["partition"]): (row["leader"], row["preferred_leader"], row["is_preferred_in_sync"])
+        for row in rows_of(capture, "off-preferred", "--at", f"{at_s:.6f}")
+    }
+    assert moved == {
+        place: (state["leader"], state["replicas"][0], state["replicas"][0] in state["isr"])
+        for place, state in states.items()
+        if state["leader"] not in (-1, state["replicas"][0])
+    }
 
 
 @pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])

@@ -131,6 +131,18 @@ def test_a_leader_ends_with_its_topic() -> None:
     assert traffic.ask("leader", "leader valid_from valid_to") == [(0, at(0), at(5))]
 
 
+def test_a_leader_that_is_not_the_first_replica_is_off_preferred_while_there_is_one() -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0, 1, 2])])
+    traffic.send(1, 1, [(3, 1, 5, 8, [1, 2])])
+    traffic.send(2, 1, [(3, 1, 5, 9, [1, 2, 0])])
+    traffic.send(3, 1, [(3, -1, 6, 10, [1])])
+    columns = "leader preferred_leader is_preferred_in_sync valid_from valid_to"
+    rows = [(1, 0, False, at(1), at(2)), (1, 0, True, at(2), at(3))]
+    assert traffic.ask("off-preferred", columns) == rows
+    assert traffic.ask("off-preferred", columns, at_ns=int(at(2).timestamp()) * 10**9) == rows[1:]
+
+
 def test_a_leader_told_after_the_deletion_of_its_topic_does_not_lengthen_the_former_ones() -> None:
     """As in ibp-2.8-a: while a deletion waits for a broker that is down, leaders are still elected."""
     traffic = Traffic()

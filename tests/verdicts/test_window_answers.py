@@ -164,7 +164,8 @@ def without_listings(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 def test_brokers_that_advertise_names_are_the_same_or_unknown(path: Path) -> None:
     _window, every = whole(path)
     said = said_in(without_listings(kproto.tables.read(path)))
-    of_partitions = {"leader", "offline", "under-replicated", "isr", "controllers", "errors", "reassignments", "report"}
+    of_partitions = {"leader", "offline", "under-replicated", "off-preferred", "isr", "controllers", "errors"}
+    of_partitions |= {"reassignments", "report"}
     for surface in of_partitions:
         assert said.facts[surface].keys() == every.facts[surface].keys(), surface
     for surface in ("restarts", "stale", "behind", "missed", "left"):
