@@ -6,6 +6,7 @@ which gives their classes C attributes.
 ``channel.network._socket_calls`` is written in Cython.
 
 KPROTO_PURE=1 compiles the codec alone: the same program, slower, which debuggers, coverage and profilers see whole.
+KPROTO_PURE=wheel compiles nothing and marks the wheel: the reference stands in for the codec there (tools/pure-wheels).
 KPROTO_CHANNEL=python compiles nothing of the channel, for programs that only read captures.
 KPROTO_DEBUG=1 builds all of them without optimisation, and the codec with bounds checks and line tracing.
 KPROTO_CFLAGS and KPROTO_LDFLAGS are added to the compiler's and linker's (the sanitizers come in that way).
@@ -17,6 +18,7 @@ from sysconfig import get_platform
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("KPROTO_DEBUG") == "1"
 
@@ -96,15 +98,28 @@ python = [*modules("kproto/capture"), *modules("kproto/tables")]
 if os.environ.get("KPROTO_CHANNEL") != "python":
     python += modules("channel")
     python.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **flags("-O1")))
-if os.environ.get("KPROTO_PURE") == "1":
+PURE = os.environ.get("KPROTO_PURE")
+if PURE in ("1", "wheel"):
     python.clear()
+
+
+class marked(build_py):  # setuptools calls commands by lower-case names
+    """Puts a module that says so into a package without extensions."""
+
+    def run(self) -> None:
+        """Build as ever, and write the module."""
+        super().run()
+        text = '"""This kproto was installed without extensions: see kproto.codec."""\n'
+        Path(self.build_lib, "kproto", "_pure_wheel.py").write_text(text, encoding="utf-8")
+
 
 JOBS = os.cpu_count() or 1
 setup(
     package_dir={"": "."},
     ext_modules=[
-        *cythonize([codec], compiler_directives=DIRECTIVES),
+        *cythonize([codec] if PURE != "wheel" else [], compiler_directives=DIRECTIVES),
         *cythonize(python, compiler_directives=PYTHON_DIRECTIVES, nthreads=JOBS),
     ],
+    cmdclass={"build_py": marked} if PURE == "wheel" else {},
     options={"build_ext": {"parallel": JOBS}},
 )

@@ -2,7 +2,8 @@
 
 The functions use the C-accelerated codec for LeaderAndIsr, StopReplica and UpdateMetadata, and the Construct reference
 for every other API. ``get_codec`` returns one implementation alone, by name. Where the extension is not built, its
-first use raises an ``ImportError`` that says what to do; the slow reference never takes its place in silence.
+first use raises an ``ImportError`` that says what to do; the slow reference never takes its place in silence. In the
+wheels for macOS and Windows, which have no extension, the reference does take its place, and a warning says so once.
 
 A type checker knows what each API decodes to: ``decode_request(ApiKey.METADATA, 12, body)`` is a ``MetadataRequest``,
 whose fields have their types.
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
+import warnings
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -143,6 +146,8 @@ class Codec(Protocol):
 
 
 _MODULES: Final = {"cython": "kproto._codec", "construct": "kproto.reference"}
+_PURE_WHEEL: Final = "kproto._pure_wheel"
+"""The module that ``KPROTO_PURE=wheel`` (setup.py) puts into a wheel without extensions."""
 
 
 @functools.cache
@@ -162,6 +167,13 @@ def get_codec(implementation: Implementation) -> Codec:
     except ImportError as e:
         if implementation != "cython" or e.name not in (None, name):
             raise
+        if importlib.util.find_spec(_PURE_WHEEL) is not None:
+            warnings.warn(
+                "this kproto has no extension (no wheel for macOS or Windows has): control requests are read by the "
+                "reference, some hundred times slower",
+                stacklevel=2,
+            )
+            return cast("Codec", importlib.import_module("kproto.reference.stand_in"))
         raise ImportError(
             "kproto's extension is not built for this Python; install kproto again where there is a C compiler, "
             'or use the slow reference by its name: get_codec("construct")',

@@ -2,8 +2,8 @@
 
 ``decode_columns`` reads one message's partitions into columns, ``ColumnsBuilder`` those of many messages into one
 batch, and ``encode_columns`` writes a request from columns. Libraries that know Arrow's PyCapsule interface (pyarrow,
-polars, duckdb, pandas) use ``Columns`` without a copy. Only the C-accelerated codec has columns, and only of
-LeaderAndIsr, StopReplica and UpdateMetadata.
+polars, duckdb, pandas) use ``Columns`` without a copy. The C-accelerated codec has columns of LeaderAndIsr, StopReplica
+and UpdateMetadata; in wheels without it the reference makes them with pyarrow.
 
 >>> from kproto.columns import Columns, decode_columns, encode_columns
 >>> from kproto.messages import UpdateMetadataRequest

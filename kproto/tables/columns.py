@@ -89,7 +89,7 @@ class BodyColumns:
 
     def _new_brokers(self, version: int, message: Any, head: dict[str, Any]) -> list[Endpoint]:
         """Name the set of live brokers in the head; return it if it is new."""
-        unread = message._unread_brokers
+        unread = getattr(message, "_unread_brokers", None)  # the reference has read them
         wire = None if unread is None else b"%d:%b" % (version, unread)
         brokers_id = self._known_brokers.get(wire) if wire is not None else None
         if brokers_id is not None:
