@@ -91,9 +91,9 @@ def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), 
     """
     points = capture_points([path for path in captures if path != "-"])
     traffic = read_traffic(points, ports=filters.ports) if points else MetadataTraffic()
-    log = read(files, traffic.shown(), traffic.snapshots.values())
+    log = read(files, traffic.shown())
     warn_of_faults(log)
-    folded = fold(log)
+    folded = fold(log, named=traffic.quorum.named())
     epochs = {epoch.epoch: epoch for epoch in folded.epochs}
     found = [change for batch in folded.batches for change in _of_batch(batch)]
     if not deletes and not filters.by_partition:

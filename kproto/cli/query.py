@@ -42,6 +42,7 @@ Questions:
   controllers       which controller was active in which epoch
   brokers           what a broker was to KRaft's controller: fenced, shut down
   elections         how each leader of KRaft's quorum came
+  quorum-members    who votes in KRaft's quorum, who only follows
   quorum-outages    when KRaft's quorum had no leader that answered
   metadata-lag      when a broker was told KRaft's metadata, and applied it
   asked             who asked KRaft's controller for which change

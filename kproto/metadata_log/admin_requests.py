@@ -125,9 +125,15 @@ class AskedChange(NamedTuple):
 
 @dataclass(slots=True)
 class AdminTraffic:
-    """The administrative requests of captures."""
+    """The administrative requests of captures.
+
+    Attributes:
+        requests: Them.
+        described: Answers to DescribeQuorum that brokers passed on, and when.
+    """
 
     requests: list[AdminRequest] = field(default_factory=list)
+    described: list[tuple[Any, int]] = field(default_factory=list)
 
     def add(self, exchange: Exchange) -> None:
         """Add an administrative request or an Envelope.
@@ -155,7 +161,7 @@ class AdminTraffic:
         inner = bytes(envelope.request_data)
         header, used = decode_request_header_from(inner)
         key, version = header.request_api_key, header.request_api_version
-        if key not in APIS:
+        if key not in APIS and key != ApiKey.DESCRIBE_QUORUM:
             return
         answer = None
         if response is not None:
@@ -165,6 +171,10 @@ class AdminTraffic:
             answer_bytes = bytes(said.response_data)
             _header, begin = decode_response_header_from(answer_bytes, response_header_version(key, version))
             answer = decode_response(key, version, answer_bytes[begin:])
+        if key == ApiKey.DESCRIBE_QUORUM:
+            if answer is not None and answer_ns is not None:
+                self.described.append((answer, answer_ns))
+            return
         self._hold(
             AdminRequest(
                 key, exchange.time_ns, answer_ns, header.client_id or "", _address(envelope.client_host_address),

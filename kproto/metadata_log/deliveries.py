@@ -19,7 +19,7 @@ from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.metadata_log import admin_requests, quorum
 from kproto.metadata_log.admin_requests import AdminTraffic
 from kproto.metadata_log.batches import Fault, RecordBatch, batches_in
-from kproto.metadata_log.files import snapshot_of
+from kproto.metadata_log.files import ShownLog, snapshot_of
 from kproto.metadata_log.finding import TOPIC
 from kproto.metadata_log.heartbeats import Heartbeats
 from kproto.metadata_log.quorum import QuorumTraffic
@@ -60,6 +60,7 @@ class MetadataTraffic:
 
     Attributes:
         batches: By (epoch, base offset), each with the name of the capture that showed it first.
+        sent_in: The last epoch whose leader sent each of them.
         deliveries: The first delivery of each batch to each replica, in the order of time.
         committed: (time in ns, high watermark) where an answer named a higher one.
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
@@ -73,6 +74,7 @@ class MetadataTraffic:
     """
 
     batches: dict[tuple[int, int], tuple[RecordBatch, str]] = field(default_factory=dict)
+    sent_in: dict[tuple[int, int], int] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
     committed: list[tuple[int, int]] = field(default_factory=list)
     applied: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -86,9 +88,9 @@ class MetadataTraffic:
     _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
     _told: set[tuple[int, int, int]] = field(default_factory=set)
 
-    def shown(self) -> Iterator[tuple[RecordBatch, str]]:
-        """Yield the batches, each with where it was seen."""
-        yield from self.batches.values()
+    def shown(self) -> ShownLog:
+        """What the captures show of the log itself."""
+        return ShownLog(self.batches, self.sent_in, self.snapshots, self.quorum.diverged)
 
     def add(self, exchange: Exchange, capture: str) -> None:
         """Add an exchange; what cannot be read is passed over."""
@@ -121,6 +123,8 @@ class MetadataTraffic:
         """Put what several captures show in the order of time."""
         self.deliveries.sort(key=lambda delivery: delivery.time_ns)
         self.heartbeats.finish()
+        for answer, time_ns in self.admin.described:
+            self.quorum.describe(answer, time_ns)
         self.quorum.finish()
         self.admin.finish()
 
@@ -182,7 +186,9 @@ class MetadataTraffic:
                     if isinstance(found, Fault):
                         self.damaged += 1
                         continue
-                    self.batches.setdefault((found.epoch, found.base_offset), (found, capture))
+                    of = found.epoch, found.base_offset
+                    self.batches.setdefault(of, (found, capture))
+                    self.sent_in[of] = max(partition.current_leader.leader_epoch, self.sent_in.get(of, found.epoch))
                     key = node_id, found.epoch, found.base_offset
                     if key not in self._told:
                         self._told.add(key)

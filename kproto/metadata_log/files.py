@@ -8,18 +8,20 @@ followed the new leader. What cannot be read is named as a fault, and nothing be
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError
 from kproto.metadata_log.batches import Fault, LogRecord, RecordBatch, batches_in, records_of
-from kproto.metadata_log.finding import SNAPSHOT
+from kproto.metadata_log.finding import SEGMENT, SNAPSHOT
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from kproto.metadata_log.finding import LogFiles
 
@@ -82,6 +84,45 @@ class QuorumState(NamedTuple):
     leader_epoch: int
     voted_id: int
     voters: tuple[int, ...]
+
+
+class Divergence(NamedTuple):
+    """A leader's answer to a replica whose log is not its own: cut it off.
+
+    Attributes:
+        leader_epoch: The epoch of the leader.
+        replica_epoch: The epoch of the last record that the replica had.
+        epoch, end_offset: The last epoch up to that one of which the leader has records, and the end of these.
+    """
+
+    leader_epoch: int
+    replica_epoch: int
+    epoch: int
+    end_offset: int
+
+    def cuts(self, batch: RecordBatch, certain: int) -> bool:
+        """Whether the leader's log lacks a batch; the last leader that had it was that of the epoch ``certain``."""
+        if certain >= self.leader_epoch:
+            return False
+        if batch.epoch == self.epoch:
+            return batch.last_offset >= self.end_offset
+        return self.epoch < batch.epoch <= self.replica_epoch
+
+
+class ShownLog(NamedTuple):
+    """What captures show of a log.
+
+    Attributes:
+        batches: By (epoch, base offset), each with the name of the capture that showed it first.
+        sent_in: The last epoch whose leader sent each of them.
+        snapshots: Those that a replica fetched whole, by end offset and epoch.
+        diverged: Answers by which leaders told replicas to cut off their logs.
+    """
+
+    batches: Mapping[tuple[int, int], tuple[RecordBatch, str]]
+    sent_in: Mapping[tuple[int, int], int]
+    snapshots: Mapping[tuple[int, int], LogSnapshot]
+    diverged: Collection[Divergence] = ()
 
 
 @dataclass(slots=True)
@@ -188,24 +229,24 @@ class LogStep(NamedTuple):
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(
-    files: LogFiles, shown: Iterable[tuple[RecordBatch, str]] = (), fetched: Iterable[LogSnapshot] = ()
-) -> MetadataLog:
+def read(files: LogFiles, shown: ShownLog | None = None) -> MetadataLog:
     """Read the files of a metadata log.
 
     Args:
         files: The files.
-        shown: Batches that captures show, each with the capture's name.
-        fetched: Snapshots that captures show.
+        shown: What captures show of the same log.
 
     Raises:
         CaptureError: A file cannot be opened.
     """
     log = MetadataLog()
     held: dict[tuple[int, int], tuple[RecordBatch, str]] = {}
+    certain: dict[tuple[int, int], int] = {}
 
-    def hold(batch: RecordBatch, path: str) -> None:
-        known, where = held.setdefault((batch.epoch, batch.base_offset), (batch, path))
+    def hold(batch: RecordBatch, path: str, epoch: int) -> None:
+        key = batch.epoch, batch.base_offset
+        known, where = held.setdefault(key, (batch, path))
+        certain[key] = max(epoch, batch.epoch, certain.get(key, epoch))
         if known.data[_CRC] != batch.data[_CRC]:
             log.fault(
                 path, None, None,
@@ -213,16 +254,22 @@ def read(
                 "these logs of one cluster?",
             )  # fmt: skip
 
+    copies: dict[str, list[tuple[RecordBatch, str]]] = {}
     for path in files.segments:
-        count = 0
-        for batch in _file_batches(path, log):
-            count += 1
-            hold(batch, path)
-        log.file_batches[path] = count
-    for batch, path in shown:
-        hold(batch, path)
-    _settle(log, held)
-    snapshots = {(snapshot.end_offset, snapshot.epoch): snapshot for snapshot in fetched}
+        batches = list(_file_batches(path, log))
+        log.file_batches[path] = len(batches)
+        copy = str(Path(path).parent) if SEGMENT.fullmatch(Path(path).name) else path
+        copies.setdefault(copy, []).extend((batch, path) for batch in batches)
+    for held_by_one in copies.values():
+        newest = max((batch.epoch for batch, _path in held_by_one), default=-1)
+        for batch, path in held_by_one:
+            hold(batch, path, newest)
+    snapshots: dict[tuple[int, int], LogSnapshot] = {}
+    if shown is not None:
+        for key, (batch, capture) in shown.batches.items():
+            hold(batch, capture, shown.sent_in[key])
+        snapshots |= shown.snapshots
+    _settle(log, held, certain, () if shown is None else shown.diverged)
     for path in files.snapshots:
         snapshot = _read_snapshot(path, log)
         if snapshot is not None:
@@ -238,25 +285,47 @@ def read(
 _CRC: Final = slice(17, 21)
 
 
-def _settle(log: MetadataLog, held: dict[tuple[int, int], tuple[RecordBatch, str]]) -> None:
-    """Order the batches; leave out those that a higher epoch replaced; note the gaps."""
-    begins: dict[int, int] = {}
-    for epoch, base in held:
-        begins[epoch] = min(base, begins.get(epoch, base))
-    replaced_from: dict[int, int] = {}
-    lowest: int | None = None
-    for epoch in sorted(begins, reverse=True):
-        if lowest is not None:
-            replaced_from[epoch] = lowest
-        lowest = begins[epoch] if lowest is None else min(lowest, begins[epoch])
-    kept = []
-    for key in sorted(held, key=lambda key: (key[1], key[0])):
-        batch, path = held[key]
-        end = replaced_from.get(batch.epoch)
-        if end is not None and batch.last_offset >= end:
-            log.truncated.append((batch, path))
+def _settle(
+    log: MetadataLog,
+    held: dict[tuple[int, int], tuple[RecordBatch, str]],
+    certain: dict[tuple[int, int], int],
+    diverged: Collection[Divergence],
+) -> None:
+    """Order the batches; leave out those of leaders that lost; note the gaps.
+
+    Two logs that share a record share all before it. So a node's copy of the log is that of the leader of the newest
+    epoch in it, as is what that leader sends, and those of the newest leader go before all others: a batch of another
+    copy counts where theirs has none, and where it keeps the epochs in their order.
+
+    Args:
+        log: Gets the batches.
+        held: All batches by epoch and offset, each with where it was found.
+        certain: Of each the newest epoch whose leader had it.
+        diverged: Answers by which leaders told replicas to cut off their logs.
+    """
+    by_offset = attrgetter("base_offset", "epoch")
+    levels: dict[int, list[RecordBatch]] = {}
+    lost: list[tuple[RecordBatch, str]] = []
+    for key, (batch, path) in held.items():
+        if any(one.cuts(batch, certain[key]) for one in diverged):
+            lost.append((batch, path))
         else:
-            kept.append(batch)
+            levels.setdefault(certain[key], []).append(batch)
+    kept: list[RecordBatch] = []
+    for level in sorted(levels, reverse=True):
+        fitting = []
+        starts = [batch.base_offset for batch in kept]
+        for batch in levels[level]:
+            place = bisect_right(starts, batch.base_offset)
+            before, after = kept[place - 1] if place else None, kept[place] if place < len(kept) else None
+            if (before is None or (before.last_offset < batch.base_offset and before.epoch <= batch.epoch)) and (
+                after is None or (batch.last_offset < after.base_offset and batch.epoch <= after.epoch)
+            ):
+                fitting.append(batch)
+            else:
+                lost.append(held[batch.epoch, batch.base_offset])
+        kept = sorted(kept + fitting, key=by_offset)
+    log.truncated = sorted(lost, key=lambda one: by_offset(one[0]))
     if log.truncated:
         first, path = log.truncated[0]
         log.fault(

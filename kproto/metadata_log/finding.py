@@ -15,7 +15,7 @@ TOPIC: Final = "__cluster_metadata"
 DIRECTORY: Final = f"{TOPIC}-0"
 SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
+SEGMENT: Final = re.compile(r"\d{20}\.log")
 _QUORUM_STATE: Final = "quorum-state"
 _DEPTH: Final = 3
 _MOST_DIRECTORIES: Final = 10_000
@@ -134,7 +134,7 @@ def _add_directory(directory: Path, found: LogFiles) -> None:
             names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=True))
     except OSError:
         return
-    segments = [str(directory / name) for name in names if _SEGMENT.fullmatch(name)]
+    segments = [str(directory / name) for name in names if SEGMENT.fullmatch(name)]
     snapshots = [str(directory / name) for name in names if SNAPSHOT.fullmatch(name)]
     named = directory.name == DIRECTORY or _QUORUM_STATE in names or snapshots
     if not named and not (segments and is_log_file(segments[0])):

@@ -10,25 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.metadata_log.image import Image
+from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
     SAME_LEADER,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
+    KRaftVotersRecord,
     LeaderChangeRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kproto.metadata_log.batches import LogRecord, RecordBatch
     from kproto.metadata_log.files import LogSnapshot, MetadataLog
@@ -138,6 +141,18 @@ class QuorumEpoch:
     granting_voters: tuple[int, ...]
 
 
+class NamedLeaders(NamedTuple):
+    """The quorum's leaders that captures name, whether or not they show an election.
+
+    Attributes:
+        leaders: Of each epoch, as any answer or announcement names it; it need not have led.
+        served: The epochs in which a leader answered.
+    """
+
+    leaders: Mapping[int, int]
+    served: Collection[int]
+
+
 @dataclass(slots=True)
 class FoldedLog:
     """What a log says.
@@ -147,6 +162,7 @@ class FoldedLog:
         brokers: The states of brokers, in the order in which they began.
         epochs: The epochs of the quorum, ascending.
         image: The image at the end.
+        members: Who votes in the quorum, and who only follows.
         unreadable: The number of records that cannot be read.
         unreadable_reason: Why the first of these cannot.
         unnamed: The number of states whose topic's name, or whose former state, no file tells.
@@ -156,6 +172,7 @@ class FoldedLog:
     brokers: list[BrokerSpan] = field(default_factory=list)
     epochs: list[QuorumEpoch] = field(default_factory=list)
     image: Image = field(default_factory=Image)
+    members: QuorumMembers = field(default_factory=QuorumMembers)
     unreadable: int = 0
     unreadable_reason: str = ""
     unnamed: int = 0
@@ -166,29 +183,43 @@ class FoldedLog:
         self.unreadable_reason = self.unreadable_reason or record.error
 
 
+_MS: Final = 1_000_000
 _NO_CHANGE: Final = 0
 
 
-def fold(log: MetadataLog, visit: Callable[[FoldedBatch, LogRecord], None] | None = None) -> FoldedLog:
+def fold(
+    log: MetadataLog,
+    visit: Callable[[FoldedBatch, LogRecord], None] | None = None,
+    named: NamedLeaders | None = None,
+) -> FoldedLog:
     """Fold a log.
 
     Args:
         log: The log.
         visit: Called with each record, as it is read, and the batch that holds it.
+        named: The leaders that captures name.
     """
-    return _Fold(log, visit).run()
+    return _Fold(log, visit, named or NamedLeaders({}, ())).run()
 
 
 class _Fold:
-    def __init__(self, log: MetadataLog, visit: Callable[[FoldedBatch, LogRecord], None] | None) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        visit: Callable[[FoldedBatch, LogRecord], None] | None,
+        named: NamedLeaders,
+    ) -> None:
         self._log = log
         self._visit = visit
+        self._served = named.served
         self._made = FoldedLog()
         self._names: dict[bytes, str] = {}
         self._spans: dict[int, BrokerSpan] = {}
+        self._snapshot_end = 0
         self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
         self._held: dict[int, tuple[FoldedBatch, int]] = {}
-        self._leaders = {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
+        self._leaders = dict(named.leaders)
+        self._leaders |= {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
 
     def run(self) -> FoldedLog:
         made = self._made
@@ -206,6 +237,9 @@ class _Fold:
                     state.topic = self._names.get(state.topic_id)
             if batch.leader_id is None and batch.batch is not None:
                 batch.leader_id = self._leaders.get(batch.batch.epoch)
+        for quorum_state in self._log.states:
+            if quorum_state.voters and not made.members.has_voters:
+                made.members.add_voters(0, None, ((node, b"") for node in quorum_state.voters), "quorum-state")
         made.unnamed = sum(not is_whole(state) for batch in made.batches for state in batch.states)
         self._finish_epochs()
         return made
@@ -233,7 +267,13 @@ class _Fold:
                 if isinstance(record, LeaderChangeRecord):
                     self._led(record, each)
                     found.leader_id = record.leader_id
+                elif isinstance(record, KRaftVotersRecord):
+                    self._voters(record, each.offset + 1, each.time_ms, "VotersRecord", each.offset)
                 continue
+            if isinstance(record, RegisterControllerRecord):
+                made.members.add_node(
+                    each.offset + 1, each.time_ms * _MS, record.controller_id, "RegisterController", each.offset
+                )
             is_idle = is_idle and isinstance(record, NoOpRecord)
             if isinstance(record, TopicRecord):
                 self._names[record.topic_id] = record.name
@@ -264,6 +304,7 @@ class _Fold:
     def _snapshot(self, snapshot: LogSnapshot) -> None:
         """Take the image of a snapshot: what differs from the fold so far, or was not known, becomes states."""
         made = self._made
+        self._snapshot_end = snapshot.end_offset
         image, former = Image(), made.image
         time_ms = snapshot.time_ms
         if time_ms is None or time_ms < 0:
@@ -277,9 +318,14 @@ class _Fold:
                 visit(found, each)
             if record is None:
                 made.unread(each)
-            elif not each.is_control:
+            elif each.is_control:
+                if isinstance(record, KRaftVotersRecord):
+                    self._voters(record, snapshot.end_offset, time_ms, "snapshot")
+            else:
                 if isinstance(record, TopicRecord):
                     self._names[record.topic_id] = record.name
+                elif isinstance(record, RegisterControllerRecord):
+                    made.members.add_node(snapshot.end_offset, time_ms * _MS, record.controller_id, "snapshot")
                 image.apply(record)
                 if type(record) is not PartitionRecord:
                     self._broker(record, each._replace(offset=-1, time_ms=time_ms))
@@ -393,6 +439,13 @@ class _Fold:
             )  # fmt: skip
 
     def _begin(self, span: BrokerSpan) -> None:
+        members, from_ns = self._made.members, span.from_ms * _MS
+        if span.state == "unregistered":
+            members.add_end(self._snapshot_end if span.offset < 0 else span.offset + 1, from_ns, span.broker_id)
+        elif span.offset < 0:
+            members.add_node(self._snapshot_end, from_ns, span.broker_id, "snapshot")
+        elif span.why.startswith("registered"):
+            members.add_node(span.offset + 1, from_ns, span.broker_id, "RegisterBroker", span.offset)
         before = self._spans.get(span.broker_id)
         if before is not None:
             before.until_ms = span.from_ms
@@ -410,8 +463,18 @@ class _Fold:
 
     # ---- the quorum
 
+    def _voters(
+        self, record: KRaftVotersRecord, position: int, time_ms: int, told_by: str, offset: int | None = None
+    ) -> None:
+        voters = [(voter.voter_id, voter.voter_directory_id) for voter in record.voters]
+        self._made.members.add_voters(position, time_ms * _MS, voters, told_by, offset)
+
     def _led(self, record: LeaderChangeRecord, each: LogRecord) -> None:
         self._leaders[each.epoch] = record.leader_id
+        self._made.members.add_voters(
+            each.offset + 1, each.time_ms * _MS,
+            [(voter.voter_id, voter.voter_directory_id) for voter in record.voters], "LeaderChange", each.offset,
+        )  # fmt: skip
         self._made.epochs.append(
             QuorumEpoch(
                 each.epoch, record.leader_id, each.time_ms, None, each.offset,
@@ -422,8 +485,13 @@ class _Fold:
 
     def _finish_epochs(self) -> None:
         epochs = {epoch.epoch: epoch for epoch in self._made.epochs}
+        wrote = {batch.epoch for batch in self._made.batches if batch.epoch is not None}
+        led = wrote.union(self._served)
+        told = {state.leader_epoch for state in self._log.states}
+        newest = max(led, default=-1)
         for number, leader in self._leaders.items():
-            epochs.setdefault(number, QuorumEpoch(number, leader, None, None, None, (), ()))
+            if number in led or (number > newest and number in told):
+                epochs.setdefault(number, QuorumEpoch(number, leader, None, None, None, (), ()))
         ordered = [epochs[number] for number in sorted(epochs)]
         for former, later in pairwise(ordered):
             former.until_ms = later.from_ms

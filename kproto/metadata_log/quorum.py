@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
+from kproto.metadata_log.files import Divergence
 from kproto.metadata_log.finding import TOPIC
+from kproto.metadata_log.folding import NamedLeaders
+from kproto.metadata_log.members import DescribedQuorum, ReplicaFetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,12 +24,14 @@ if TYPE_CHECKING:
     from kproto.capture import Exchange
     from kproto.metadata_log.folding import QuorumEpoch
 
-APIS: Final = frozenset({ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH})
-"""The requests of a quorum's voters to each other."""
+APIS: Final = frozenset({ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM})
+"""The requests of a quorum's voters to each other, and the question who they are."""
 
 _S: Final = 1_000_000_000
 _PAUSE_NS: Final = _S
 """Nodes of the quorum fetch twice a second: a longer time without any answer is one without a leader."""
+_THINNED_NS: Final = 10 * _S
+"""Of a replica's fetches one in this time is kept, and the last."""
 _SILENCE_NS: Final = 3 * _S
 """After this time without a fetch or vote a node was silent."""
 _START_NS: Final = 60 * _S
@@ -133,10 +138,18 @@ class QuorumTraffic:
     Attributes:
         requests: Votes, begins, ends and refused fetches.
         last_seen_ns: When the captures last show a request of any node.
+        leaders: The leader of each epoch, as answers and announcements name it; it need not have led.
+        fetches: Of each replica, thinned.
+        described: Answers to DescribeQuorum.
+        diverged: Answers that told a replica to cut off its log.
     """
 
     requests: list[QuorumRequest] = field(default_factory=list)
     last_seen_ns: int = 0
+    leaders: dict[int, int] = field(default_factory=dict)
+    fetches: dict[int, list[ReplicaFetch]] = field(default_factory=dict)
+    described: list[DescribedQuorum] = field(default_factory=list)
+    diverged: set[Divergence] = field(default_factory=set)
     _last: dict[int, QuorumRequest] = field(default_factory=dict)
     _served: dict[int, list[Served]] = field(default_factory=dict)
     _heard: dict[int, list[Served]] = field(default_factory=dict)
@@ -151,6 +164,10 @@ class QuorumTraffic:
         """Add a Vote, BeginQuorumEpoch or EndQuorumEpoch; ``answer`` None: it is missing."""
         key = exchange.api_key
         assert key is not None
+        if key == ApiKey.DESCRIBE_QUORUM:
+            if answer is not None and exchange.response is not None:
+                self.describe(answer, exchange.response.time_ns)
+            return
         answered: dict[int, Any] = {}
         if answer is not None:
             answered = {part.partition_index: part for topic in answer.topics for part in topic.partitions}
@@ -183,8 +200,19 @@ class QuorumTraffic:
         self._hear(node_id, time_ns)
         diverging = answer.diverging_epoch.epoch >= 0
         leader = answer.current_leader
-        if not error_code and not diverging:
+        self._name(leader.leader_epoch, leader.leader_id)
+        if not error_code and diverging:
+            ends = answer.diverging_epoch
+            self.diverged.add(
+                Divergence(asked.current_leader_epoch, asked.last_fetched_epoch, ends.epoch, ends.end_offset)
+            )
+        elif not error_code:
             self._note(self._served.setdefault(asked.current_leader_epoch, []), answer_ns, _PAUSE_NS)
+            position = max(asked.fetch_offset, answer.high_watermark)
+            fetches = self.fetches.setdefault(node_id, [])
+            if len(fetches) > 1 and time_ns - fetches[-2].time_ns < _THINNED_NS:
+                fetches.pop()
+            fetches.append(ReplicaFetch(time_ns, asked.fetch_offset, position))
             return
         self._hold(
             QuorumRequest(
@@ -193,6 +221,14 @@ class QuorumTraffic:
                 leader.leader_epoch if leader.leader_epoch >= 0 else None, diverging, time_ns, time_ns,
             )
         )  # fmt: skip
+
+    def describe(self, answer: Any, time_ns: int) -> None:
+        """Add an answer to DescribeQuorum."""
+        for topic in answer.topics:
+            for part in topic.partitions if topic.topic_name == TOPIC else ():
+                if not answer.error_code and not part.error_code:
+                    self._name(part.leader_epoch, part.leader_id)
+                    self.described.append(DescribedQuorum(time_ns, part))
 
     def add_silence(self, node_id: int, epoch: int, time_ns: int) -> None:
         """Add a fetch that got no answer."""
@@ -215,7 +251,18 @@ class QuorumTraffic:
                 ended[one.node_id].append((one.epoch, one.first_ns))
         self._ended = {node: sorted(some) for node, some in ended.items()}
 
+    def named(self) -> NamedLeaders:
+        """The leaders that answers and announcements name."""
+        return NamedLeaders(self.leaders, self._served.keys() | {one.partition.leader_epoch for one in self.described})
+
+    def _name(self, epoch: int | None, leader_id: int | None) -> None:
+        if epoch is not None and leader_id is not None and epoch >= 0 and leader_id >= 0:
+            self.leaders.setdefault(epoch, leader_id)
+
     def _hold(self, one: QuorumRequest) -> None:
+        self._name(one.leader_epoch, one.leader_id)
+        if one.api_key == ApiKey.BEGIN_QUORUM_EPOCH:
+            self._name(one.epoch, one.node_id)
         self._hear(one.node_id, one.first_ns)
         last = self._last.get(one.node_id)
         if last is not None and last.kind == one.kind and one.first_ns - last.last_ns < _SILENCE_NS:

@@ -200,7 +200,8 @@ QUESTIONS: Final = {
                    coalesce(e.controller_id, s.controller_id) AS controller_id,
                    coalesce(e.controller_epoch, s.controller_epoch) AS controller_epoch,
                    CASE WHEN coalesce(s.is_kraft, true) THEN 'KRaft' ELSE 'ZooKeeper' END AS mode,
-                   CASE WHEN e.log_offset IS NULL THEN s.first_ts ELSE e.valid_from END AS valid_from,
+                   CASE WHEN e.log_offset IS NULL THEN coalesce(s.first_ts, e.led_ts) ELSE e.valid_from END
+                       AS valid_from,
                    greatest(s.last_request, h.last_request) AS last_request,
                    coalesce(s.requests, 0) + coalesce(h.requests, 0) AS requests,
                    coalesce(e.why, 'took over from ZooKeeper; tells its brokers as epoch ' || h.zookeeper_epoch) AS why
@@ -244,6 +245,16 @@ QUESTIONS: Final = {
         """,
         "cluster, controller_epoch",
         "valid_from",
+    ),
+    "quorum-members": Question(
+        "Who votes in KRaft's quorum and who only follows it, since when, by whom told, and what did each last fetch?",
+        """
+        SELECT cluster, node_id, role, valid_from, valid_to, told_by, log_offset, last_offset, fetched_ts
+        FROM quorum_members
+        """,
+        "cluster, role DESC, node_id, valid_from",
+        "valid_from",
+        "valid_to",
     ),
     "quorum-outages": Question(
         "When did KRaft's quorum have no leader that answered, and who asked in vain?",

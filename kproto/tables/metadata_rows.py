@@ -68,8 +68,14 @@ def tables_of_files(
     Raises:
         CaptureError: A file cannot be opened.
     """
-    log = read(files) if traffic is None else read(files, traffic.shown(), traffic.snapshots.values())
-    rows = _Rows(log, filters, capture or _name(files), cluster, traffic, lists_live=lists_live)
+    rows = _Rows(
+        read(files, None if traffic is None else traffic.shown()),
+        filters,
+        capture or _name(files),
+        cluster,
+        traffic,
+        lists_live=lists_live,
+    )
     rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
@@ -94,6 +100,10 @@ def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
 def _us(time_ms: int) -> int:
     """A time of the log in us since 1970, within the calendar."""
     return max(0, min(time_ms, _LATEST_MS)) * 1000
+
+
+def _calendar_us(time_ns: int | None) -> int | None:
+    return None if time_ns is None else max(0, min(time_ns // _NS, _LATEST_MS * 1000))
 
 
 def _id(*parts: object) -> bytes:
@@ -182,11 +192,15 @@ class _Rows:
 
     def fold(self) -> None:
         """Fold the log, and make the rows of all tables but the deliveries."""
-        folded = fold(self._log, self._record)
+        quorum = None if self._traffic is None else self._traffic.quorum
+        folded = fold(self._log, self._record, None if quorum is None else quorum.named())
+        if quorum is not None:
+            folded.members.add_traffic(quorum.fetches, quorum.described)
         for batch in folded.batches:
             self._batch(batch)
         self._brokers(folded)
         self._epochs(folded)
+        self._members(folded)
         self._source(folded)
 
     # ---- requests and states
@@ -354,6 +368,24 @@ class _Rows:
                 }
                 | change
             )
+
+    def _members(self, folded: FoldedLog) -> None:
+        self.made["quorum_members"] = [
+            self.of
+            | {
+                "node_id": member.node_id,
+                "role": member.role,
+                "directory_id": member.directory_id,
+                "valid_from": _calendar_us(member.from_ns),
+                "valid_to": _calendar_us(member.until_ns),
+                "told_by": member.told_by,
+                "log_offset": member.offset,
+                "last_offset": member.last_offset,
+                "fetched_ts": _calendar_us(member.fetched_ns),
+            }
+            for member in folded.members.spans()
+            if self._filters.wants_broker(member.node_id)
+        ]
 
     # ---- the source
 

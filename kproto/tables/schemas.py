@@ -429,7 +429,11 @@ QUORUM_EPOCHS: Final = described(
     column("valid_to", TIME, "When the next leader did (UTC, us); null: none did."),
     column("voters", INTS, "Node ids of the voters; null where the record is missing."),
     column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
-    column("log_offset", pa.int64(), "Offset of its LeaderChange record; null: a quorum-state alone tells of it."),
+    column(
+        "log_offset",
+        pa.int64(),
+        "Offset of its LeaderChange record; null: quorum-state or captures tell of it.",
+    ),
     column("served_ts", TIME, "When a fetch was last answered in the epoch before (UTC, us); null: not shown."),
     column("led_ts", TIME, "When captures first show its leader lead (UTC, us); null: they do not."),
     column("candidates", INTS, "Node ids of those that asked for votes; null: no capture shows the time."),
@@ -564,6 +568,26 @@ ADMIN_CHANGES: Final = described(
     column("note", pa.string(), "Why no record is named; null: one is, or the request was refused."),
 )
 
+QUORUM_MEMBERS: Final = described(
+    "The members of KRaft's quorum: who votes and who only follows the log, since when, and what tells it.",
+    _CLUSTER,
+    _CAPTURE,
+    column("node_id", pa.int32(), "The node."),
+    column("role", pa.string(), "voter or observer; null: nothing tells who votes."),
+    column("directory_id", _ID, "The directory by which it votes; null: not told."),
+    column("valid_from", TIME, "When this was first told (UTC, us), by the clock of what tells it; null: not dated."),
+    column("valid_to", TIME, "When it was told to have ended (UTC, us); null: it was not."),
+    column(
+        "told_by",
+        pa.string(),
+        "What told it first: LeaderChange, VotersRecord, RegisterBroker, RegisterController, snapshot, quorum-state; "
+        "of captures Fetch or DescribeQuorum.",
+    ),
+    column("log_offset", pa.int64(), "Offset of the record that did; null: it was none, or one in a snapshot."),
+    column("last_offset", pa.int64(), "The last offset that it had when it last fetched; null: no capture shows it."),
+    column("fetched_ts", TIME, "When it last fetched (UTC, us); null: not shown, or it led."),
+)
+
 METADATA_TABLES: Final = {
     "metadata_deliveries": METADATA_DELIVERIES,
     "broker_states": BROKER_STATES,
@@ -571,6 +595,7 @@ METADATA_TABLES: Final = {
     "broker_heartbeats": BROKER_HEARTBEATS,
     "broker_progress": BROKER_PROGRESS,
     "quorum_epochs": QUORUM_EPOCHS,
+    "quorum_members": QUORUM_MEMBERS,
     "quorum_requests": QUORUM_REQUESTS,
     "quorum_outages": QUORUM_OUTAGES,
     "admin_changes": ADMIN_CHANGES,

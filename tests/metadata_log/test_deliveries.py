@@ -43,7 +43,7 @@ def test_parts_make_the_snapshot_however_they_are_cut(cuts: list[int]) -> None:
         assert not traffic.snapshots
         traffic.add_snapshot_part(FetchSnapshotRequest(replica_id=7), part(begin, end), "c")
     assert [s.batches for s in traffic.snapshots.values()] == [SNAPSHOT.batches]
-    log = read(LogFiles(), (), traffic.snapshots.values())
+    log = read(LogFiles(), traffic.shown())
     assert log.image().names.keys() == {topic.name for topic in log.image().topics.values()} != set()
 
 

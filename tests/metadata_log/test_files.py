@@ -191,6 +191,17 @@ def test_the_log_of_a_leader_that_lost_gives_way_to_the_higher_epoch(tmp_path: P
         assert "2 batches from offset 4 of epoch 1 on were replaced" in log.faults[0].reason
 
 
+def test_a_node_that_lost_an_epoch_of_its_own_does_not_cut_the_winners_log(tmp_path: Path) -> None:
+    winner = written(tmp_path / "w", *several(4), *several(2, base=8, epoch=3))
+    loser = written(tmp_path / "l", *several(2), *several(1, base=4, epoch=2))
+    for paths in ((winner, loser), (loser, winner)):
+        log = log_of(*paths)
+        assert [(batch.epoch, batch.base_offset) for batch in log.batches] == [
+            (1, 0), (1, 2), (1, 4), (1, 6), (3, 8), (3, 10),
+        ]  # fmt: skip
+        assert [(batch.epoch, batch.base_offset) for batch, _path in log.truncated] == [(2, 4)]
+
+
 def test_logs_of_two_clusters_are_suspected(tmp_path: Path) -> None:
     one = written(tmp_path / "1", batch_of(TopicRecord(name="a", topic_id=TOPIC)))
     two = written(tmp_path / "2", batch_of(TopicRecord(name="b", topic_id=TOPIC)))
