@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -49,7 +50,8 @@ Questions:
   offline           partitions without a leader, from when to when
   under-replicated  partitions with fewer in-sync replicas than replicas
   off-preferred     partitions whose leader is not the first of the replicas
-  diff              what differs about partitions at two times (--from, --to)
+  diff              what differs about partitions at two times (--from, --to),
+                    or in two captures of a cluster (--with)
   isr               when in-sync replicas left and came back, who asked for it
   flaps             partitions that changed their leader again and again
   restarts          each registration of a broker, by its broker epochs
@@ -71,6 +73,7 @@ Examples:
   zcat control.pcap.gz | kproto query - errors
   kproto query tables leader --partition orders-3 --at 2026-11-21T05:59:08
   kproto query control.pcap diff --from 05:58 --to 05:59:30 --topic orders
+  kproto query monday.pcap diff --with friday.pcap
   kproto query control.pcap restarts --broker 7
   kproto query tables missed --broker 7 --since 2026-11-21T05:59
   kproto query tables behind --topic 'orders*' --broker 7
@@ -91,6 +94,13 @@ Examples:
 )
 @click.option("--from", "begin", metavar="TIME", help="The first of the two times that diff compares.")
 @click.option("--to", "end", metavar="TIME", help="The second; without it, the end of the captures.")
+@click.option(
+    "--with",
+    "others",
+    multiple=True,
+    metavar="DIR|CAPTURE",
+    help="Tables or captures that diff compares with. Repeatable.",
+)
 @click.option("--sql", metavar="TEXT", help="A query of your own, instead of a question.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most rows that are printed.")
 @format_option("json", "csv")
@@ -104,6 +114,7 @@ def command(
     at: str | None,
     begin: str | None,
     end: str | None,
+    others: tuple[str, ...],
     sql: str | None,
     limit: int | None,
     form: str,
@@ -113,6 +124,9 @@ def command(
     CAPTURE is a file, a directory of files, or - for standard input; rotated files are one stream. Answers are those of
     clusters, whichever hosts recorded them and whatever their clocks say: an exchange that two captures show counts
     once. Between hosts, lag is as exact as what they share tells of their clocks.
+
+    diff --with OTHER compares the state at the end of the captures (or at --from) with that at the end of OTHER (or at
+    --to), which is of the same cluster. A partition of which OTHER tells nothing is "not seen".
 
     Captures are read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
@@ -126,21 +140,32 @@ def command(
 
     sources, question = _split(words, tuple(QUESTIONS))
     of_rows = replace(filters, broker_ids={}, ports=None, logs=AllFilters().logs)
-    if sql is not None and (question or at or begin or end or since or until or limit or of_rows != AllFilters()):
+    if sql is not None and (
+        question or at or begin or end or others or since or until or limit or of_rows != AllFilters()
+    ):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
     run = tables_of([place_of(source) for source in sources], filters)
     if question == "isr" and isinstance(run, dict) and not any(source == "-" or is_uri(source) for source in sources):
         run["isr_requests"] = isr_requests(*sources)
-    with open_tables(run, cluster, filters.broker_ids) as tables:
+    with ExitStack() as opened:
+        tables = opened.enter_context(open_tables(run, cluster, filters.broker_ids))
         if sql is not None:
             answer = ask_sql(tables, sql)
         elif question is not None:
             span = partial(span_of_tables, tables)
             chosen = timed(filters, since, until, span)
-            at_ns, from_ns, to_ns = (moment_ns(time, span) if time else None for time in (at, begin, end))
-            answer = ask(tables, question, chosen, at_ns=at_ns, from_ns=from_ns, to_ns=to_ns, limit=limit)
-            given = {"--at": at_ns, "--from": from_ns, "--to": to_ns, "--since": chosen.since_ns}
-            notes = [answer.note, _outside(given | {"--until": chosen.until_ns}, span)]
+            other, span_to = None, span
+            if others:
+                there = tables_of([place_of(source) for source in others], filters)
+                other = opened.enter_context(open_tables(there, None, filters.broker_ids))
+                span_to = partial(span_of_tables, other)
+            at_ns, from_ns = (moment_ns(time, span) if time else None for time in (at, begin))
+            to_ns = moment_ns(end, span_to) if end else None
+            answer = ask(tables, question, chosen, at_ns=at_ns, from_ns=from_ns, to_ns=to_ns, other=other, limit=limit)
+            given = {"--at": at_ns, "--from": from_ns, "--since": chosen.since_ns, "--until": chosen.until_ns}
+            of_other = {"--to": to_ns}
+            notes = [answer.note, _outside(given | ({} if others else of_other), span)]
+            notes += [_outside(of_other, span_to)] if others else []
             answer = answer._replace(note="; ".join(filter(None, notes)))
         else:
             counts = (f"SELECT '{name}' AS \"table\", count(*) AS rows FROM {name}" for name in TABLES)  # noqa: S608

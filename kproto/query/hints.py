@@ -66,6 +66,22 @@ def down(tables: duckdb.DuckDBPyConnection) -> str:
     return f"down at the end, and told nothing: {', '.join(listed)}" if rows else ""
 
 
+def strangers(tables: duckdb.DuckDBPyConnection) -> str:
+    """Say that what ``diff`` compares may be two clusters: no partition is in both, or no topic has the same id.
+
+    Returns:
+        The sentence; empty where a topic is in both.
+    """
+    shared, same = tables.execute("""
+        SELECT count(*), count(*) FILTER (coalesce(s.topic_id = o.topic_id, true))
+        FROM spans s JOIN other_states o ON o.cluster = s.cluster AND o.topic = s.topic AND o.partition = s.partition
+    """).fetchone() or (0, 0)
+    if same:
+        return ""
+    which = "no topic of both has the same id" if shared else "no partition is in both"
+    return f"{which}: are they of one cluster?"
+
+
 def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
     if not filters.topics and not filters.partitions:
         return

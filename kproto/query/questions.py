@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
+import pyarrow as pa
 
 from kproto.error_codes import ErrorCode
 from kproto.errors import ConfigurationError
-from kproto.query.hints import absent, comparison, down
+from kproto.query.hints import absent, comparison, down, strangers
 from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kproto.tables.filters import Filters
 
 
@@ -64,49 +68,70 @@ _MEANING: Final = (
 )
 """SQL of the explanation of an error."""
 
+_AT: Final = """
+        SELECT * FROM spans, asked WHERE valid_from <= {time} AND coalesce(valid_to > {time}, true)
+        QUALIFY row_number() OVER (
+            PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
+        ) = 1"""
+"""SQL of the state of each partition at a time."""
+
+_NEW: Final = """
+        SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c
+        WHERE leader_epoch = 0 AND partition_epoch = 0 AND (topic, partition) IN (
+            SELECT (topic, partition) FROM partition_states
+            WHERE api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
+        )"""
+"""SQL of the partitions that were created. The first state has epochs of 0 and LeaderAndIsr calls it new, as all but
+version 0 do: a broker that comes back is told first states of old ones too."""
+
 _DIFF: Final = """
     WITH asked AS (
         SELECT CAST(? AS timestamptz) AS since, CAST(? AS timestamptz) AS until
-    ), held AS (
-        SELECT s.*, valid_from <= since AND coalesce(valid_to > since, true) AS was,
-               valid_from <= until AND coalesce(valid_to > until, true) AS is_now
-        FROM spans s, asked
-    ), former AS (
-        SELECT * FROM held WHERE was
-        QUALIFY row_number() OVER (
-            PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
-        ) = 1
-    ), newer AS (
-        SELECT * FROM held WHERE is_now
-        QUALIFY row_number() OVER (
-            PARTITION BY cluster, topic, partition ORDER BY valid_from DESC, leader_epoch DESC, partition_epoch DESC
-        ) = 1
-    ), new AS (
-        SELECT DISTINCT topic, partition FROM partition_states
-        WHERE api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
-    ), known AS (
-        SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c, asked
-        WHERE c.ts <= since OR (
-            c.leader_epoch = 0 AND c.partition_epoch = 0 AND (c.topic, c.partition) IN (SELECT * FROM new)
-        )
+    ), former AS ({former}
+    ), newer AS ({newer}
+    ), known AS ({new}
+        UNION SELECT cluster, topic, partition FROM changes, asked WHERE ts <= since
     )
     SELECT coalesce(n.cluster, f.cluster) AS cluster, coalesce(n.topic, f.topic) AS topic,
            coalesce(n.partition, f.partition) AS partition,
-           CASE WHEN n.topic IS NULL THEN 'deleted'
+           CASE WHEN n.topic IS NULL THEN {gone}
                 WHEN f.topic IS NULL THEN CASE WHEN k.topic IS NULL THEN 'first seen' ELSE 'created' END
-                WHEN n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id THEN 'deleted and created'
+                WHEN {is_another} THEN 'deleted and created'
                 ELSE 'changed' END AS change,
            f.leader AS former_leader, n.leader, f.leader_epoch AS former_leader_epoch, n.leader_epoch,
            f.isr AS former_isr, n.isr, f.replicas AS former_replicas, n.replicas
     FROM former f
     FULL JOIN newer n ON n.cluster = f.cluster AND n.topic = f.topic AND n.partition = f.partition
     LEFT JOIN known k ON k.cluster = n.cluster AND k.topic = n.topic AND k.partition = n.partition
-    WHERE (f.topic IS NULL) <> (n.topic IS NULL) OR n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id
+    WHERE (f.topic IS NULL) <> (n.topic IS NULL) OR {is_another}
        OR n.leader <> f.leader OR n.leader_epoch <> f.leader_epoch OR n.replicas <> f.replicas
        OR list_sort(n.isr) <> list_sort(f.isr)
 """
-"""SQL of the partitions that differ at two times. A partition is created if its first state has epochs of 0 and
-LeaderAndIsr calls it new, as all but version 0 do: a broker that comes back is told first states of old ones too."""
+"""SQL of the partitions that differ at two times."""
+
+_DIFF_OF_ONE: Final = _DIFF.format(
+    former=_AT.format(time="since"),
+    newer=_AT.format(time="until"),
+    new=_NEW,
+    gone="'deleted'",
+    is_another="n.incarnation <> f.incarnation OR n.topic_id <> f.topic_id",
+)
+_DIFF_OF_TWO: Final = _DIFF.format(
+    former=_AT.format(time="since"),
+    newer="SELECT * FROM other_states",
+    new="SELECT * FROM other_new",
+    gone="CASE WHEN (f.cluster, f.topic, f.partition) IN (SELECT (cluster, topic, partition) FROM other_deleted) "
+    "THEN 'deleted' ELSE 'not seen' END",
+    is_another="n.topic_id <> f.topic_id",
+)
+"""The same of two captures: incarnations are counted in each, and of what the second does not show nothing is known."""
+
+_OF_OTHER: Final = {
+    "other_states": f"WITH asked AS (SELECT CAST(? AS timestamptz) AS until) {_AT.format(time='until')}",
+    "other_new": f"{_NEW} AND ts <= ?",
+    "other_deleted": "SELECT DISTINCT cluster, topic, partition FROM changes WHERE deleted_ts <= ?",
+}
+"""SQL of what is taken from the second capture, up to a time."""
 
 _DECIDED: Final = """
         LEFT JOIN (
@@ -295,7 +320,7 @@ QUESTIONS: Final = {
     ),
     "diff": Question(
         "What is different about each partition at two times?",
-        _DIFF,
+        _DIFF_OF_ONE,
         "cluster, topic, partition",
         between=True,
     ),
@@ -434,6 +459,7 @@ def ask(
     at_ns: int | None = None,
     from_ns: int | None = None,
     to_ns: int | None = None,
+    other: duckdb.DuckDBPyConnection | None = None,
     limit: int | None = None,
 ) -> Answer:
     """Answer a question.
@@ -444,6 +470,8 @@ def ask(
         filters: Topics, partitions, brokers, controllers, APIs and times to which the answer is restricted.
         at_ns: Only rows that were valid at this time, in ns since 1970, of questions with periods (``leader``).
         from_ns, to_ns: The two times that ``diff`` compares; ``to_ns`` None: the end of the captures.
+        other: Other tables of the same cluster, with whose state at ``to_ns`` ``diff`` compares that of ``tables`` at
+            ``from_ns``, or at their end.
         limit: The largest number of rows to give.
 
     Raises:
@@ -453,14 +481,21 @@ def ask(
     found = QUESTIONS.get(question)
     if found is None:
         raise ConfigurationError(f"there is no question {question!r}; try {', '.join(QUESTIONS)}")
-    times = _times(question, found, from_ns, to_ns)
+    if other is not None:
+        if not found.between:
+            raise ConfigurationError(f"--with does not apply to the question {question!r}; try diff")
+        found = found._replace(sql=_DIFF_OF_TWO)
+    times = _times(question, found, from_ns, to_ns, is_of_two=other is not None)
+    if other is not None:
+        _take_other(tables, other, times[1])
     columns = ask_sql(tables, f"SELECT * FROM ({found.sql}) LIMIT 0", times).columns  # noqa: S608  # our own text
     conditions, values = _conditions(question, found, columns, filters, at_ns)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     bound = f"LIMIT {int(limit)}" if limit is not None else ""
     order = f"{found.order}, {', '.join(columns)}"  # by all columns, so that the same tables give the same order
     answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", times + values)  # noqa: S608
-    notes = [absent(tables, filters)] if filters is not None and not answer.rows else []
+    notes = [strangers(tables)] if other is not None else []
+    notes += [absent(tables, filters)] if filters is not None and not answer.rows else []
     if found.compares:
         notes.append(comparison(tables))
     if question == "missed":
@@ -480,11 +515,18 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
     Raises:
         ConfigurationError: DuckDB refuses the query, in DuckDB's words; or the text holds no query.
     """
-    try:
+    with _explained():
         if not tables.extract_statements(sql):
             raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
         relation = tables.execute(sql, values or [])
         return Answer([column[0] for column in relation.description or ()], relation.fetchall())
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn DuckDB's errors into those of ``ask_sql``."""
+    try:
+        yield
     except (duckdb.InterruptException, RuntimeError) as e:
         if isinstance(e, duckdb.InterruptException) or "interrupted" in str(e):  # Ctrl-C, as DuckDB tells of it
             raise KeyboardInterrupt from None
@@ -496,17 +538,36 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
         raise ConfigurationError(str(e).strip().splitlines()[0]) from None
 
 
-def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None) -> list[Any]:
+def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None, *, is_of_two: bool) -> list[Any]:
     """The values of the two parameters of a question of the time between two moments; none of others."""
     if not question.between:
         if from_ns is not None or to_ns is not None:
             raise ConfigurationError(f"--from and --to do not apply to the question {name!r}; try --since and --until")
         return []
-    if from_ns is None:
-        raise ConfigurationError(f"the question {name!r} compares two times; name the first with --from TIME")
-    if to_ns is not None and to_ns < from_ns:
+    if from_ns is None and not is_of_two:
+        raise ConfigurationError(
+            f"the question {name!r} compares two times; name the first with --from TIME, or another capture --with it"
+        )
+    if from_ns is not None and to_ns is not None and to_ns < from_ns:
         raise ConfigurationError("--to is before --from; exchange them")
-    return [_moment(from_ns), datetime.max.replace(tzinfo=UTC) if to_ns is None else _moment(to_ns)]
+    return [datetime.max.replace(tzinfo=UTC) if time is None else _moment(time) for time in (from_ns, to_ns)]
+
+
+def _take_other(tables: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection, until: datetime) -> None:
+    """Give tables what ``diff`` compares them with. Where both have one cluster it has one name."""
+    with _explained():
+        names = [_clusters(each) for each in (tables, other)]
+    for name, sql in _OF_OTHER.items():
+        with _explained():
+            rows = other.sql(sql, params=[until]).to_arrow_table()
+        if len(names[0]) == len(names[1]) == 1:
+            place = rows.schema.get_field_index("cluster")
+            rows = rows.set_column(place, "cluster", pa.array(names[0] * rows.num_rows, pa.string()))
+        tables.register(name, rows)
+
+
+def _clusters(tables: duckdb.DuckDBPyConnection) -> list[str]:
+    return [name for (name,) in tables.execute("SELECT DISTINCT cluster FROM changes").fetchall()]
 
 
 def _conditions(

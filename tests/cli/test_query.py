@@ -13,6 +13,7 @@ import duckdb
 import packets as make
 import pytest
 from click.testing import CliRunner, Result
+from hosts import recorded
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
@@ -190,6 +191,25 @@ def test_the_difference_of_two_times_is_that_of_their_states(name: str) -> None:
             short(former[place])
         )
     assert found
+
+
+def test_the_difference_to_another_capture_is_that_of_the_states_at_its_end(tmp_path: Path) -> None:
+    path = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
+    whole = recorded(path)
+    half_s = whole.packets[len(whole.packets) // 2].time_ns / 1e9
+    begin = tmp_path / "begin.pcap"
+    begin.write_bytes(make.pcap([p for p in whole.packets if p.time_ns < half_s * 1e9], whole.link))
+    rows = rows_of(str(begin), "diff", "--with", str(path))
+    assert {row["change"] for row in rows} >= {"changed", "deleted"}
+    assert rows == rows_of(str(path), "diff", "--from", f"{half_s:.6f}")
+    assert rows == rows_of(str(path), "diff", "--from", f"{half_s:.6f}", "--with", str(path))
+    assert not rows_of(str(path), "diff", "--with", str(path))
+
+
+def test_another_capture_is_for_the_difference_alone() -> None:
+    result = query(str(CAPTURE), "leader", "--with", str(CAPTURE))
+    assert result.exit_code == 2
+    assert "--with does not apply to the question 'leader'; try diff" in result.stderr
 
 
 def test_the_two_times_of_a_difference_are_asked_for(tmp_path: Path) -> None:

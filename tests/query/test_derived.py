@@ -95,6 +95,13 @@ class Traffic:
         with open_tables(self.tables()) as sql:
             return ask(sql, question, **options).note
 
+    def against(self, other: Traffic, columns: str = "partition change", **options: Any) -> tuple[list[Any], str]:
+        """Rows and note of the difference to other traffic."""
+        with open_tables(self.tables()) as first, open_tables(other.tables()) as second:
+            answer = ask(first, "diff", other=second, **options)
+            places = [answer.columns.index(name) for name in columns.split()]
+            return [tuple(row[place] for place in places) for row in answer.rows], answer.note
+
     def ask(self, question: str, columns: str, **options: Any) -> list[tuple[Any, ...]]:
         with open_tables(self.tables()) as sql:
             if question in QUESTIONS:
@@ -141,6 +148,44 @@ def test_a_leader_that_is_not_the_first_replica_is_off_preferred_while_there_is_
     rows = [(1, 0, False, at(1), at(2)), (1, 0, True, at(2), at(3))]
     assert traffic.ask("off-preferred", columns) == rows
     assert traffic.ask("off-preferred", columns, at_ns=int(at(2).timestamp()) * 10**9) == rows[1:]
+
+
+def test_two_captures_are_compared_at_their_ends_and_nothing_is_said_of_what_the_second_does_not_show() -> None:
+    first, second = Traffic(), Traffic()
+    first.send(0, 0, [(n, 0, 4, 7, [0, 1, 2]) for n in range(4)])
+    second.send(10, 0, [(0, 0, 4, 7, [2, 1, 0]), (1, 1, 5, 8, [1, 2]), (2, 0, 4, 7, [0, 1, 2]), (5, 0, 3, 1, [0])])
+    second.send(20, 0, [(2, -2, 4, 7, [])])
+    second.send(21, 0, [(6, 1, 0, 0, [0, 1, 2])], api_key=4)
+    rows, note = first.against(second, "partition change former_leader leader former_isr isr")
+    assert rows == [
+        (1, "changed", 0, 1, [0, 1, 2], [1, 2]),
+        (2, "deleted", 0, None, [0, 1, 2], None),
+        (3, "not seen", 0, None, [0, 1, 2], None),
+        (5, "first seen", None, 0, None, [0]),
+        (6, "created", None, 1, None, [0, 1, 2]),
+    ]
+    assert note == ""
+    before = first.against(second, to_ns=int(at(15).timestamp()) * 10**9)[0]
+    assert before == [(1, "changed"), (3, "not seen"), (5, "first seen")]
+
+
+def test_captures_with_one_cluster_each_are_compared_whatever_name_it_has() -> None:
+    first, second = Traffic(), Traffic()
+    first.send(0, 0, [(0, 0, 4, 7, [0, 1])], cluster="east")
+    second.send(9, 0, [(0, 1, 5, 8, [1])], cluster="default")
+    assert first.against(second, "cluster partition change") == ([("east", 0, "changed")], "")
+
+
+def test_captures_that_share_no_topic_may_be_of_two_clusters() -> None:
+    first, second = Traffic(), Traffic()
+    first.send(0, 0, [(0, 0, 4, 7, [0, 1])], topic_id=b"1" * 16)
+    second.send(9, 0, [(1, 1, 5, 8, [1])], topic_id=b"1" * 16)
+    assert "no partition is in both: are they of one cluster?" in first.against(second)[1]
+    third = Traffic()
+    third.send(9, 0, [(0, 1, 5, 8, [1])], topic_id=b"2" * 16)
+    rows, note = first.against(third)
+    assert rows == [(0, "deleted and created")]
+    assert "no topic of both has the same id: are they of one cluster?" in note
 
 
 def test_a_leader_told_after_the_deletion_of_its_topic_does_not_lengthen_the_former_ones() -> None:
