@@ -229,7 +229,7 @@ class StoppableThread(threading.Thread, ABC):
         """Make a blocked ``do_work`` return; called at most once, from the thread that initiates the shutdown."""
 
     def ended(self) -> None:
-        """Clean up; called on the thread itself as its last act, however it ended."""
+        """Clean up; called on the thread as its last act, however it ended, or by ``shutdown`` if it never began."""
 
     @property
     def is_running(self) -> bool:
@@ -267,6 +267,12 @@ class StoppableThread(threading.Thread, ABC):
         self.interrupt()
         return True
 
+    def _end_unused(self) -> bool:
+        if self._was_started or self._complete.is_set():
+            return False
+        self._complete.set()
+        return True
+
     def await_shutdown(self, timeout_s: float | None = None) -> bool:
         """Wait until the thread has ended; return at once if it was never started.
 
@@ -289,6 +295,8 @@ class StoppableThread(threading.Thread, ABC):
     def shutdown(self, timeout_s: float | None = None) -> bool:
         """Initiate the shutdown, and wait until the thread has ended, at most this long; harmless if it has.
 
+        A thread that never began ends here: its ``ended`` is called by the caller.
+
         Returns:
             Whether the thread has ended. If not, a line in the log says so, and the thread ends after its present work.
             A thread does not wait for itself: it ends after its present work.
@@ -296,6 +304,10 @@ class StoppableThread(threading.Thread, ABC):
         self.initiate_shutdown()
         if threading.current_thread() is self:
             return False
+        with self._initiate:
+            is_unused = self._end_unused()
+        if is_unused:
+            self._clean_up()
         has_ended = self.await_shutdown(timeout_s)
         if not has_ended:
             self.log.warning("%s has not ended within %g s; it ends after its present work", self.name, timeout_s)
@@ -339,16 +351,20 @@ class StoppableThread(threading.Thread, ABC):
                 self.log.exception("ended by an error")
         finally:
             try:
-                self.ended()
-            except BaseException as e:
-                self.error = self.error or e
-                self.log.exception("could not clean up at its end")
+                self._clean_up()
             finally:
                 self._complete.set()
         self.log.log(self._life_level, "stopped")
 
+    def _clean_up(self) -> None:
+        try:
+            self.ended()
+        except BaseException as e:
+            self.error = self.error or e
+            self.log.exception("could not clean up at its end")
 
-guards_calls(StoppableThread, "_initiate", "_begin_shutdown")
+
+guards_calls(StoppableThread, "_initiate", "_begin_shutdown", "_end_unused")
 
 
 class LoopThread(StoppableThread):

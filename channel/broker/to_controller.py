@@ -533,12 +533,6 @@ class NodeToControllerThread(StoppableThread):
         """End a waiting poll."""
         self.client.initiate_close()
 
-    def shutdown(self, timeout_s: float | None = None) -> bool:
-        """Initiate the shutdown and wait for its end, at most this long; a thread that never began ends at once."""
-        if self.initiate_shutdown() and not self._was_started:
-            self.ended()
-        return super().shutdown(timeout_s)
-
     def ended(self) -> None:
         """End all requests that wait, refuse new ones, and close the client."""
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ from channel.errors import IllegalState
 from channel.locks import guards, new_lock
 from channel.send.context import ControllerContext
 from channel.send.manager import ControllerChannelManager
-from channel.threads import close_all
+from channel.threads import LoopThread, close_all
 from channel.zookeeper.znodes import ISR_CHANGES, LOG_DIR_EVENTS
 from kproto.api import ibp_at_least
 from kproto.error_codes import ErrorCode, error_name
@@ -117,7 +117,7 @@ class Leadership:
         self._metrics = metrics
         self._lock = new_lock("leadership")
         self._is_closed = False
-        self._timer: threading.Timer | None = None
+        self._scheduler: LoopThread | None = None
         self.deletions = TopicDeletions(cluster, self._forget_topic)
         self.topics = TopicChanges(cluster, self._forget_topic)
         self.reassignments = Reassignments(cluster, self.deletions)
@@ -195,17 +195,24 @@ class Leadership:
             self._balance_after(_FIRST_BALANCE_S)
 
     def _balance_after(self, delay_s: float) -> None:
-        """Schedule the check of the leaders' balance after this delay, and then again and again."""
+        """Have a thread check the leaders' balance after this delay, and then again and again."""
+        delays = itertools.chain(
+            [delay_s], itertools.repeat(self.cluster.config.leader_imbalance_check_interval_seconds)
+        )
 
-        def due() -> None:
-            self._put(events.AutoPreferredReplicaLeaderElection())
-            self._balance_after(self.cluster.config.leader_imbalance_check_interval_seconds)
+        def check() -> None:
+            if not thread.pause(next(delays) * 1000):
+                self._put(events.AutoPreferredReplicaLeaderElection())
 
+        def ended() -> None:
+            if thread.error is not None:  # another goes on in its place
+                self._balance_after(next(delays))
+
+        thread = LoopThread("controller-scheduler", check, ended=ended)
         with self._lock:
             if not self._is_closed:
-                self._timer = threading.Timer(delay_s, due)
-                self._timer.name, self._timer.daemon = "controller-scheduler", True
-                self._timer.start()
+                self._scheduler = thread
+                thread.start()
 
     def process(self, event: events.ControllerEvent) -> None:
         """Do the work of an event, and answer it if it has a callback; after an error it is not answered.
@@ -225,8 +232,7 @@ class Leadership:
         """End the watches, close all channels within this time, and drop the context. Harmless if closed."""
         with self._lock:
             self._is_closed = True
-            if self._timer is not None:
-                self._timer.cancel()
+            scheduler = self._scheduler
 
         def forget() -> None:
             self.cluster.partitions.shutdown()
@@ -236,7 +242,12 @@ class Leadership:
                 self._metrics.remove(_GROUP, name)
             self._metrics.remove(_STATS, _UNCLEAN)
 
-        close_all(self.cluster.store.unwatch, lambda: self._channels.close(timeout_s), forget)
+        close_all(
+            lambda: None if scheduler is None else scheduler.initiate_shutdown(),
+            self.cluster.store.unwatch,
+            lambda: self._channels.close(timeout_s),
+            forget,
+        )
 
     def _forget_topic(self, topic: str) -> None:
         self.reassignments.forget_topic(topic)
@@ -285,7 +296,7 @@ class Leadership:
         }
 
 
-guards(Leadership, "_lock", "_is_closed", "_timer")
+guards(Leadership, "_lock", "_is_closed", "_scheduler")
 
 
 def _stand_again(event: events.SendThreadFailed) -> NoReturn:

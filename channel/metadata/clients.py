@@ -265,17 +265,6 @@ class MetadataSender(StoppableThread, Startable):
         """Return the metadata of the cluster and the topics in use, and the node that answered last; None before."""
         return self._updater.view()
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """End the thread, the waits of callers and the connections. Harmless if closed.
-
-        Args:
-            timeout_s: The longest time to wait for the thread's end; None for no limit.
-        """
-        if self.initiate_shutdown() and not self._was_started:
-            self.ended()
-        self.metadata.close()
-        self.await_shutdown(timeout_s)
-
     # ---- on this thread
 
     def do_work(self) -> None:

@@ -75,8 +75,6 @@ class HttpDoor(Startable):
         Returns:
             Whether the thread has ended within this time; a line in the log says if not.
         """
-        if self._thread.initiate_shutdown() and self._thread.ident is None:
-            self._server.server_close()
         return self._thread.shutdown(timeout_s)
 
     @property

@@ -332,8 +332,6 @@ class SocketServer(StoppableThread, Startable):
             Whether the thread has ended within this time. If not, a line in the log says so, and it ends after the
             handler that blocks it.
         """
-        if self.initiate_shutdown() and not self._was_started:
-            self.ended()
         return self.shutdown(timeout_s)
 
     def interrupt(self) -> None:

@@ -151,8 +151,6 @@ class Tap(Startable):
         Returns:
             Whether the thread has ended; a line in the log says if not.
         """
-        if self._thread.initiate_shutdown() and self._thread.ident is None:
-            self._release()
         return self._thread.shutdown(timeout_s)
 
     @property

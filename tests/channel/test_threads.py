@@ -76,6 +76,28 @@ def test_a_thread_that_was_shut_down_before_its_start_is_not_waited_for() -> Non
     assert thread.error is None
 
 
+def test_a_thread_that_never_began_ends_with_its_shutdown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned: list[str] = []
+
+    class Tidy(Worker):
+        def ended(self) -> None:
+            cleaned.append(self.name)
+
+    thread = Tidy(fatal)
+    assert [thread.shutdown(), thread.shutdown(), thread.close()] == [True] * 3
+    assert (cleaned, thread.is_shutdown_complete) == (["worker"], True)
+
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    refused = Tidy(fatal)
+    with pytest.raises(RuntimeError, match="new thread"):
+        refused.start()
+    assert refused.shutdown()
+    assert cleaned == ["worker", "worker"]
+
+
 @pytest.mark.conformance("SHT-03")
 def test_the_wait_for_a_thread_that_never_ends_can_be_interrupted(gate: threading.Event) -> None:
     thread = Worker(gate.wait)
