@@ -20,7 +20,7 @@ from .hooks import BrokerHooks
 from .metadata_cache import MetadataCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Callable, Iterator, Mapping, Set
 
     from .hooks import ClusterController, ControllerApis, RecordApis
     from .metadata_cache import SharedUpdates
@@ -121,6 +121,34 @@ class HostedReplica:
     offline: bool = False
 
 
+_NEW: Final = HostedReplica()
+
+
+class _Changes:
+    """What a LeaderAndIsr does: a code, the topic id and, where it has to change, the new state of each partition."""
+
+    __slots__ = ("codes", "followers", "ids", "leaders", "repeated")
+
+    def __init__(self) -> None:
+        self.codes: dict[TopicPartition, int] = {}
+        self.ids: dict[TopicPartition, bytes] = {}
+        self.leaders: dict[TopicPartition, Any] = {}
+        self.followers: dict[TopicPartition, Any] = {}
+        self.repeated: dict[TopicPartition, bytes] = {}  # only the topic id changes
+
+
+def _can_have_log(tp: TopicPartition) -> bool:
+    return bool(tp.topic) and "/" not in tp.topic
+
+
+def _failure(hook: Callable[[TopicPartition], None], tp: TopicPartition) -> OSError | None:
+    try:
+        hook(tp)
+    except OSError as e:
+        return e
+    return None
+
+
 class BrokerReplicas:
     """The replicas of one broker.
 
@@ -151,34 +179,68 @@ class BrokerReplicas:
         Raises:
             Refused: The whole request is refused: for a stale controller epoch (11), or by an error during it.
         """
-        with self.lock:
-            self.fence("LeaderAndIsr", request, correlation_id)
-            self.controller_epoch = request.controller_epoch
-            ids = request.topic_ids
-            if self._broker.migration_enabled and request.is_kraft_controller and request.type == UpdateType.FULL:
-                self._remove_strays(request, ids)
-            codes: dict[TopicPartition, int] = {}
-            leaders: dict[TopicPartition, Any] = {}
-            followers: dict[TopicPartition, Any] = {}
-            for state in request.partition_states:
-                tp = TopicPartition(state.topic_name, state.partition_index)
-                topic_id = ids.get(tp.topic, ZERO_UUID)
-                code = self._check(tp, state, topic_id, is_kraft=request.is_kraft_controller)
-                if code is None:
-                    (leaders if state.leader == self._broker.broker_id else followers)[tp] = state
-                    code = ErrorCode.NONE
-                codes[tp] = code
-            for tp, state in leaders.items():
-                codes[tp] = self._lead(tp, state, ids.get(tp.topic, ZERO_UUID))
-            leaderless: dict[TopicPartition, Any] = {}
-            for tp, state in followers.items():
-                leader_is_alive = state.leader in self._broker.metadata.snapshot.alive_brokers
-                if not leader_is_alive and state.leader != NO_LEADER:
-                    leaderless[tp] = state
-                codes[tp] = self._follow(tp, state, ids.get(tp.topic, ZERO_UUID), leader_is_alive)
-            if leaderless:
-                self._report_leaderless(leaderless, request, correlation_id)
-            return codes
+        ids, hook = request.topic_ids, self._broker.hooks.create_log
+        made: dict[TopicPartition, OSError | None] = {}
+        while True:
+            with self.lock:
+                self.fence("LeaderAndIsr", request, correlation_id)
+                self.controller_epoch = request.controller_epoch
+                if self._broker.migration_enabled and request.is_kraft_controller and request.type == UpdateType.FULL:
+                    self._remove_strays(request, ids)
+                plan = self._plan(request, ids)
+                missing = [] if hook is None else [tp for tp in self._new_logs(plan) if tp not in made]
+                if hook is None or not missing:
+                    return self._carry_out(plan, made, request, correlation_id)
+            for tp in missing:  # without the lock; what another request has changed meanwhile the next round sees
+                made[tp] = _failure(hook, tp)
+
+    def _plan(self, request: Any, ids: Mapping[str, bytes]) -> _Changes:
+        """Decide what a LeaderAndIsr changes; nothing is changed yet."""
+        plan = _Changes()
+        is_kraft = request.is_kraft_controller
+        for state in request.partition_states:
+            tp = TopicPartition(state.topic_name, state.partition_index)
+            topic_id = plan.ids[tp] = ids.get(tp.topic, ZERO_UUID)
+            known_id = plan.repeated.get(tp, self.logs.get(tp, ZERO_UUID))
+            code = self._check(tp, state, topic_id, known_id, is_kraft=is_kraft)
+            if code is None:
+                (plan.leaders if state.leader == self._broker.broker_id else plan.followers)[tp] = state
+            elif code == ErrorCode.NONE:
+                plan.repeated[tp] = topic_id
+            plan.codes[tp] = code or ErrorCode.NONE
+        return plan
+
+    def _new_logs(self, plan: _Changes) -> Iterator[TopicPartition]:
+        """Yield the partitions that get a log, in the order of the changes, to the first whose log cannot be made."""
+        for states in (plan.leaders, plan.followers):
+            for tp, state in states.items():
+                if tp not in self.logs and not self._is_late(tp, state):
+                    if not _can_have_log(tp):
+                        return
+                    yield tp
+
+    def _carry_out(
+        self,
+        plan: _Changes,
+        made: Mapping[TopicPartition, OSError | None],
+        request: Any,
+        correlation_id: int,
+    ) -> dict[TopicPartition, int]:
+        codes, ids = plan.codes, plan.ids
+        for tp in codes:
+            self.hosted.setdefault(tp, HostedReplica())  # also if the partition is refused, as in Kafka
+        for tp, topic_id in plan.repeated.items():
+            self._take_id(tp, topic_id)
+        for tp, state in plan.leaders.items():
+            codes[tp] = self._lead(tp, state, ids[tp], made.get(tp))
+        leaderless: dict[TopicPartition, Any] = {}
+        for tp, state in plan.followers.items():
+            if not self._leader_is_alive(state) and state.leader != NO_LEADER:
+                leaderless[tp] = state
+            codes[tp] = self._follow(tp, state, ids[tp], made.get(tp))
+        if leaderless:
+            self._report_leaderless(leaderless, request, correlation_id)
+        return codes
 
     def _report_leaderless(self, leaderless: Mapping[TopicPartition, Any], request: Any, correlation_id: int) -> None:
         """Log one line for all leaderless partitions of a request, which may name any number of partitions.
@@ -216,54 +278,56 @@ class BrokerReplicas:
             )
             raise Refused(ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {request.controller_epoch} has ended")
 
-    def _check(self, tp: TopicPartition, state: Any, topic_id: bytes, *, is_kraft: bool) -> int | None:
-        """Return the code of a partition that is refused or unchanged; None for a partition that has to change."""
-        replica = self.hosted.get(tp)
-        if replica is None:
-            replica = self.hosted[tp] = HostedReplica()  # created even if the partition is refused below, as in Kafka
+    def _check(self, tp: TopicPartition, state: Any, topic_id: bytes, known_id: bytes, *, is_kraft: bool) -> int | None:
+        """Return the code of a partition that is refused or keeps its leader; None for one that has to change."""
+        replica = self.hosted.get(tp) or _NEW
         if replica.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        known_id = self.logs.get(tp, ZERO_UUID)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if state.leader_epoch > replica.leader_epoch or (state.leader_epoch == replica.leader_epoch and is_kraft):
             return None if self._broker.broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state.leader_epoch < replica.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        return self._repeat(tp, state.leader, topic_id, known_id)
-
-    def _repeat(self, tp: TopicPartition, leader: int, topic_id: bytes, known_id: bytes) -> int:
-        """Handle a request with the known leader epoch: only the topic id may change."""
-        if topic_id != ZERO_UUID and known_id == ZERO_UUID:
+        if topic_id != ZERO_UUID and known_id == ZERO_UUID:  # the known leader epoch: only the topic id may change
             if tp not in self.logs:
                 raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has no log here")
-            self.logs[tp] = topic_id
-            if tp in self.fetchers:
-                self.fetchers[tp].topic_id = topic_id
             return ErrorCode.NONE
-        if topic_id == ZERO_UUID and known_id != ZERO_UUID and leader != self._broker.broker_id:
-            if tp in self.fetchers:
-                self.fetchers[tp].topic_id = ZERO_UUID
+        if topic_id == ZERO_UUID and known_id != ZERO_UUID and state.leader != self._broker.broker_id:
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    def _lead(self, tp: TopicPartition, state: Any, topic_id: bytes) -> int:
+    def _take_id(self, tp: TopicPartition, topic_id: bytes) -> None:
+        if topic_id != ZERO_UUID:
+            self.logs[tp] = topic_id
+        if tp in self.fetchers:
+            self.fetchers[tp].topic_id = topic_id
+
+    def _leader_is_alive(self, state: Any) -> bool:
+        return state.leader in self._broker.metadata.snapshot.alive_brokers
+
+    def _is_late(self, tp: TopicPartition, state: Any) -> bool:
+        """Whether a newer ISR is known, so that nothing changes; without a live leader the log is made all the same."""
+        if state.partition_epoch >= self.hosted.get(tp, _NEW).partition_epoch:
+            return False
+        return state.leader == self._broker.broker_id or self._leader_is_alive(state)
+
+    def _lead(self, tp: TopicPartition, state: Any, topic_id: bytes, failure: OSError | None) -> int:
         self.fetchers.pop(tp, None)
-        if state.partition_epoch < self.hosted[tp].partition_epoch:
+        if self._is_late(tp, state):
             return ErrorCode.NONE
-        code = self._ensure_log(tp, topic_id)
+        code = self._ensure_log(tp, topic_id, failure)
         if code == ErrorCode.NONE:
             self._change(tp, state, "leader")
         return code
 
-    def _follow(self, tp: TopicPartition, state: Any, topic_id: bytes, leader_is_alive: bool) -> int:
-        replica = self.hosted[tp]
-        if leader_is_alive and state.partition_epoch < replica.partition_epoch:
+    def _follow(self, tp: TopicPartition, state: Any, topic_id: bytes, failure: OSError | None) -> int:
+        if self._is_late(tp, state):
             return ErrorCode.NONE
-        code = self._ensure_log(tp, topic_id)
-        if code != ErrorCode.NONE or not leader_is_alive:
+        code = self._ensure_log(tp, topic_id, failure)
+        if code != ErrorCode.NONE or not self._leader_is_alive(state):
             return code  # without a leader the epoch is not stored: the same request is accepted again later
-        is_new_epoch = state.leader_epoch > replica.leader_epoch
+        is_new_epoch = state.leader_epoch > self.hosted[tp].leader_epoch
         self._change(tp, state, "follower")
         if is_new_epoch:
             self.fetchers[tp] = Fetcher(state.leader, state.leader_epoch, topic_id)
@@ -279,19 +343,15 @@ class BrokerReplicas:
         replica.isr = tuple(state.isr)
         replica.replicas = tuple(state.replicas)
 
-    def _ensure_log(self, tp: TopicPartition, topic_id: bytes) -> int:
-        if not tp.topic or "/" in tp.topic:
+    def _ensure_log(self, tp: TopicPartition, topic_id: bytes, failure: OSError | None) -> int:
+        if not _can_have_log(tp):
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no log can be made for topic {tp.topic!r}")
-        if tp not in self.logs:
-            try:
-                self._broker.hooks.create_log(tp)
-            except OSError as e:
-                self._log.error("the log of %s cannot be created: %s", tp, e)
-                self.hosted[tp].offline = True
-                self.fetchers.pop(tp, None)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-            self.logs[tp] = topic_id
-        elif topic_id != ZERO_UUID:
+        if tp not in self.logs and failure is not None:
+            self._log.error("the log of %s cannot be created: %s", tp, failure)
+            self.hosted[tp].offline = True
+            self.fetchers.pop(tp, None)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if tp not in self.logs or topic_id != ZERO_UUID:
             self.logs[tp] = topic_id
         return ErrorCode.NONE
 
@@ -316,12 +376,29 @@ class BrokerReplicas:
         Raises:
             Refused: A stale controller epoch (11); Kafka then lists no partitions.
         """
+        ends: dict[TopicPartition, None] = {}
+        deleted: dict[TopicPartition, None] = {}
         with self.lock:
             self.fence("StopReplica", request, correlation_id)
             self.controller_epoch = request.controller_epoch
-            return {TopicPartition(p.topic_name, p.partition_index): self._stop(p) for p in request.partition_states}
+            codes: dict[TopicPartition, int] = {
+                TopicPartition(p.topic_name, p.partition_index): self._stop(p, ends, deleted)
+                for p in request.partition_states
+            }
+        hooks = self._broker.hooks  # without the lock, in Kafka's order
+        if hooks.complete_requests is not None:
+            for tp in ends:
+                hooks.complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if hooks.delete_log is not None:
+            for tp in deleted:
+                failure = _failure(hooks.delete_log, tp)
+                if failure is not None:
+                    self._log.error("the log of %s cannot be deleted: %s", tp, failure)
+                    codes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+        return codes
 
-    def _stop(self, wanted: Any) -> int:
+    def _stop(self, wanted: Any, ends: dict[TopicPartition, None], deleted: dict[TopicPartition, None]) -> int:
+        """Stop a replica; notes whether its waiting requests end, and whether its log is to be deleted."""
         tp = TopicPartition(wanted.topic_name, wanted.partition_index)
         replica = self.hosted.get(tp)
         if replica is not None and replica.offline:
@@ -333,18 +410,13 @@ class BrokerReplicas:
         ):
             return ErrorCode.FENCED_LEADER_EPOCH
         self.fetchers.pop(tp, None)
-        if not wanted.delete_partition:
-            return ErrorCode.NONE
-        has_log = tp in self.logs
-        self._forget(tp)  # removed before the log is deleted: if it stayed after a failure, every repeat would fail too
-        if replica is not None:
-            self._broker.hooks.complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        try:
+        if wanted.delete_partition:
+            has_log = tp in self.logs
             if has_log:
-                self._broker.hooks.delete_log(tp)
-        except OSError as e:
-            self._log.error("the log of %s cannot be deleted: %s", tp, e)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+                deleted[tp] = None
+            if replica is not None:
+                ends[tp] = None
+            self._forget(tp)  # before its log is deleted: if it stayed after a failure, every repeat would fail too
         return ErrorCode.NONE
 
     def take_logs(self, former: BrokerReplicas) -> None:

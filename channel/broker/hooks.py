@@ -175,7 +175,7 @@ class BrokerHooks:
     """Callables that an embedded broker calls; each may be left out.
 
     They run on the cluster's network thread, and for Metadata requests on the thread that serves Metadata: they must
-    not block for long.
+    not block for long. No lock is held meanwhile.
 
     Attributes:
         authorize: Whether a request may act on the cluster; a refusal is error 31.
@@ -211,6 +211,6 @@ class BrokerHooks:
     settings: Callable[[str], Mapping[str, str]] | None = None
     passed_on: PassedOn | None = None
     controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
-    create_log: Callable[[TopicPartition], None] = lambda tp: None
-    delete_log: Callable[[TopicPartition], None] = lambda tp: None
-    complete_requests: Callable[[TopicPartition, int], None] = lambda tp, code: None
+    create_log: Callable[[TopicPartition], None] | None = None
+    delete_log: Callable[[TopicPartition], None] | None = None
+    complete_requests: Callable[[TopicPartition, int], None] | None = None

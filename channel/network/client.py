@@ -24,6 +24,7 @@ from kproto.node_versions import NodeApiVersions
 
 from .backoff import ExponentialBackoff
 from .channel import ChannelState, Disconnection, Phase
+from .frames import Send
 from .request import (
     Callback,
     ClientId,
@@ -206,6 +207,11 @@ class ClusterConnectionStates:
     def current_address(self, node_id: str) -> str | None:
         """The address to try; None if the host's name must be resolved first."""
         return self._node(node_id).address()
+
+    def has_untried_address(self, node_id: str) -> bool:
+        """Whether the last look-up of the host gave addresses that were not tried since."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.next_address + 1 < len(node.addresses)
 
     def attempt(self, node_id: str) -> object:
         """Return an object that identifies the present attempt to connect, None without one."""
@@ -635,8 +641,12 @@ class NetworkClient:
                 self._selector.wakeup()
             return
         request.version = version
-        framer = self._framer if self._client_id_of is None else self._framer_of(node_id)
-        request.send = send = framer.frame(request, body)
+        if request.passed:
+            send = Send.framed(node_id, body, request)
+        else:
+            framer = self._framer if self._client_id_of is None else self._framer_of(node_id)
+            send = framer.frame(request, body)
+        request.send = send
         request.sent_ms = now
         if not request.expects_response:
             self._one_way += 1
@@ -707,6 +717,10 @@ class NetworkClient:
     def connection_failed(self, node: Node) -> bool:
         """Whether the last connection has ended or could not be made."""
         return self._states.is_disconnected(node.key)
+
+    def has_untried_address(self, node: Node) -> bool:
+        """Whether the node's host has addresses that were not tried since its look-up; ``ready`` tries the next."""
+        return self._states.has_untried_address(node.key)
 
     def authentication_error(self, node: Node) -> AuthenticationFailed | None:
         """Return the error of the last authentication, None once the node is ready."""
@@ -958,7 +972,7 @@ class NetworkClient:
         send = request.send
         if send is not None and not send.completed:
             self._check_early_answer(channel, request)
-        if request.internal or not request.expects_response:
+        if request.internal or request.passed or not request.expects_response:
             self._complete_special(responses, request, payload, now)
             return
         body = parse_response(request, payload)
@@ -992,7 +1006,10 @@ class NetworkClient:
     def _complete_special(
         self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
     ) -> None:
-        """Do ``_complete_receive`` for requests of the client itself and requests that expect no response."""
+        """Do ``_complete_receive`` for other requests than a program's own that expect a response."""
+        if request.passed:
+            responses.append(ClientResponse(request, now, bytes(payload)))
+            return
         self._one_way -= not request.expects_response
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
             self._learn_versions(responses, request, payload, now)

@@ -163,9 +163,9 @@ class Send:
         self.completed = False
 
     @classmethod
-    def framed(cls, destination: str, payload: Sequence[Bytes]) -> Send:
+    def framed(cls, destination: str, payload: Sequence[Bytes], request: Any = None) -> Send:
         """Make a send of this payload with its length in front."""
-        return cls(destination, [_length.pack(sum(map(len, payload))), *payload])
+        return cls(destination, [_length.pack(sum(map(len, payload))), *payload], request)
 
     def __repr__(self) -> str:
         return f"Send({self.size} bytes to {self.destination}, {self.remaining} remaining)"

@@ -8,7 +8,7 @@ cdef class ClientRequest:
     cdef public object builder, callback
     cdef public int api_key, version
     cdef public long long correlation_id, created_ms, sent_ms, timeout_ms, throttle_ms
-    cdef public bint expects_response, internal
+    cdef public bint expects_response, internal, passed
     cdef public Send send
 
 

@@ -108,6 +108,29 @@ class MessageRequest:
         return f"{api_name(self.api_key)} v{self.oldest_version}-{self.latest_version} {bounded(self.message)}"
 
 
+class FrameRequest:
+    """Another program's request, which goes out as it is: its answer is not read, but returned as bytes.
+
+    Args:
+        frame: The request's header and body, without the size.
+    """
+
+    __slots__ = ("api_key", "correlation_id", "frame", "latest_version", "oldest_version")
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+        self.api_key = int.from_bytes(frame[:2], "big")
+        self.oldest_version = self.latest_version = int.from_bytes(frame[2:4], "big")
+        self.correlation_id = int32_at(frame, 4)
+
+    def build(self, version: int) -> Sequence[Bytes]:
+        """The frame."""
+        return (self.frame,)
+
+    def __str__(self) -> str:
+        return f"another client's {api_name(self.api_key)} v{self.latest_version} of {len(self.frame)} bytes"
+
+
 class ClientRequest:
     """One attempt to send a request, with its own correlation id; it is never sent twice.
 
@@ -121,11 +144,12 @@ class ClientRequest:
         timeout_ms: The time limit of the response.
         callback: Called with the ``ClientResponse``, if any.
         expects_response: Whether the node will answer.
+        passed: Whether it is a ``FrameRequest``.
     """
 
     __slots__ = (
         "api_key", "builder", "callback", "correlation_id", "created_ms", "destination", "expects_response", "internal",
-        "send", "sent_ms", "throttle_ms", "timeout_ms", "version",
+        "passed", "send", "sent_ms", "throttle_ms", "timeout_ms", "version",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +162,7 @@ class ClientRequest:
         callback: Callback | None = None,
         *,
         expects_response: bool = True,
+        passed: bool = False,
     ) -> None:
         self.destination = destination
         self.builder = builder
@@ -147,6 +172,7 @@ class ClientRequest:
         self.timeout_ms = timeout_ms
         self.expects_response = expects_response
         self.callback = callback
+        self.passed = passed
         # ------
         self.internal = False
         self.version = builder.latest_version

@@ -153,6 +153,7 @@ class ControllerNode(Startable):
         self.endpoint = EndPoint(self._host, listener.port, self._listener_name, self._protocol)
         try:
             self._server.start()
+            self._relay.start()
             if self._quorum is not None:
                 self._quorum.thread.start()
             self.controller.start()

@@ -51,7 +51,6 @@ ENDS_BY_ITSELF = {
     ("channel/zookeeper/session.py", "Thread"),  # renews one session; its close waits for it
     ("channel/zookeeper/session.py", "Timer"),
     ("channel/lead/election.py", "Timer"),
-    ("channel/lead/leadership.py", "Timer"),
     ("channel/lead/zookeeper_store.py", "Timer"),
 }
 
@@ -129,6 +128,7 @@ def relay(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
         return []
 
     made = FrameRelay("blocked", brokers, lambda _: plaintext_channel)
+    made.start()
     made(ANONYMOUS, b"frame", lambda _: None)
     return made
 

@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,17 +28,20 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.errors import ChannelError, IllegalState
 from channel.lead.events import ControllerEvent, ControllerEventManager, LeaderAndIsrResponseReceived
+from channel.lead.leadership import Leadership
 from channel.metadata.clients import MetadataSender
 from channel.metrics import Metrics
 from channel.network.brief_threads import BriefThreads
 from channel.network.http_door import DoorHandler, HttpDoor
 from channel.network.request import MessageRequest
+from channel.network.server import ANONYMOUS
 from channel.network.sockets import NameResolution
 from channel.node.controller_node import ControllerNode
+from channel.node.frame_relay import FrameRelay, channels_of_clients
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.security import SecurityConfig
 from channel.tap import Tap, TapMapping
-from channel.types import Node
+from channel.types import Node, SecurityProtocol
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
 from kproto.cli import main
@@ -198,6 +202,40 @@ def worker(stack: contextlib.ExitStack) -> None:
     assert not made._tasks
 
 
+def frame_relay(stack: contextlib.ExitStack) -> None:
+    """Frames that wait for an answer get none, others are refused, and the node sees it."""
+    silent = stack.enter_context(socket.create_server(LOOPBACK))
+    broker = Node(0, *silent.getsockname())
+    plain = channels_of_clients(SecurityProtocol.PLAINTEXT, SecurityConfig())
+    relay = stack.enter_context(FrameRelay("doomed-relay", lambda: [broker], plain))
+    answers: list[bytes | None] = []
+    relay(ANONYMOUS, bytes(20), answers.append)
+    stack.enter_context(silent.accept()[0])
+    kill(relay, relay._client.wakeup)
+    assert isinstance(relay.error, Killed)
+    assert answers == [None]
+    relay(ANONYMOUS, bytes(20), answers.append)
+    assert answers == [None] * 2
+
+
+def balance(stack: contextlib.ExitStack) -> None:
+    """Another takes its place, so that the leaders are balanced all the same, and the log tells of it."""
+    checks: list[ControllerEvent] = []
+    config = SimpleNamespace(leader_imbalance_check_interval_seconds=0.1)
+    made: Any = SimpleNamespace(
+        _lock=threading.Lock(), _is_closed=False, _put=checks.append, cluster=SimpleNamespace(config=config)
+    )
+    made._balance_after = partial(Leadership._balance_after, made)
+    made._balance_after(0)
+    first = made._scheduler
+    kill(first, lambda: None)
+    assert isinstance(first.error, Killed)
+    assert made._scheduler is not first
+    stack.callback(made._scheduler.shutdown, 30)
+    seen = len(checks)
+    until(lambda: len(checks) > seen)
+
+
 def door(stack: contextlib.ExitStack) -> None:
     """Its port is closed, so that clients are refused, and its owner sees the error."""
     made = stack.enter_context(HttpDoor("doomed-door", "answer", *LOOPBACK, DoorHandler))
@@ -260,6 +298,8 @@ CASES = {
     "node-to-controller thread": node_to_controller_thread,
     "metadata sender": metadata_sender,
     "worker": worker,
+    "frame relay": frame_relay,
+    "scheduler of the leaders' balance": balance,
     "HTTP door": door,
     "session renewal, session's notice and end": session_renewal,
     "tap": tap,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -353,6 +354,43 @@ def test_a_log_that_cannot_be_created_takes_its_partition_offline(caplog):
     full.clear()
     assert lead(made, *[leader_state(i, 0, epoch=1) for i in range(3)]) == (0, {0: 56, 1: 56, 2: 0})
     assert stop(made, (0, 2, True)) == (0, {0: 56})
+
+
+def test_hooks_run_without_the_lock_of_the_replicas_in_kafkas_order():
+    calls = []
+
+    def note(what):
+        def hook(tp, *_):
+            def look():
+                with made.replicas.lock:
+                    calls.append((what, tp.partition, tp in made.replicas.hosted))
+
+            other = threading.Thread(target=look, daemon=True)
+            other.start()
+            other.join(30)
+            assert not other.is_alive(), f"{what} runs under the lock"
+
+        return hook
+
+    made = running(
+        hooks=BrokerHooks(create_log=note("create"), delete_log=note("delete"), complete_requests=note("complete"))
+    )
+    assert lead(made, leader_state(1, 1), leader_state(0, 0)) == (0, {0: 0, 1: 0})
+    assert calls == [("create", 0, False), ("create", 1, False)]  # leaders first
+    calls.clear()
+    assert stop(made, (0, 2, True), (1, 2, True)) == (0, {0: 0, 1: 0})
+    assert calls == [(what, number, False) for what in ("complete", "delete") for number in (0, 1)]
+
+
+def test_what_changes_while_a_log_is_made_counts():
+    def create(tp):
+        if tp == T0:
+            made.hooks = BrokerHooks()
+            assert lead(made, leader_state(0, 0, epoch=7), controller_epoch=5) == (0, {0: 0})
+
+    made = running(hooks=BrokerHooks(create_log=create))
+    assert lead(made, leader_state(0, 0, epoch=3), controller_epoch=4) == (11, {0: 11})
+    assert made.replicas.hosted[T0].leader_epoch == 7
 
 
 @pytest.mark.parametrize("leader", [0, 1])
