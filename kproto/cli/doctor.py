@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.cli.footer import saying_zone
-from kproto.cli.options import PlaceType, format_option, reading_options
+from kproto.cli.options import PlaceType, among, format_option, reading_options
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import meant, pasted, printable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
+    from click.shell_completion import CompletionItem
 
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
@@ -40,6 +41,13 @@ _MOST_REQUESTS: Final = 500_000
 
 _AROUND_US: Final = 1_000_000
 _INDENT: Final = " " * 9
+
+
+def _complete_rule(incomplete: str) -> list[CompletionItem]:
+    """Complete a rule's id, or its name."""
+    by_id = {rule.id: f"{rule.name}: {rule.meaning}" for rule in RULES.values()}
+    by_name = {rule.name: f"{rule.id}: {rule.meaning}" for rule in RULES.values()}
+    return among(by_id, incomplete) or among(by_name, incomplete)
 
 
 @click.command(
@@ -65,19 +73,47 @@ Examples:
 docs/verdicts.md defines every rule and term. """
 )
 @click.argument("sources", nargs=-1, metavar="CAPTURE...|TABLES", type=PlaceType())
-@click.option("--explain", metavar="RULE", help="Explain a rule, such as KP011, or all; nothing is read.")
+@click.option(
+    "--explain",
+    metavar="RULE",
+    shell_complete=lambda _context, _parameter, begun: [*among({"all": "every rule"}, begun), *_complete_rule(begun)],
+    help="Explain a rule, such as KP011, or all; nothing is read.",
+)
 @click.option(
     "--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if there is such a finding, or a worse one."
 )
-@click.option("--rule", "rules", multiple=True, metavar="RULE", help="Only this rule. Repeatable.")
-@click.option("--ignore", "ignored", multiple=True, metavar="RULE", help="Not this rule. Repeatable.")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=lambda _context, _parameter, begun: _complete_rule(begun),
+    help="Only this rule. Repeatable.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=lambda _context, _parameter, begun: _complete_rule(begun),
+    help="Not this rule. Repeatable.",
+)
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),
     metavar="FILE",
     help="Leave out the findings in FILE, which --format json printed before.",
 )
-@click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Change a limit. Repeatable.")
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=lambda _context, _parameter, begun: among(
+        {f"{limit.name}={limit.default:g}": f"{limit.unit}: {limit.meaning}" for limit in LIMITS.values()}, begun
+    ),
+    help="Change a limit. Repeatable.",
+)
 @click.option("--events", "with_events", is_flag=True, help="Say first what happened, in order, each with its command.")
 @click.option("--redact", is_flag=True, help="Number topics, addresses and files instead of naming them.")
 @reading_options

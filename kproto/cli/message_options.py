@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import click
 
 from kproto.api import ApiKey, check_version, request_header_version, response_header_version
-from kproto.cli.options import parse_api
+from kproto.cli.options import complete_api, parse_api
 from kproto.errors import ConfigurationError, EncodeError
 from kproto.framing import DEFAULT_LIMIT
 
@@ -69,7 +69,12 @@ def message_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--kind --api --version``."""
     for option in (
         click.option("--version", type=int, metavar="N", help="The message's version; without --api the header's own."),
-        click.option("--api", metavar="API", help="The message's API, by name or key: UpdateMetadata, 6."),
+        click.option(
+            "--api",
+            metavar="API",
+            shell_complete=complete_api,
+            help="The message's API, by name or key: UpdateMetadata, 6.",
+        ),
         click.option(
             "--kind",
             type=click.Choice(KINDS),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from kproto.api import ApiKey, api_name
 from kproto.cli.times import moment_ns, span_of
@@ -27,7 +28,7 @@ from kproto.tables.places import Place, RemotePath, place_of
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from kproto.cli.times import Span
@@ -64,6 +65,26 @@ def _plain(name: str) -> str:
 def _apis_by_name() -> dict[str, int]:
     short = {"lisr": 4, "lai": 4, "sr": 5, "umr": 6, "um": 6}
     return short | {_plain(api_name(key)): int(key) for key in ApiKey}
+
+
+def among(words: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
+    """Complete one of some words, whatever its case, or the last of several that commas part.
+
+    Args:
+        words: What each word means.
+        incomplete: What was typed of it.
+    """
+    before, comma, begun = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{word}", help=text)
+        for word, text in words.items()
+        if word.lower().startswith(begun.lower())
+    ]
+
+
+def complete_api(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete an API's name."""
+    return among({api_name(key): f"API {key:d}" for key in ApiKey}, incomplete)
 
 
 _MOST_PARTITIONS: Final = 100_000
@@ -202,7 +223,14 @@ _LARGEST_ID: Final = (1 << 31) - 1
 _ERRORS: Final = ("any", "request", "partition")
 
 _ANSWER_OPTIONS: Final = [
-    click.option("--api", "api", multiple=True, metavar="API", help="Only this API, by name or key. Repeatable."),
+    click.option(
+        "--api",
+        "api",
+        multiple=True,
+        metavar="API",
+        shell_complete=complete_api,
+        help="Only this API, by name or key. Repeatable.",
+    ),
     click.option("--broker", multiple=True, metavar="ID", help="Only requests to this broker, or these: 0,1."),
     click.option("--controller", multiple=True, metavar="ID", help="Only requests of this controller, or these: 0,1."),
     click.option("--topic", multiple=True, metavar="NAME", help="Only this topic; * and ? match. Repeatable."),

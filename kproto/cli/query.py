@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from kproto.api import api_name
-from kproto.cli.options import answer_filters, cluster_option, format_option, timed
+from kproto.cli.options import among, answer_filters, cluster_option, format_option, timed
 from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
@@ -34,35 +35,47 @@ _NAMES: Final = {"api_key": api_name, "error_code": error_name}
 """Columns of codes that the text output shows by name; JSON and CSV keep the codes."""
 
 
+_QUESTIONS: Final = {
+    "events": "what happened, in order: controllers, brokers, topics ...",
+    "reassignments": "partitions that got other replicas, from when to when",
+    "leader": "who led a partition, until when, by which controller",
+    "controllers": "which controller was active in which epoch",
+    "brokers": "what a broker was to KRaft's controller: fenced, shut down",
+    "elections": "how each leader of KRaft's quorum came",
+    "quorum-members": "who votes in KRaft's quorum, who only follows",
+    "quorum-outages": "when KRaft's quorum had no leader that answered",
+    "metadata-lag": "when a broker was told KRaft's metadata, and applied it",
+    "asked": "who asked KRaft's controller for which change",
+    "offline": "partitions without a leader, from when to when",
+    "under-replicated": "partitions with fewer in-sync replicas than replicas",
+    "off-preferred": "partitions whose leader is not the first of the replicas",
+    "diff": "partitions that differ at two times, or in two captures",
+    "isr": "when in-sync replicas left and came back, who asked for it",
+    "flaps": "partitions that changed their leader again and again",
+    "restarts": "each registration of a broker, by its broker epochs",
+    "findings": "what the rules of kproto doctor find, the worst first",
+    "behind": "brokers that were never sent a partition's newest state",
+    "missed": "metadata updates that a broker never got, most others did",
+    "lag": "time from the first broker's metadata update to each other",
+    "stale": "requests of a former controller, or for a former broker",
+    "errors": "which errors brokers answered, and how often",
+    "worst": "the worst brokers of each week: offline, out of ISRs, late",
+}
+"""The questions by name, each in a line: for help and completion, which need no DuckDB."""
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files and, behind one, the questions."""
+    files = [CompletionItem(incomplete, type="file")]
+    return files + (among(_QUESTIONS, incomplete) if context.params.get(parameter.name or "") else [])
+
+
 @click.command(
     epilog="""\b
 Questions:
-  events            what happened, in order: controllers, brokers, topics ...
-  reassignments     partitions that got other replicas, from when to when
-  leader            who led a partition, until when, by which controller
-  controllers       which controller was active in which epoch
-  brokers           what a broker was to KRaft's controller: fenced, shut down
-  elections         how each leader of KRaft's quorum came
-  quorum-members    who votes in KRaft's quorum, who only follows
-  quorum-outages    when KRaft's quorum had no leader that answered
-  metadata-lag      when a broker was told KRaft's metadata, and applied it
-  asked             who asked KRaft's controller for which change
-  offline           partitions without a leader, from when to when
-  under-replicated  partitions with fewer in-sync replicas than replicas
-  off-preferred     partitions whose leader is not the first of the replicas
-  diff              what differs about partitions at two times (--from, --to),
-                    or in two captures of a cluster (--with)
-  isr               when in-sync replicas left and came back, who asked for it
-  flaps             partitions that changed their leader again and again
-  restarts          each registration of a broker, by its broker epochs
-  findings          what the rules of kproto doctor find, the worst first
-  behind            brokers that were never sent a partition's newest state
-  missed            metadata updates that a broker never got, most others did
-  lag               time from the first broker's metadata update to each other
-  stale             requests of a former controller, or for a former broker
-  errors            which errors brokers answered, and how often
-  worst             the worst brokers of each week: offline, out of ISRs, late
-
+"""  # noqa: S608  # the help shows a query
+    + "".join(f"  {name:<18}{text}\n" for name, text in _QUESTIONS.items())
+    + """
 \b
 Examples:
   kproto analyze control.pcap --out tables
@@ -86,7 +99,7 @@ Examples:
 \b
 --sql takes DuckDB's SQL over the tables that kproto tables describes. """
 )
-@click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]")
+@click.argument("words", nargs=-1, required=True, metavar="DIR|CAPTURE... [QUESTION]", shell_complete=_complete)
 @answer_filters
 @cluster_option
 @click.option(

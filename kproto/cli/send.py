@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from kproto.cli.message_options import message_of, read_input
-from kproto.cli.options import parse_api, properties_option
+from kproto.cli.options import complete_api, parse_api, properties_option
 from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
@@ -28,7 +28,9 @@ Examples:
     | kproto send 127.0.0.1:19092 --api 6 --api-version 8 """
 )
 @click.argument("broker", metavar="HOST:PORT")
-@click.option("--api", required=True, metavar="API", help="Name or number: UpdateMetadata, 6.")
+@click.option(
+    "--api", required=True, metavar="API", shell_complete=complete_api, help="Name or number: UpdateMetadata, 6."
+)
 @click.option("--api-version", type=int, metavar="N", help="Version; by default the newest.")
 @click.option(
     "--file",

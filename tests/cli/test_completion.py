@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from kproto.cli import COMMANDS, main
+from kproto.query import QUESTIONS
+from kproto.verdicts.catalogue import LIMITS, RULES
 
 BASH = """
 source <("$KPROTO" completion bash)
@@ -37,6 +40,40 @@ def test_bash_completes_a_command() -> None:
 
 def test_bash_completes_an_option() -> None:
     assert completed("inspect", "--unans") == ["--unanswered"]
+
+
+def offered(*words: str) -> list[str]:
+    """What every shell is given for the last of some words."""
+    *before, incomplete = words
+    shell = ShellComplete(main, {}, "kproto", "_KPROTO_COMPLETE")
+    return [item.value for item in shell.get_completions(before, incomplete) if item.type == "plain"]
+
+
+def test_bash_completes_a_question_behind_a_capture() -> None:
+    assert completed("query", "control.pcap", "off") == ["offline", "off-preferred"]
+
+
+def test_questions_are_offered_behind_a_capture_and_files_before() -> None:
+    assert set(offered("query", "control.pcap", "")) == set(QUESTIONS)
+    assert offered("query", "off") == []
+
+
+@pytest.mark.parametrize("option", ["--rule", "--ignore", "--explain"])
+def test_rules_are_completed_by_id_and_by_name(option: str) -> None:
+    assert offered("doctor", option, "kp01") == [rule for rule in RULES if rule.startswith("KP01")]
+    assert offered("doctor", option, "under-m") == [r.name for r in RULES.values() if r.name.startswith("under-m")]
+    assert set(RULES) <= set(offered("doctor", option, ""))
+
+
+def test_limits_are_completed_with_their_defaults() -> None:
+    assert offered("doctor", "--limit", "offl") == ["offline=30"]
+    assert len(offered("doctor", "--limit", "")) == len(LIMITS)
+
+
+@pytest.mark.parametrize("command", ["inspect", "query", "summary", "decode", "encode", "send"])
+def test_apis_are_completed_whatever_their_case(command: str) -> None:
+    assert offered(command, "--api", "leadera") == ["LeaderAndIsr"]
+    assert offered(command, "--api", "StopReplica,updatem") == ["StopReplica,UpdateMetadata"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
