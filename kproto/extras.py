@@ -12,6 +12,7 @@ EXTRAS: Final = {
     "pyspark": "pipeline",
     "pyarrow": "tables",
     "duckdb": "query",
+    "pytz": "query",
     "zstandard": "zstd",
     "prometheus_client": "metrics",
     "kazoo": "zookeeper",

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,14 @@ def test_json_is_an_object_a_line_and_csv_has_a_header() -> None:
     assert [row["reason"] for row in rows] == [answer["reason"] for answer in answers]
     assert [row["broker"] for row in rows] == [str(answer["broker"]) for answer in answers]
     assert all(answer["ts"].startswith("2026-11-20T19:47:") and answer["ts"].endswith("Z") for answer in answers)
+
+
+@pytest.mark.parametrize("extra", ["query", "report"])
+def test_what_duckdb_needs_for_times_comes_with_it(extra: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {"duckdb", "pytz"} <= {
+        re.split("[><=[]", needed)[0] for needed in project["optional-dependencies"][extra]
+    }, "tools/check-dist asks such a question in an empty environment"
 
 
 def test_filters_and_a_limit_shorten_the_answer() -> None:
