@@ -105,12 +105,10 @@ soak:    ## the real thing for MINUTES, with faults drawn by a seed that is prin
 	.venv/bin/python tests/soak/run.py $(SOAK)
 
 BENCHES =
-DOORS = .venv/bin/pytest benches -q -o addopts="" --benchmark-only --benchmark-columns=min,ops $(if $(QUICK),--benchmark-min-rounds=1 --benchmark-max-time=0.01,--benchmark-max-time=0.3 --benchmark-json=out/doors.json)
 bench: export PATH := $(CURDIR)/.venv/bin:$(PATH)
 bench:   ## all figures of docs/figures.md; QUICK=1 tries every program, BENCHES="ratios tap_ratios" measures some
 	@tools/setup bench java maven tshark
-	@status=0; .venv/bin/python benches/everything.py $(if $(QUICK),--quick) $(BENCHES) || status=1; \
-	  $(DOORS) || status=1; exit $$status
+	.venv/bin/python benches/everything.py $(if $(QUICK),--quick) $(BENCHES)
 
 guard:   ## the codec beside that of the last release, or of 30 commits before, by turns: no door may lose a fifth of its speed
 	@tools/setup test

@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PROGRAMS = {
+    "doors": 600.0,
     "secured_ratios": 600.0,
     "tap_ratios": 600.0,
     "channel_thousand": 600.0,

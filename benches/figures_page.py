@@ -27,6 +27,7 @@ RESULTS_OF = {
     "codec": ("codec",),
     "codec-versions": ("codec",),
     "codec-rest": ("codec",),
+    "doors": ("doors",),
     "channel": ("channel",),
     "controller": ("controller",),
     "controller-size": tuple(f"controller-{group}" for group in ("large", "reassign", "delete", "create", "thousand")),

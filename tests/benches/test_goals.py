@@ -15,6 +15,7 @@ import codec_bodies
 import codec_goals
 import controller_ratios
 import doctor_ratios
+import doors
 import growing_stream
 import live_ratios
 import metadata_log
@@ -34,13 +35,13 @@ CODEC = list(codec_goals.goals())
 CHANNEL = list(channel_goals.goals())
 SECURED, TAP, CONTROLLER = secured_ratios.goals(), tap_ratios.goals(), controller_ratios.goals()
 TSHARK, DOCTOR, MONTH, LIVE = tshark_ratios.goals(), doctor_ratios.goals(), month.goals(), live_ratios.goals()
-METADATA = metadata_log.goals()
+METADATA, DOORS = metadata_log.goals(), doors.goals()
 
 
 @pytest.mark.parametrize(
     "goals",
-    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH, LIVE, METADATA],
-    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month", "live", "metadata"],
+    [CODEC, CHANNEL, SECURED, TAP, CONTROLLER, TSHARK, DOCTOR, MONTH, LIVE, METADATA, DOORS],
+    ids=["codec", "channel", "secured", "tap", "controller", "tshark", "doctor", "month", "live", "metadata", "doors"],
 )
 def test_no_row_is_there_twice(goals: list[Goal]) -> None:
     names = Counter((goal.group, goal.what, goal.case, goal.peer, goal.ours) for goal in goals)
@@ -60,6 +61,21 @@ def test_the_live_view_and_the_replay_have_limits() -> None:
     assert {goal.what: (goal.limit, goal.at_least) for goal in LIVE} == {
         "kproto top": (5, False), "kproto replay": (1.0, True),
     }  # fmt: skip
+
+
+def test_each_door_of_the_codec_has_a_limit_and_a_benchmark_of_its_name() -> None:
+    benchmarks = (Path(doors.HERE) / "test_codec.py").read_text(encoding="utf-8")
+    assert all(goal.limit for goal in DOORS)
+    assert [goal.what for goal in DOORS if f"def test_{goal.what.replace(' ', '_')}(" not in benchmarks] == []
+
+
+def test_a_door_is_judged_by_the_median_time_of_the_extension() -> None:
+    def told(name: str, codec: str, ns: float) -> dict[str, object]:
+        facts = {"codec": codec, "body": "updatemetadata-8-1x10000", "partitions": 10_000}
+        return {"name": f"test_{name}[x]", "stats": {"median": ns, "min": 0.0}, "extra_info": facts}
+
+    result = {"benchmarks": [told("encode", "cython", 5e-5), told("encode", "construct", 2.0)]}
+    assert doors.figures(result) == {"encode updatemetadata-8-1x10000": pytest.approx(5.0)}
 
 
 def test_programs_are_asked_for_the_figures_that_rows_show() -> None:
