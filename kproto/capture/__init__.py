@@ -5,7 +5,7 @@
 
 What can be read: classic pcap and pcapng, of Ethernet (also with VLAN tags), Linux cooked, null, loopback, raw IP, PPP
 and NFLOG links, IPv4 and IPv6, also inside tunnels (VXLAN, Geneve, GRE ..., see ``tunnels``); Kafka's own logs
-(``kproto.logs``); each plain, gzip or zstd. A path, the bytes of a file, an open binary file; several files, or a
+(``kproto.logs``); each plain or packed. A path, the bytes of a file, an open binary file; several files, or a
 directory of them; or packets from anywhere:
 
     exchanges((packet.time, bytes(packet), 1) for packet in scapy.utils.PcapReader("broker-1.pcap"))  # 1: Ethernet

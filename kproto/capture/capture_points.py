@@ -39,12 +39,12 @@ Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
 _EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
 _ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
-_PACKING: Final = "gz|zst|zstd"
+_PACKING: Final = "gz|bz2|xz|zst|zstd"
 _TIME: Final = re.compile(r"(?:\w+=)?(?:[0-2]\d|3[01]|20\d\d(?:[-_]?[01]\d(?:[-_]?[0-3]\d(?:[-_T]?\d\d){0,3}Z?)?)?)")
 _PACKED: Final = re.compile(rf"\.(?:{_PACKING})$")
 _ROTATED: Final = re.compile(rf"(.*\.(?:{_EXTENSION}|log)){_ROTATION}")
 _NAMED_AS_CAPTURE: Final = re.compile(
-    rf".*(?:\.(?:{_EXTENSION})|(?:kafka-request|state-change|controller)\.log)(?:{_ROTATION})?(?:\.(?:{_PACKING}|bz2|xz|zip))?",
+    rf".*(?:\.(?:{_EXTENSION})|(?:kafka-request|state-change|controller)\.log)(?:{_ROTATION})?(?:\.(?:{_PACKING}|zip))?",
     re.I | re.S,
 )
 """Names of captures and request logs, also rotated and packed, whether or not kproto reads their packing."""

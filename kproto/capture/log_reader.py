@@ -60,10 +60,13 @@ _LONGEST_PREFIX: Final = 300
 _LONGEST_HEAD: Final = 48
 """A line that is no longer may be the time and level of the next one, which a mail client put apart."""
 
-_MOST_PARTS: Final = 24
-"""The most lines into which a mail client or a terminal broke one."""
+_PART_BYTES: Final = 50
+"""Estimated memory of a part beside its bytes."""
 
-_LONGEST_CUT: Final = 16 << 10
+_LONGEST_LOGGER: Final = 200
+
+_LONGEST_CUT: Final = 1 << 20
+"""The longest line that is put together of the parts into which a mail client or a terminal broke it."""
 
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
@@ -93,44 +96,66 @@ def _names_writer_later(line: bytes, at: int) -> bool:
     )
 
 
-class _CutLine:
-    """A line of a state-change log that told nothing, and what follows it: a mail client or a terminal may have cut it.
+_ENDS: Final = (b"r)\n", b"r)\r\n")
+"""What ends nearly every line in Kafka's own layout: the logger."""
+
+_LOGGER: Final = re.compile(rb" \([A-Za-z][\w.$]{2,200}\)[\s\"]*$")
+
+_TERMINALS: Final = frozenset((80, 100, 120, 132, 140, 150, 160, 180, 200, 240))
+"""Usual widths of terminals."""
+
+
+class _HeldLine:
+    """A line without the logger that ends it, and the lines behind it that may be its rest.
 
     A terminal cuts all lines at one width and keeps the spaces, a mail client cuts them at spaces, which it leaves out.
+
+    Attributes:
+        first: The line; None if none is held.
     """
 
     def __init__(self) -> None:
-        self.begun: tuple[bytes, int, int] | None = None
-        """A line that told nothing, where it names its writer, and its time."""
+        self.first: LogLine | None = None
         self._parts: list[bytes] = []
-        self._widths: tuple[int, int, int] = (0, 0, 0)  # how many were cut, the narrowest and the widest
+        self._widths: list[int] = []
+        self._size = 0
+        self._cut: tuple[int, int, int] = (0, 0, 0)  # how many lines were cut, the narrowest and the widest
 
-    def ends_with(self, part: bytes, states: StateLog) -> bool:
-        """Take a line without a writer; return whether it completes the line, which is given to ``states`` then."""
-        if self.begun is None:
+    def begin(self, first: LogLine) -> None:
+        """Hold a line."""
+        self.first, self._parts, self._widths = first, [first.text.rstrip(b"\r\n")], [first.length]
+        self._size = len(first.text)
+
+    def takes(self, message: LogLine) -> bool:
+        """Whether a line may go on with the one that is held; if so it is added."""
+        text = message.text
+        is_other = message.stamps or not text.strip() or b"Exception" in text[:200] or stamps_in(text[:40])
+        if is_other or self._size + len(text) > _LONGEST_CUT:
             return False
-        first, at, time_ns = self.begun
+        self._parts.append(text)
+        self._widths.append(message.length)
+        self._size += len(text) + _PART_BYTES
+        return True
+
+    def is_whole(self) -> bool:
+        """Whether the logger's name has come, perhaps in two parts."""
+        return _LOGGER.search(b"".join(self._parts[-2:])) is not None
+
+    def forms(self) -> list[bytes]:
+        """The texts that the line may have; the first one that tells something counts."""
         parts = self._parts
-        if not parts or parts[0] is not first:
-            self._parts = parts = [first]
-        size = len(part) + sum(map(len, parts))
-        is_other = not part.strip() or b"Exception" in part[:200] or stamps_in(part[:40])
-        if is_other or len(parts) > _MOST_PARTS or size > _LONGEST_CUT:
-            self.begun = None
-            return False
         if len(parts) == 1:
-            count, least, most = self._widths
-            width = len(first.rstrip(b"\r\n"))
-            self._widths = count + 1, min(least or width, width), max(most, width)
-        parts.append(part)
-        count, least, most = self._widths
-        forms = [b" ".join(each.strip() for each in parts), b"".join(each.rstrip(b"\r\n") for each in parts)]
-        if least == most and count > 1:  # a terminal's lines
-            forms.reverse()
-        if any(states.line(form, at, time_ns) for form in forms):
-            self.begun = None
-            return True
-        return False
+            return parts
+        joined = [b" ".join(each.strip() for each in parts), b"".join(parts)]
+        if self._is_terminals():
+            joined.reverse()
+        return joined if self.is_whole() else [parts[0], *joined]
+
+    def _is_terminals(self) -> bool:
+        cut = self._widths[:-1]
+        count, least, most = self._cut
+        self._cut = count, least, most = count + 1, min(least or cut[0], *cut), max(most, *cut)
+        return least == most and (count > 1 or len(cut) > 1 or cut[0] - 1 in _TERMINALS)
 
 
 class LogReader:
@@ -171,7 +196,7 @@ class LogReader:
         self._decisions = 0
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
-        self._cut = _CutLine()
+        self._held = _HeldLine()
 
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next."""
@@ -196,6 +221,7 @@ class LogReader:
         self._take(b"", events, last=True)
         for message in self._unwrapper.end():
             self._message(message, events)
+        self._end_held()
         self._states.end()
         self._give_logged(events)
         self._lines, self._unwrapper = Lines(), Unwrapper()
@@ -203,19 +229,26 @@ class LogReader:
 
     def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
         unwrapper, kafka_ns, state_line = self._unwrapper, self._clock.kafka_ns, self._states.line
+        held = self._held
         for line, offset, length in self._lines.feed(data, last=last):
             if line is None:
                 self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
                 continue
-            is_plain = line[24:25] == b"]" and line[:1] == b"[" and not unwrapper.is_open
-            if is_plain and len(line) > _LONGEST_HEAD and b"&" not in line:  # Kafka's own layout
+            is_plain = line[24:25] == b"]" and line[17:18] == b":" and line[:1] == b"[" and not unwrapper.is_open
+            if (
+                is_plain and len(line) > _LONGEST_HEAD and b"&" not in line and b"\x1b" not in line
+            ):  # Kafka's own layout
                 at = line.find(b"[", 26, 40)
+                if held.first is not None:
+                    self._end_held()
                 if at >= 0 and line.startswith(WRITER_MARKS, at):
                     try:
                         time_ns = kafka_ns(line)
                         if time_ns >= 0:
-                            if not state_line(line, at, time_ns):
-                                self._cut.begun = line, at, time_ns
+                            if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
+                                state_line(line, at, time_ns)
+                            else:
+                                held.begin(LogLine(line, [], None, offset, length))
                             if self._logged:
                                 self._give_logged(events)
                             continue
@@ -229,7 +262,8 @@ class LogReader:
                 if at < 0:
                     if not self._has_requests and b"ontroller" in line[26:60]:
                         self._summary.format = "state-change log"
-                    at = line.find(b" ", 26, 34) + 1
+                    at = line.find(b" ", 27, 34) + 1
+                    at += line[at : at + 1] == b" "
                     if (
                         line.startswith(_OTHER_WRITERS, at)
                         or (line[at : at + 1] == b"[" and _names_writer_later(line, at))
@@ -237,9 +271,13 @@ class LogReader:
                         or b" on Controller " in line[at : at + 80]
                     ):
                         self._message(LogLine(line, [], None, offset, length), events)
-                    continue
-                logged = line[at + len(MARK) :].lstrip()
-                if logged and (logged[:1] != b"{" or line.count(b"{", at) == line.count(b"}", at)):
+                        continue
+                    if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
+                        continue
+                logged = line[at + len(MARK) :].lstrip() if at >= 0 else b""
+                if logged and (
+                    b";totalTime:" in logged if logged[:1] != b"{" else line.count(b"{", at) == line.count(b"}", at)
+                ):
                     self._message(LogLine(line, [], None, offset, length), events)
                     continue
             elif line[:4] == b"\tat " and not unwrapper.is_open:
@@ -294,28 +332,48 @@ class LogReader:
 
     def _state_message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""
-        text = message.text.rstrip(b'"')  # of a quoted value
+        held = self._held
+        if held.first is not None and held.takes(message):
+            if held.is_whole():
+                self._end_held()
+        else:
+            self._end_held()
+            held.begin(message)
+            if held.is_whole() or not (message.stamps or stamps_in(message.text[:_LONGEST_PREFIX])):
+                self._end_held()
+        self._give_logged(events)
+
+    def _end_held(self) -> None:
+        """Take the line that was held for its rest."""
+        first, self._held.first = self._held.first, None
+        if first is None:
+            return
+        problem = ""
+        for form in self._held.forms():
+            try:
+                if self._tells(form, first.stamps):
+                    return
+            except UnusableLine as e:
+                problem = str(e)
+            except (ValueError, OverflowError):  # perhaps a space was put into a number
+                problem = _NO_STATE
+        if problem:
+            self._summary.bad(problem, first.offset, first.length)
+
+    def _tells(self, text: bytes, stamps: list[Stamp]) -> bool:
+        """Give a line to the states; whether it tells anything."""
+        text = text.rstrip(b'"')  # of a quoted value
         at = find_writer(text)
         if at < 0:
             text, at = writer_named_now(text)
-        try:
-            if at < 0:
-                if not self._cut.ends_with(text, self._states):
-                    return
-            else:
-                stamps = message.stamps + stamps_in(text[:at])
-                if not stamps and _THROWN.search(text[:at]):
-                    return  # the text of an exception that follows a line
-                if level := _DETAILED.search(text, max(at - _LONGEST_PREFIX, 0), at):
-                    text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
-                time_ns = self._clock.time_ns(stamps)
-                if not self._states.line(text, at, time_ns):
-                    self._cut.begun = text, at, time_ns
-        except UnusableLine as e:
-            self._summary.bad(str(e), message.offset, message.length)
-        except (ValueError, OverflowError):
-            self._summary.bad(_NO_STATE, message.offset, message.length)
-        self._give_logged(events)
+        if at < 0:
+            return False
+        stamps = stamps + stamps_in(text[:at])
+        if not stamps and _THROWN.search(text[:at]):
+            return False  # the text of an exception that follows a line
+        if level := _DETAILED.search(text, max(at - _LONGEST_PREFIX, 0), at):
+            text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
+        return self._states.line(text, at, self._clock.time_ns(stamps))
 
     def _give_logged(self, events: list[Frame | Exchange]) -> None:
         """Make frames of the requests that lines of state changes told."""

@@ -1,9 +1,11 @@
-"""Where captures come from: files, open binary files, bytes; plain, gzip or zstd."""
+"""Where captures come from: files, open binary files, bytes; plain, or packed with gzip, bzip2, xz or zstd."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import re
 import stat
@@ -37,11 +39,13 @@ _CHUNK: Final = 1 << 17
 _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
 _GZIP: Final = b"\x1f\x8b"
+_BZIP2: Final = re.compile(rb"BZh[1-9]")
+_XZ: Final = b"\xfd7zXZ"
+_XZ_MEMORY: Final = 128 << 20
+"""The most memory that unpacking xz may take: as much as its highest preset needs, and more."""
 _ZSTD: Final = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a zstd frame, or a skippable one
 
 _OTHERS: Final = [
-    (b"BZh", "compressed with bzip2; unpack it first"),
-    (b"\xfd7zXZ", "compressed with xz; unpack it first"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"\xa1\xb2\xcd\x34", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
     (b"\x34\xcd\xb2\xa1", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
@@ -161,8 +165,12 @@ class Source:
             return self._take(_CHUNK)
         except EOFError:
             self.damage = "the compressed file is cut off"
+        except lzma.LZMAError as e:
+            greedy = f"unpacking it takes more memory than {_XZ_MEMORY >> 20} MiB"
+            self.damage = f"the file cannot be read on: {greedy if 'limit' in str(e) else 'it is damaged'}"
         except (OSError, zlib.error) as e:
-            self.damage = f"the file cannot be read on: {e}"
+            is_bzip2 = type(e) is OSError and e.errno is None
+            self.damage = f"the file cannot be read on: {'it is damaged' if is_bzip2 else e}"
         except Exception as e:
             if type(e).__name__ != "ZstdError":  # zstandard is optional, so its class cannot be named here
                 raise
@@ -192,9 +200,13 @@ class Source:
         self.close()
 
     def _unpacked(self, counted: _CountingStream) -> Callable[[int], bytes]:
-        magic = counted.peek(4)
+        magic = counted.peek(5)
         if magic.startswith(_GZIP):
             return gzip.GzipFile(fileobj=counted).read1
+        if _BZIP2.match(magic):
+            return _members(counted, bz2.BZ2Decompressor)
+        if magic.startswith(_XZ):
+            return _members(counted, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY))
         if _ZSTD.match(magic):
             try:
                 import zstandard
@@ -206,6 +218,31 @@ class Source:
             reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", counted), read_across_frames=True)
             return cast("Callable[[int], bytes]", reader.read1)
         return counted.take
+
+
+def _members(counted: _CountingStream, new: Callable[[], Any]) -> Callable[[int], bytes]:
+    """Read what bzip2 or xz packed, member by member, never more than is asked for."""
+    member = new()
+
+    def take(n: int) -> bytes:
+        nonlocal member
+        while True:
+            if member.eof:
+                packed = member.unused_data.lstrip(b"\0")  # zeros may stand between
+                while not packed:
+                    more = counted.take(_CHUNK)
+                    if not more:
+                        return b""
+                    packed = more.lstrip(b"\0")
+                member = new()
+            else:
+                packed = counted.take(_CHUNK) if member.needs_input else b""
+                if not packed and member.needs_input:
+                    raise EOFError
+            if data := member.decompress(packed, n):
+                return cast("bytes", data)
+
+    return take
 
 
 def is_file(source: object) -> bool:
@@ -256,7 +293,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         return None
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
-        "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also gzip or zstd"
+        "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also packed with gzip, "
+        "bzip2, xz or zstd"
     )
 
 

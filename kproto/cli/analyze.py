@@ -129,7 +129,7 @@ def command(
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
 
-    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also gzip or zstd; or a directory, a
+    CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also packed; or a directory, a
     pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap. Each is read once, and the states of each
     distinct message body are written once. With another --master than local, every worker must see CAPTURE and DIR.
 

@@ -135,7 +135,7 @@ def command(
 ) -> None:
     """Find what is wrong with a control plane, from its captures or tables.
 
-    CAPTURE is a pcap or pcapng file, a kafka-request.log, either also gzip or zstd, a directory of such files, or - for
+    CAPTURE is a pcap or pcapng file, a kafka-request.log, either also packed, a directory of such files, or - for
     standard input. TABLES is a directory that kproto analyze wrote. Captures of one cluster are judged together,
     whatever their clocks say; each cluster is judged by itself.
 

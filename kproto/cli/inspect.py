@@ -131,7 +131,7 @@ def command(
 ) -> None:
     """Show each control request, what it changed at its broker, and the broker's answer.
 
-    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
+    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also packed, a directory of such files,
     a copy of KRaft's __cluster_metadata-0, of which each change is a line of its own, or - for standard input, which is
     followed as it grows. Several files, as rotation leaves them, are shown as one stream, by time: a request may begin
     in one file and be answered in another. Captures of several hosts are read twice: they are shown with the time of

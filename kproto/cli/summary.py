@@ -52,7 +52,7 @@ Spark. """,
 def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None, every: bool, form: str) -> None:
     """Sum up captures: controllers, brokers, changes, errors, delays and losses.
 
-    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also gzip or zstd, a directory of such files,
+    CAPTURE is a pcap or pcapng file, a broker's kafka-request.log, either also packed, a directory of such files,
     or - for standard input; rotated files are one stream. Captures of one cluster are summed up together, whatever
     their clocks say; each cluster by itself. Nothing else is needed: no Spark, no Java.
     """

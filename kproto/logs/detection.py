@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from .times import stamps_in
-from .wrappers import Lines
+from .wrappers import LONGEST_HEAD, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,14 @@ _DATED: Final = re.compile(
 """How lines of logs begin."""
 
 _MARK: Final = re.compile(
-    rb"Completed request:|requestHeader\\*\"|(?:\[|\bon )(?:Broker|Controller) (?:id=)?\d{1,10}[\] ]"
+    rb"Completed request:|\brequest:(?:RequestHeader\(|\{api_key=)|requestHeader\\*\""
+    rb"|(?:\[|\bon )(?:Broker|Controller) (?:id=)?\d{1,10}[\] ]"
     rb"|\b(?:Broker \d{1,10}|Controller \d{1,10} epoch \d{1,10}) "
     rb"(?:cached|received|handling|completed|ignoring|deleted|stopped|sending|changed|started|skipped) "
 )
 """What the lines that are read hold, each behind a time."""
 
-_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)")
+_TIME: Final = re.compile(rb"\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)")
 
 _EXPORT: Final = b"__CURSOR="
 _MOST_LINES: Final = 50
@@ -40,13 +41,21 @@ _MOST_LINES: Final = 50
 def looks_like_log(head: bytes) -> bool:
     """Whether a file that begins with these bytes is a log."""
     text = _text(head)
-    if b"\0" in text and not text.startswith(_EXPORT):
+    if b"\0" in text.rstrip(b"\0") and not text.startswith(_EXPORT):
         return False
     if _DATED.search(text):
         return True
     is_json = text.lstrip()[:1] in (b"{", b"[")
-    begins = ((found.start(), text.rfind(b"\n", 0, found.start()) + 1) for found in _MARK.finditer(text))
-    return any(is_json or _TIME.search(text, begin, at) for at, begin in begins)
+    return any(
+        is_json or _TIME.search(text, _begin(text, found.start()), found.start()) for found in _MARK.finditer(text)
+    )
+
+
+def _begin(text: bytes, at: int) -> int:
+    """Where a line begins, with the one before it that may hold its time alone, as mail clients break lines."""
+    begin = text.rfind(b"\n", 0, at) + 1
+    before = text.rfind(b"\n", 0, max(begin - 1, 0)) + 1
+    return before if begin - before <= LONGEST_HEAD else begin
 
 
 def first_time_ns(head: bytes) -> int:

@@ -19,6 +19,9 @@ from .times import UnusableLine
 MARK: Final = b"Completed request:"
 """What each such line holds, but for those whose fields stand beside others in one JSON object."""
 
+STRUCTS: Final = ("RequestHeader(", "{api_key=")
+"""What a request begins with that is logged as text of its structs."""
+
 NOT_LOGGED: Final[dict[str, Any]] = {}
 """Stands for a response that was sent, and that the line does not show: before 1.0 none is logged at DEBUG."""
 
@@ -47,7 +50,7 @@ def parse_request(text: str) -> dict[str, Any]:
         if not isinstance(entry, dict):
             raise UnusableLine("a logged request that is no JSON object")
         return entry
-    if text.startswith(("RequestHeader(", "{api_key=")):
+    if text.startswith(STRUCTS):
         return _from_text(text)
     if text.startswith("Name:"):
         if shutdown := _CONTROLLED_SHUTDOWN.match(text):

@@ -61,7 +61,7 @@ _STATE: Final = (
     rb"(?:, isNew=(\w+))?(?:, leaderRecoveryState=(\d+))?\)"
 )  # fmt: skip
 _UNTOLD: Final = b",".join(b"%d" % mark for mark in UNKNOWN_IDS)
-_NAMED: Final = rb"\w*\((?:topicName='[^']*', partitionIndex=-?\d+, )?"
+_NAMED: Final = rb"\w*\((?:topicName='[\w.-]*', partitionIndex=-?\d+, )?"
 _CACHED: Final = re.compile(
     rb".ached leader info " + _NAMED + _STATE + rb" for partition (\S+) in response to UpdateMetadata request sent by "
     rb"controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
@@ -80,7 +80,7 @@ _ADDED: Final = re.compile(
     rb"sent by controller (-?\d+) epoch (\d+) with correlation id (-?\d+)"
 )
 _RECEIVED: Final = re.compile(
-    rb".eceived LeaderAndIsr request \w*\((?:topicName='([^']*)', partitionIndex=(-?\d+), )?" + _STATE
+    rb".eceived LeaderAndIsr request \w*\((?:topicName='([\w.-]*)', partitionIndex=(-?\d+), )?" + _STATE
     + rb" correlation id (-?\d+) from controller (-?\d+) epoch (\d+)(?: for partition (\S+))?"
 )  # fmt: skip
 _STOPPED: Final = re.compile(
@@ -110,7 +110,7 @@ _OF_TOPIC: Final = re.compile(rb"\S{1,300} with topic id (?:Some\()?([\w-]{22})\
 _CREATING: Final = re.compile(rb"Creating new partition (\S{1,300})-\d{1,10} with topic id ([\w-]{22})\b")
 _SKIPPED: Final = re.compile(
     rb"Skipped the become-(?:leader|follower) state change for \S{1,300} with topic id (?:Some\()?([\w-]{22})\)? and "
-    rb"partition state \w*\(topicName='([^']*)', partitionIndex=(-?\d+), " + _STATE
+    rb"partition state \w*\(topicName='([\w.-]*)', partitionIndex=(-?\d+), " + _STATE
 )
 _CHANGED: Final = re.compile(
     rb"Partition (\S+) state changed to \(Leader:(-?\d+),ISR:([\d,]*),(?:LeaderRecoveryState:(\w+),)?"

@@ -25,7 +25,7 @@ class Stamp(NamedTuple):
     Attributes:
         ns: Nanoseconds since 1970 on the clock that was read, whatever its zone.
         offset_s: The zone's distance to UTC in seconds; None where none is written.
-        lacks: What is not written: nothing, the ``year``, or the ``date``.
+        lacks: What is not written: nothing, the ``year``, the ``date``, or the ``order`` of the date's numbers.
     """
 
     ns: int
@@ -44,12 +44,15 @@ _ABBREVIATIONS: Final = {
 }
 """Hours to UTC of zones that are written as letters: those of RFC 822, and others that stand for one zone alone."""
 
-_CLOCK: Final = rb"(?P<%s>\d\d):(?P<%s>\d\d):(?P<%s>\d\d)(?:[.,](?P<%s>\d{1,9}))?"
+_CLOCK: Final = (
+    rb"(?P<%s>\d\d|\d(?=[:.,\d]{6,16} ?[AP]M\b)):(?P<%s>\d\d):(?P<%s>\d\d)(?:(?:[.,]|:(?=\d{3}(?!\d)))(?P<%s>\d{1,9}))?"
+    rb"(?:\ ?(?P<%s>[AP])M\b)?"
+)
 _ZONE: Final = rb"(?:\ ?(?P<%s>Z\b|[+-]\d\d:?\d\d(?!\d)|[A-Z]{3,4}\b))?"
 
 
 def _clock(tag: str) -> bytes:
-    return _CLOCK % tuple(f"{name}{tag}".encode() for name in ("H", "M", "S", "F"))
+    return _CLOCK % tuple(f"{name}{tag}".encode() for name in ("H", "M", "S", "F", "P"))
 
 
 def _zone(tag: str) -> bytes:
@@ -64,8 +67,12 @@ _STAMP: Final = re.compile(
             + _clock("a") + _zone("a"),
             # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100
             rb"(?<!\d)(?P<Db>\d\d?)[\ /-](?P<Mb_>[A-Z][a-z]{2})[\ /-](?P<Yb>\d{4})[\ :T]" + _clock("b") + _zone("b"),
-            # Nov 20 19:35:10; Nov 20 2023 19:35:10; Nov 20 19:35:10 CET 2023
-            rb"\b(?P<Mc_>[A-Z][a-z]{2})\ \ ?(?P<Dc>\d\d?)(?:,?\ (?P<Yc>\d{4}))?,?\ " + _clock("c")
+            # 11/20/2023 7:35:10 PM; 20.11.2023 19:35:10,123; 11/20/23 19:35:10
+            rb"(?<![\d./-])(?P<N1>\d\d?)(?P<Nsep>[/.-])(?P<N2>\d\d?)(?P=Nsep)(?P<N3>\d{4}|\d\d),?\ " + _clock("d")
+            + _zone("d"),
+            # Nov 20 19:35:10; Nov 20, 2023 @ 19:35:10; November 20th 2023, 19:35:10; Nov 20 19:35:10 CET 2023
+            rb"\b(?P<Mc_>[A-Z][a-z]{2})(?:[a-z]{1,6})?\ \ ?(?P<Dc>\d\d?)(?:st|nd|rd|th)?"
+            rb"(?:,?\ (?P<Yc>\d{4}))?,?\ (?:@\ )?" + _clock("c")
             + rb"(?:\ (?P<Zc>[A-Z]{3,4}|[+-]\d\d:?\d\d)(?=\ \d{4}\b))?(?:\ (?P<Yd>(?:19|2\d)\d\d)\b(?!-))?",
             # 1700505310.123, 1700505310123: seconds, milli-, micro- and nanoseconds since 1970
             rb"(?<![\w.:-])(?P<E>1\d{9}(?:\d{9}|\d{6}|\d{3})?)(?:\.(?P<EF>\d{1,9}))?(?![\w:-])",
@@ -93,13 +100,21 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
         digits = fields["E"]
         return Stamp(int((digits + fields.get("EF", "")).ljust(19, "0")[:19]), 0)
     tag = next(name[1] for name in fields if name[0] == "H" and name != "H")
-    second = int(fields[f"H{tag}"]) * 3600 + int(fields[f"M{tag}"]) * 60 + int(fields[f"S{tag}"])
-    if int(fields[f"H{tag}"]) > 24 or int(fields[f"M{tag}"]) > 59 or int(fields[f"S{tag}"]) > 60:
+    hour = int(fields[f"H{tag}"])
+    if half := fields.get(f"P{tag}"):
+        hour = hour % 12 + 12 * (half == "P")
+    second = hour * 3600 + int(fields[f"M{tag}"]) * 60 + int(fields[f"S{tag}"])
+    if hour > 24 or int(fields[f"M{tag}"]) > 59 or int(fields[f"S{tag}"]) > 60:
         return None
     ns = second * _NS + int(fields.get(f"F{tag}", "").ljust(9, "0") or 0)
     offset_s = _offset_of(fields.get(f"Z{tag}", ""))
     if tag == "e":
         return Stamp(ns, offset_s, "date")
+    if tag == "d":
+        days = _days_of(fields["N1"], fields["N2"], fields["N3"], fields["Nsep"])
+        if len(days) == 1:
+            return Stamp(_day_ns(days.pop()) + ns, offset_s)
+        return Stamp(ns, offset_s, "order") if days else None
     year = fields.get(f"Y{tag}") or (fields.get("Yd") if tag == "c" else None)
     month = fields[f"M{tag}_"]
     number = int(month) if month.isdigit() else _MONTHS.get(month.lower(), 0)
@@ -108,6 +123,18 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
     except ValueError:
         return None
     return Stamp(_day_ns(day) + ns, offset_s, "" if year else "year")
+
+
+def _days_of(first: str, second: str, third: str, separator: str) -> set[date]:
+    """The dates that three numbers may stand for: with points the day is first, else the day, the month or the year."""
+    year, month, day = (first, second, third), (third, first, second), (third, second, first)
+    found: set[date] = set()
+    for each in (day,) if separator == "." else (month, day) if len(third) == 4 else (month, day, year):
+        try:
+            found.add(date(int(each[0]) + (0 if len(each[0]) == 4 else 2000), int(each[1]), int(each[2])))
+        except ValueError:
+            continue
+    return found
 
 
 def _day_ns(day: date) -> int:
@@ -246,12 +273,14 @@ class LogClock:
 
     def _dated(self, own: Stamp, whole: Stamp | None, zoned: Stamp | None) -> Stamp:
         """Give a time without a year or a date what another one tells."""
-        if own.lacks == "date":
+        if own.lacks in ("date", "order"):
             outer = whole or zoned
             if outer is not None:
                 day_ns = outer.ns // (_DAY_S * _NS) * _DAY_S * _NS
                 near = min((day_ns + own.ns + n * _DAY_S * _NS for n in (-1, 0, 1)), key=lambda ns: abs(ns - outer.ns))
                 return Stamp(near, own.offset_s)
+            if own.lacks == "order":
+                raise UnusableLine("a date whose day and month may be either number, such as 03/04/2024")
             day = self._day or self._told_day
             if day is None:
                 raise UnusableLine("a line with a time of day alone; name its date: --log-date 2023-11-20")

@@ -12,8 +12,8 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from .request_lines import MARK
-from .times import Stamp, stamp_of, stamps_in
+from .request_lines import MARK, STRUCTS, parse_request
+from .times import Stamp, UnusableLine, stamp_of, stamps_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,10 +133,16 @@ _CONTINUED: Final = re.compile(rb'\s*(?:[\]}"\d-]|\{|\[|true|false|null)')
 _BEGINS_RECORD: Final = re.compile(rb"\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d")
 _ENTITY: Final = re.compile(rb"&(?:quot|gt|lt|amp|apos|#x?[0-9A-Fa-f]{1,6});")
 _NESTING: Final = re.compile(rb'\\.|["{}\[\]]')
-_HAS_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d")
-_HEADLESS: Final = (MARK, b"request:", b"[Broker id=", b"[Controller id=", b"[Topic Deletion Manager ")
+_STRUCTS: Final = tuple(begin.encode() for begin in STRUCTS)
+_ENDS_STRUCT: Final = re.compile(rb";totalTime:[\d.]{1,30},")
+"""What of a request logged as text the last field that is read ends with."""
+
+_HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
+_HEADLESS: Final = (
+    MARK, b"request:", b"[Broker id=", b"[Controller id=", b"[Topic Deletion Manager ", b"Broker ", b"Controller ",
+)  # fmt: skip
 _HEAD_ENDS: Final = (b"Completed", b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR", b"]")
-_LONGEST_HEAD: Final = 100
+LONGEST_HEAD: Final = 100
 """A line of at most so many bytes may be the time and level of the next one, which a mail client put apart."""
 
 _BEGIN_OF_OBJECT: Final = b" \t,["
@@ -210,8 +216,10 @@ class Unwrapper:
         self._open: list[LogLine] = []  # the lines of an object that is printed over several
         self._depth = 0
         self._in_string = False
+        self._is_struct = False  # whether it is a request logged as text
         self._is_cut = False  # whether the object is one line that was cut, not one that is printed over several
         self._size = 0
+        self._is_bare = False  # whether the last line was one with a time that is not quoted
         self._head: bytes = b""  # time and level, perhaps of the next line
         self._export: dict[bytes, bytes] | None = None
         self._binary: bytearray | None = None
@@ -251,8 +259,11 @@ class Unwrapper:
         if b"&" in text and _ENTITY.search(text):
             text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
         stamps, stream = message.stamps, b""
-        if prefix := _PREFIX.match(text):
+        prefix = _PREFIX.match(text)
+        has_time = _HAS_TIME.search(text, 0, LONGEST_HEAD) is not None
+        if prefix and not (text[:1] == b">" and self._is_bare and not has_time):  # else the rest of a cut " -> "
             stream, text = prefix[0], text[prefix.end() :]
+        self._is_bare = has_time and message.text[:1] != b">"
         if text[:2] == b"20" and (cri := _CRI.match(text)):
             stream += cri[2]
             message = message._replace(text=text[cri.end() :], stamps=[*stamps, *stamps_in(cri[1])])
@@ -294,7 +305,7 @@ class Unwrapper:
                 text = self._head + b" " + text
                 message = message._replace(text=text)
             self._head = b""
-        elif len(text) <= _LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and _HAS_TIME.search(text):
+        elif len(text) <= LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and _HAS_TIME.search(text):
             self._head = text.rstrip()
         if text[:2] == b'["' or text.lstrip()[:1] == b'"':
             value = _quoted(text)
@@ -303,12 +314,7 @@ class Unwrapper:
                 return
         begin = text.find(b"{")
         mark = text.find(MARK)
-        if (
-            gather
-            and begin >= 0
-            and (mark >= 0 or text.strip(_BEGIN_OF_OBJECT) == b"{")
-            and self._begins_object(message, mark)
-        ):
+        if gather and (mark >= 0 or text.strip(_BEGIN_OF_OBJECT) == b"{") and self._begins_object(message, mark):
             return
         if begin >= 0 and (mark < 0 or begin < mark) and text[begin + 1 : begin + 2] in _BEHIND_BRACE:
             if text[begin - 1 : begin] == b"[" and text[: begin - 1].strip() == b"":
@@ -327,14 +333,18 @@ class Unwrapper:
         """Begin an object that goes on in the next lines; return whether this line does."""
         text = message.text.rstrip()
         begin = text.find(b"{", max(mark, 0))
-        is_cut = text[-1:] not in b"{[,"
-        if is_cut and (mark < 0 or text[begin : begin + 2] != b'{"'):
+        is_struct = mark >= 0 and b'{"' not in text[:mark] and text[mark + len(MARK) :].lstrip().startswith(_STRUCTS)
+        is_cut = is_struct or (mark >= 0 and text[begin : begin + 2] == b'{"')
+        if is_struct:
+            depth, in_string = 0 if _ENDS_STRUCT.search(text, mark) else 1, False
+        elif not is_cut and text[-1:] not in b"{[,":
             return False
-        depth, in_string = _nesting(text[begin:], in_string=False)
+        else:
+            depth, in_string = _nesting(text[begin:], in_string=False)
         if depth <= 0 or (in_string and not is_cut):
             return False
         self._open, self._depth, self._size = [message], depth, len(text) + _LINE_BYTES
-        self._in_string, self._is_cut = in_string, is_cut
+        self._in_string, self._is_cut, self._is_struct = in_string, is_cut, is_struct
         return True
 
     def _gather(self, message: LogLine, depth: int) -> Iterator[LogLine]:
@@ -346,12 +356,15 @@ class Unwrapper:
             goes_on = bool(_CONTINUED.match(text)) and not _BEGINS_RECORD.match(text)
         if (goes_on and self._size <= LONGEST_LINE) or not text.strip():
             self._open.append(message)
-            inner, self._in_string = _nesting(text, in_string=self._in_string)
-            self._depth += inner
+            if self._is_struct:
+                self._depth = 0 if _ENDS_STRUCT.search(b"".join(each.text for each in self._open[-3:])) else 1
+            else:
+                inner, self._in_string = _nesting(text, in_string=self._in_string)
+                self._depth += inner
             if self._depth > 0:
                 return
             held, self._open = self._open, []
-            joined = (b"" if self._is_cut else b"\n").join(each.text for each in held)
+            joined = _joined([each.text for each in held]) if self._is_cut else b"\n".join(each.text for each in held)
             yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
             return
         held, self._open = self._open, []  # it was no such object
@@ -539,6 +552,18 @@ def _quoted(text: bytes) -> Any:
     except (ValueError, RecursionError):
         return None
     return value if end == len(bare) and isinstance(value, (str, list)) else None
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """Put a request's line together that was cut: by a terminal, at one width, or by a mail client, at spaces."""
+    joined = b"".join(parts)
+    if len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1:
+        return joined
+    try:
+        parse_request(joined[joined.find(MARK) + len(MARK) :].decode("utf-8", "replace"))
+    except UnusableLine:
+        return b" ".join(part.strip() for part in parts)
+    return joined
 
 
 def _spanning(parts: list[LogLine], text: bytes) -> LogLine:

@@ -58,7 +58,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
     distinct bodies. For captures beyond that see ``kproto.pipeline``, which writes the same tables with Spark.
 
     Args:
-        paths: pcap, pcapng or ``kafka-request.log``, also gzip or zstd, or directories, patterns or URIs of them.
+        paths: pcap, pcapng or ``kafka-request.log``, also packed, or directories, patterns or URIs of them.
             Rotated files of one capture point are read as one capture, see ``kproto.capture.capture_points``. A frame
             that several files hold is there once. Files of KRaft's metadata log, and directories of them, are found as
             ``kproto.metadata_log.finding`` says.

@@ -307,7 +307,7 @@ def with_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of a capture, three files that are captures by their names alone, and two of other kinds."""
     (tmp_path / "good.pcap.gz").write_bytes((DATA / "captures" / "ibp-3.9-a.pcap.gz").read_bytes())
     (tmp_path / "garbage.pcap1").write_bytes(b"\x01" * 5000)
-    (tmp_path / "packed.pcapng.xz").write_bytes(b"\xfd7zXZ\0\0\0\0")
+    (tmp_path / "packed.pcapng.zip").write_bytes(b"PK\x03\x04\0\0\0\0")
     (tmp_path / "empty.PCAP").touch()
     (tmp_path / "locked.pcap").touch()
     (tmp_path / "README").write_text("how these were taken")
@@ -325,7 +325,7 @@ def with_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_named_as_captures_stay_in_the_list_whatever_they_hold(with_unreadable: Path) -> None:
     names = {point.name for point in capture_points([with_unreadable])}
-    assert names == {"good.pcap", "garbage.pcap", "packed.pcapng.xz", "empty.PCAP", "locked.pcap"}
+    assert names == {"good.pcap", "garbage.pcap", "packed.pcapng.zip", "empty.PCAP", "locked.pcap"}
 
 
 def test_files_of_a_directory_that_cannot_be_read_cost_only_themselves(with_unreadable: Path) -> None:
@@ -337,7 +337,7 @@ def test_files_of_a_directory_that_cannot_be_read_cost_only_themselves(with_unre
     assert {row["file"] for row in rows} == set(reasons)
     for name, reason in {
         "garbage.pcap1": "not a capture",
-        "packed.pcapng.xz": "compressed with xz",
+        "packed.pcapng.zip": "a zip archive",
         "empty.PCAP": "an empty file",
         "locked.pcap": "permission denied",
     }.items():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import io
+import lzma
 import os
 import struct
 import subprocess
@@ -21,6 +23,7 @@ from conftest import DATA
 
 from kproto import CaptureError
 from kproto.capture import GAP, WHOLE, CaptureReader, CaptureSummary, Exchange, Frame, exchanges, frames
+from kproto.capture.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,6 +236,13 @@ def test_packings(expected: dict[Path, Told], tmp_path: Path) -> None:
     packings = {
         "plain": plain,
         "gzip in two members": gzip.compress(plain[:half]) + gzip.compress(plain[half:]),
+        "bzip2": bz2.compress(plain),
+        "bzip2 in two members": bz2.compress(plain[:half]) + bz2.compress(plain[half:]),
+        "xz": lzma.compress(plain),
+        "xz in two members, zeros between and behind": lzma.compress(plain[:half])
+        + bytes(8)
+        + lzma.compress(plain[half:])
+        + bytes(4),
         "zstd": zstandard.compress(plain),
         "zstd in two frames": zstandard.compress(plain[:half]) + zstandard.compress(plain[half:]),
     }
@@ -250,7 +260,15 @@ def test_zstd_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
         told(path)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+PACKERS = {
+    "gzip": gzip.compress,
+    "bzip2": lambda data: bz2.compress(data, 1),
+    "xz": lzma.compress,
+    "zstd": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
 def test_a_packed_file_cut_off_gives_what_it_has(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     data = pack(gzip.decompress(FOUR.read_bytes()))
     path = tmp_path / "cut"
@@ -260,14 +278,31 @@ def test_a_packed_file_cut_off_gives_what_it_has(pack: Callable[[bytes], bytes],
     assert summary.bad_input_count >= 1
 
 
-def test_damage_within_a_packed_file_is_noted(tmp_path: Path) -> None:
-    data = bytearray(FOUR.read_bytes())
+@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+def test_damage_within_a_packed_file_is_noted(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    data = bytearray(pack(gzip.decompress(FOUR.read_bytes())))
     data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
     path = tmp_path / "damaged.gz"
     path.write_bytes(data)
     summary = CaptureSummary()
     assert len(told(path, summary)) < 230
     assert summary.bad_input_count >= 1
+
+
+@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+def test_a_little_file_that_unpacks_to_much_is_read_in_pieces(pack: Callable[[bytes], bytes]) -> None:
+    with Source(pack(bytes(50_000_000))) as source:
+        sizes = [len(piece) for piece in iter(source.read, b"")]
+    assert sum(sizes) == 50_000_000
+    assert max(sizes) <= 1 << 20
+    assert source.damage is None
+
+
+def test_xz_that_wants_more_memory_than_any_preset_is_refused() -> None:
+    greedy = lzma.compress(b"anything", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}])
+    with Source(greedy) as source:
+        assert source.read() == b""
+    assert source.damage == "the file cannot be read on: unpacking it takes more memory than 128 MiB"
 
 
 class Pipe:

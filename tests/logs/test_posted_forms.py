@@ -1,0 +1,547 @@
+"""What people post: real logs of eight kinds in 249 forms give the rows of the plain log, in each."""
+
+# ruff: noqa: E501  log lines are as long as they are
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import html
+import io
+import json
+import lzma
+import re
+import textwrap
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+import zstandard
+from conftest import DATA
+from state_runs import files_of, logs_of
+
+from kproto.capture import CaptureReader, CaptureSummary, Exchange
+from kproto.capture.source import Source
+from kproto.logs import LogReading
+from kproto.logs.times import stamps_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+NS: Final = 10**9
+
+
+class Line(NamedTuple):
+    """A line in Kafka's own layout, and its parts."""
+
+    line: str
+    at: str
+    level: str
+    text: str
+    logger: str
+    ns: int
+
+
+_LINE: Final = re.compile(r"\[(\S+ \S+)\] (\w+) (.*) \(([\w.$]+)\)")
+
+
+def parts_of(line: str) -> Line | None:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    ns = calendar_ns(found[1])
+    return Line(line, found[1], found[2], found[3], found[4], ns)
+
+
+def calendar_ns(at: str) -> int:
+    return int(time.mktime(time.strptime(at[:19], "%Y-%m-%d %H:%M:%S"))) * NS + int(at[20:]) * 10**6
+
+
+def _request_log() -> bytes:
+    return gzip.decompress((DATA / "request_log" / "broker-0-kafka-request.log.gz").read_bytes())
+
+
+LOGS: Final[dict[str, tuple[Callable[[], bytes], int, int]]] = {
+    "requests as JSON": (_request_log, 0, 14),
+    "requests as text": (lambda: files_of("kafka-2.0.1")["broker-1/kafka-request.log"], 0, 14),
+    "states at TRACE": (lambda: logs_of("kafka-2.8.2", "TRACE")["broker-1/state-change.log"], 0, 70),
+    "states at INFO": (lambda: logs_of("kafka-2.8.2", "INFO")["broker-1/state-change.log"], 0, 70),
+    "states before 1.0": (lambda: logs_of("kafka-0.11.0.3", "TRACE")["broker-0/state-change.log"], 0, 70),
+    "a controller's states": (lambda: logs_of("ibp-3.9-a", "INFO")["broker-2/state-change.log"], 0, 70),
+    "controller.log": (lambda: files_of("ibp-3.9-a")["broker-2/controller.log"], 0, 90),
+    "KRaft's states": (lambda: files_of("kraft-3.9.1")["broker-1/state-change.log"], 0, 70),
+}
+"""Each log, and which of its lines; those of exceptions' traces are left out."""
+
+
+@cache
+def lines_of(log: str) -> list[Line]:
+    data, first, count = LOGS[log]
+    found = (parts_of(line) for line in data().decode().splitlines())
+    return [each for each in found if each is not None][first : first + count]
+
+
+def stamp(form: str, ns: int, *, ahead_s: int = 0) -> str:
+    """A time in a form of strftime; %f stands for milliseconds, %i for the hour of twelve without a zero."""
+    form = form.replace("%f", f"{ns // 10**6 % 1000:03d}").replace("%s", str(ns // NS))
+    form = form.replace("%i", str((ns // NS + ahead_s) // 3600 % 12 or 12))
+    return time.strftime(form, time.gmtime(ns // NS + ahead_s))
+
+
+def iso(ns: int) -> str:
+    return stamp("%Y-%m-%dT%H:%M:%S.%fZ", ns)
+
+
+def later(ns: int) -> str:
+    """As a container's runtime stamps a line, a little later."""
+    return stamp("%Y-%m-%dT%H:%M:%S.%f", ns) + "912345Z"
+
+
+# ---- dates and layouts ----------------------------------------------------------------------------------------------
+
+DATES: Final[dict[str, Callable[[int], str]]] = {
+    "2023/11/20": lambda ns: stamp("%Y/%m/%d %H:%M:%S,%f", ns),
+    "2023/11/20, in brackets": lambda ns: stamp("[%Y/%m/%d %H:%M:%S.%f]", ns),
+    "2023.11.20": lambda ns: stamp("%Y.%m.%d %H:%M:%S.%f", ns),
+    "20231120": lambda ns: stamp("%Y%m%d %H:%M:%S,%f", ns),
+    "11/20/2023": lambda ns: stamp("%m/%d/%Y %H:%M:%S.%f", ns),
+    "11/20/2023, in brackets": lambda ns: stamp("[%m/%d/%Y %H:%M:%S,%f]", ns),
+    "11/20/2023 7:35 PM": lambda ns: stamp("%m/%d/%Y %i:%M:%S.%f %p", ns),
+    "11/20/23": lambda ns: stamp("%m/%d/%y %H:%M:%S.%f", ns),
+    "11-20-2023": lambda ns: stamp("%m-%d-%Y %H:%M:%S.%f", ns),
+    "20/11/2023": lambda ns: stamp("%d/%m/%Y %H:%M:%S.%f", ns),
+    "20.11.2023": lambda ns: stamp("%d.%m.%Y %H:%M:%S,%f", ns),
+    "20-Nov-2023": lambda ns: stamp("%d-%b-%Y %H:%M:%S.%f", ns),
+    "20 Nov 2023": lambda ns: stamp("%d %b %Y %H:%M:%S,%f", ns),
+    "20/Nov/2023": lambda ns: stamp("[%d/%b/%Y:%H:%M:%S.%f +0000]", ns),
+    "Nov 20, 2023": lambda ns: stamp("%b %d, %Y %H:%M:%S.%f", ns),
+    "Nov 20, 2023 @": lambda ns: stamp("%b %d, %Y @ %H:%M:%S.%f", ns),
+    "Nov 20, 2023 7:35 PM": lambda ns: stamp("%b %d, %Y %i:%M:%S.%f %p", ns),
+    "November 20th 2023": lambda ns: stamp("%B %dth %Y, %H:%M:%S.%f", ns),
+    "Mon Nov 20 2023": lambda ns: stamp("%a %b %d %Y %H:%M:%S.%f", ns),
+    "ISO": iso,
+    "ISO, in brackets": lambda ns: f"[{iso(ns)}]",
+    "ISO with microseconds": lambda ns: stamp("%Y-%m-%dT%H:%M:%S.%f", ns) + "000+00:00",
+    "ISO ahead": lambda ns: stamp("%Y-%m-%dT%H:%M:%S.%f+05:30", ns, ahead_s=19800),
+    "ISO behind": lambda ns: stamp("%Y-%m-%dT%H:%M:%S,%f-0800", ns, ahead_s=-28800),
+    "ISO without zone": lambda ns: stamp("%Y-%m-%dT%H:%M:%S.%f", ns),
+    "a zone by letters": lambda ns: stamp("%Y-%m-%d %H:%M:%S,%f CET", ns, ahead_s=3600),
+    "UTC": lambda ns: stamp("%Y-%m-%d %H:%M:%S,%f UTC", ns),
+    "epoch, milliseconds": lambda ns: str(ns // 10**6),
+    "epoch, seconds": lambda ns: stamp("%s.%f", ns),
+    "epoch, in brackets": lambda ns: f"[{ns // 10**6}]",
+    "without brackets": lambda ns: stamp("%Y-%m-%d %H:%M:%S,%f", ns),
+    "a point before milliseconds": lambda ns: stamp("[%Y-%m-%d %H:%M:%S.%f]", ns),
+    "a colon before milliseconds": lambda ns: stamp("%Y-%m-%d %H:%M:%S:%f", ns),
+}
+
+LAYOUTS: Final[dict[str, Callable[[Line], str]]] = {
+    "plain": lambda x: x.line,
+    "without logger": lambda x: f"[{x.at}] {x.level} {x.text}",
+    "without level": lambda x: f"[{x.at}] {x.text}",
+    "the thread before": lambda x: f"[{x.at}] {x.level} [handler-3] {x.text} ({x.logger})",
+    "the thread behind": lambda x: f"{x.at} {x.level} {x.text} ({x.logger}) [handler-3]",
+    "the level first": lambda x: f"{x.level}  {x.at} [main] {x.logger} - {x.text}",
+    "the level first, in brackets": lambda x: f"[{x.level}] [{x.at}] {x.logger}: {x.text}",
+    "logback": lambda x: f"{x.at} [handler-3] {x.level:5} {x.logger} - {x.text}",
+    "Spring's": lambda x: f"{x.at.replace(',', '.')}  {x.level} 12 --- [handler-3] {x.logger} : {x.text}",
+    "logger and number": lambda x: f"{x.at} {x.level} {x.logger}:71 - {x.text}",
+    "columns by bars": lambda x: f"{x.at} | {x.level} | {x.logger} | {x.text}",
+    "the level in brackets": lambda x: f"{x.at} [{x.level}] {x.text}",
+    "the level in small letters": lambda x: f"{x.at} {x.level.lower()} {x.text}",
+    "Confluent's": lambda x: f"[{x.at}] {x.level} {x.text} ({x.logger})",
+    "two spaces": lambda x: f"[{x.at}]  {x.level}  {x.text} ({x.logger})",
+    "tabs": lambda x: f"{x.at}\t{x.level}\t{x.logger}\t{x.text}",
+    "logfmt": lambda x: f"ts={iso(x.ns)} level={x.level.lower()} msg={json.dumps(x.text)}",
+    "logfmt, time quoted": lambda x: f'time="{iso(x.ns)}" level={x.level.lower()} msg={json.dumps(x.text)}',
+}
+
+OBJECTS: Final[dict[str, Callable[[Line], Any]]] = {
+    "JsonLayout": lambda x: {
+        "instant": {"epochSecond": x.ns // NS, "nanoOfSecond": x.ns % NS},
+        "thread": "handler-1", "level": x.level, "loggerName": x.logger, "message": x.text, "threadId": 40,
+    },
+    "JsonLayout, timeMillis": lambda x: {"timeMillis": x.ns // 10**6, "level": x.level, "message": x.text},
+    "JsonTemplateLayout, ECS": lambda x: {
+        "@timestamp": iso(x.ns), "ecs.version": "1.2.0", "log.level": x.level, "message": x.text, "log.logger": x.logger,
+    },
+    "JsonTemplateLayout, Logstash": lambda x: {
+        "@version": 1, "source_host": "kafka1", "message": x.text, "level": x.level, "logger_name": x.logger, "@timestamp": iso(x.ns),
+    },
+    "JsonTemplateLayout, Google": lambda x: {
+        "timestamp": iso(x.ns), "severity": x.level, "message": x.text, "logging.googleapis.com/labels": {},
+    },
+    "GELF": lambda x: {
+        "version": "1.1", "host": "kafka1", "short_message": x.text, "timestamp": x.ns / 1e9,
+        "level": {"INFO": 6, "WARN": 4, "ERROR": 3}.get(x.level, 7),
+    },
+    "GELF, full": lambda x: {"host": "kafka1", "short_message": x.text[:20], "full_message": x.text, "timestamp": x.ns / 1e9, "_level": x.level, "level": 7 if x.level in ("TRACE", "DEBUG") else 6},
+    "JSON with a nested level": lambda x: {"@timestamp": iso(x.ns), "log": {"level": x.level}, "message": x.text},
+    "JSON with ts in seconds": lambda x: {"ts": x.ns / 1e9, "level": x.level.lower(), "msg": x.text, "logger": x.logger},
+    "JSON with ts in milliseconds": lambda x: {"ts": x.ns // 10**6, "lvl": x.level, "level": x.level, "msg": x.text},
+    "JSON with a whole line": lambda x: {"message": x.line, "host": "kafka1"},
+    "OpenTelemetry": lambda x: {"timeUnixNano": str(x.ns), "severityText": x.level, "body": {"stringValue": x.text}},
+    "Datadog": lambda x: {"id": "AQ", "attributes": {"timestamp": iso(x.ns), "status": "info", "message": x.line}},
+    "Stackdriver": lambda x: {"insertId": "x", "textPayload": x.line, "timestamp": later(x.ns), "severity": "INFO"},
+    "Stackdriver, JSON": lambda x: {"jsonPayload": {"message": x.line}, "timestamp": later(x.ns), "severity": "DEFAULT"},
+    "filebeat": lambda x: {"@timestamp": iso(x.ns + 9 * NS), "@metadata": {"beat": "filebeat"}, "message": x.line, "log": {"offset": 1, "file": {"path": "/v/k.log"}}},
+    "fluentd": lambda x: {"log": x.line, "stream": "stdout", "kubernetes": {"pod_name": "kafka-0"}},
+    "fluent-bit": lambda x: {"date": x.ns / 1e9, "log": x.line, "stream": "stdout", "_p": "F"},
+    "logstash": lambda x: {"@timestamp": iso(x.ns + NS), "@version": "1", "message": x.line, "tags": [], "path": "/v/k.log", "host": "k1"},
+    "logstash, event.original": lambda x: {"@timestamp": iso(x.ns + NS), "event": {"original": x.line}, "host": {"name": "k1"}},
+    "vector": lambda x: {"file": "/v/k.log", "host": "k1", "message": x.line, "source_type": "file", "timestamp": later(x.ns)},
+    "Splunk": lambda x: {"preview": False, "result": {"_raw": x.line, "_time": stamp("%Y-%m-%d %H:%M:%S.%f UTC", x.ns)}},
+    "Splunk's collector": lambda x: {"time": x.ns / 1e9, "host": "k1", "event": x.line},
+    "CloudWatch": lambda x: {"timestamp": x.ns // 10**6, "message": x.line, "ingestionTime": x.ns // 10**6 + 900},
+    "journald": lambda x: {"__REALTIME_TIMESTAMP": str(x.ns // 1000), "PRIORITY": "6", "MESSAGE": x.line},
+    "journald, bytes": lambda x: {"__REALTIME_TIMESTAMP": str(x.ns // 1000), "MESSAGE": list(x.line.encode())},
+    "Docker": lambda x: {"log": x.line + "\n", "stream": "stdout", "time": later(x.ns)},
+    "Elasticsearch's hit": lambda x: {"_index": "l", "_source": {"@timestamp": iso(x.ns), "message": x.line}},
+    "Elasticsearch's fields": lambda x: {"fields": {"@timestamp": [iso(x.ns)], "message": [x.line]}},
+    "Azure": lambda x: {"TimeGenerated": later(x.ns), "LogEntry": x.line},
+    "a field that is not known": lambda x: {"when": later(x.ns), "logline": x.line},
+    "Graylog": lambda x: {"message": {"timestamp": iso(x.ns), "source": "k1", "message": x.line}, "index": "g"},
+    "Mongo": lambda x: {"ts": {"$date": iso(x.ns)}, "level": x.level, "msg": x.text},
+}  # fmt: skip
+
+PREFIXES: Final[dict[str, Callable[[Line], str]]] = {
+    "compose": lambda x: "kafka-1  | ",
+    "compose, colours": lambda x: "\x1b[36mkafka-1  |\x1b[0m ",
+    "compose --timestamps": lambda x: f"kafka-1  | {later(x.ns)} ",
+    "kubectl --prefix": lambda x: "[pod/kafka-0/kafka] ",
+    "kubectl --timestamps": lambda x: f"{later(x.ns)} ",
+    "kubectl --prefix --timestamps": lambda x: f"[pod/kafka-0/kafka] {later(x.ns)} ",
+    "stern": lambda x: "kafka-0 kafka ",
+    "stern, colours": lambda x: "\x1b[32mkafka-0\x1b[0m \x1b[33mkafka\x1b[0m ",
+    "stern --timestamps": lambda x: f"kafka-0 kafka {later(x.ns)} ",
+    "stern, many namespaces": lambda x: "kafka kafka-0 \u203a kafka ",
+    "kail": lambda x: "kafka/kafka-0[kafka]: ",
+    "CRI": lambda x: f"{later(x.ns)} stdout F ",
+    "grep -H": lambda x: "logs/state-change.log.2026-11-26-20:",
+    "grep -n": lambda x: "71:",
+    "grep -Hn": lambda x: "/var/log/kafka/server.log:71:",
+    "grep -b": lambda x: "4711-71:",
+    "less -N": lambda x: "     71 ",
+    "cat -n": lambda x: "    71\t",
+    "tail -f of two files": lambda x: "==> /var/log/kafka/state-change.log <==\n",
+    "RFC 3164": lambda x: f"<134>{stamp('%b %d %H:%M:%S', x.ns)} kafka1 kafka[12]: ",
+    "RFC 3164, as stored": lambda x: f"{stamp('%b %d %H:%M:%S', x.ns)} kafka1 kafka[12]: ",
+    "RFC 5424": lambda x: f"<134>1 {later(x.ns)} kafka1 kafka 12 - - ",
+    "RFC 5424, data": lambda x: f'<134>1 {later(x.ns)} kafka1 kafka 12 ID4 [x@1 a="12:33:44"] ',
+    "RFC 5424, counted": lambda x: f"312 <134>1 {later(x.ns)} kafka1 kafka 12 - - ",
+    "rsyslog": lambda x: f"{stamp('%Y-%m-%dT%H:%M:%S.%f', x.ns)}345+00:00 kafka1 kafka[12]: ",
+    "journald, short": lambda x: f"{stamp('%b %d %H:%M:%S', x.ns)} kafka1 start.sh[12]: ",
+    "journald, short-iso": lambda x: f"{stamp('%Y-%m-%dT%H:%M:%S+0200', x.ns, ahead_s=7200)} kafka1 start.sh[12]: ",
+    "journald, short-precise": lambda x: f"{stamp('%b %d %H:%M:%S.%f', x.ns)}123 kafka1 start.sh[12]: ",
+    "journald, short-full": lambda x: f"{stamp('%a %Y-%m-%d %H:%M:%S UTC', x.ns)} kafka1 start.sh[12]: ",
+    "journald, short-unix": lambda x: f"{stamp('%s.%f', x.ns)}123 kafka1 start.sh[12]: ",
+    "journald, short-monotonic": lambda x: "[   71.123456] kafka1 start.sh[12]: ",
+    "a mail's quote": lambda x: "> ",
+    "quoted twice": lambda x: "> > ",
+    "quoted, close": lambda x: ">>",
+    "indented": lambda x: "    ",
+    "indented by a tab": lambda x: "\t",
+    "a list": lambda x: "- ",
+    "a list by numbers": lambda x: "12. ",
+    "a diff": lambda x: "+",
+    "a table": lambda x: "| ",
+    "Loki's labels": lambda x: f'{later(x.ns)} {{app="kafka"}} ',
+    "logcli": lambda x: f"\x1b[34m{later(x.ns)}\x1b[0m {{}} ",
+    "CloudWatch's tail": lambda x: f"{later(x.ns)} kafka/kafka-0 ",
+    "Heroku": lambda x: f"{later(x.ns)} app[web.1]: ",
+    "supervisord": lambda x: "kafka-1 stdout | ",
+    "an S3 line": lambda x: f"s3://b/k.log.gz:{x.ns % 97}:",
+    "Ansible": lambda x: "kafka1 | ",
+    "pssh": lambda x: "[1] ",
+    "ssh": lambda x: "kafka1: ",
+    "tmux's time": lambda x: f"{stamp('%H:%M:%S', x.ns)} ",
+    "ts": lambda x: f"{stamp('%b %d %H:%M:%S', x.ns)} ",
+}  # fmt: skip
+
+
+# ---- whole files -----------------------------------------------------------------------------------------------------
+
+
+def wrapped(lines: Iterable[str], width: int, mark: str = "> ") -> str:
+    """Lines as a mail client cuts them."""
+    return "\n".join(
+        mark + part
+        for line in lines
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def cut(lines: Iterable[str], width: int) -> str:
+    """Lines as a terminal cuts them."""
+    return "\n".join(line[at : at + width] for line in lines for at in range(0, len(line), width))
+
+
+def table(lines: list[Line], columns: dict[str, Callable[[Line], str]], **form: Any) -> str:
+    """A CSV export."""
+    into = io.StringIO()
+    writer = csv.writer(into, **form)
+    writer.writerow(columns)
+    writer.writerows([column(line) for column in columns.values()] for line in lines)
+    return into.getvalue()
+
+
+def export(x: Line, n: int, field: bytes) -> bytes:
+    return b"__CURSOR=s=1;i=%d\n__REALTIME_TIMESTAMP=%d\n_PID=12\n%b\n_UID=0\n\n" % (n, x.ns // 1000, field)
+
+
+def pieces(lines: list[Line], size: int) -> str:
+    return "\n".join(
+        f"{later(x.ns)} stdout {'F' if at + size >= len(x.line) else 'P'} {x.line[at : at + size]}"
+        for x in lines
+        for at in range(0, len(x.line), size)
+    )
+
+
+def docker_pieces(lines: list[Line]) -> str:
+    parts = ((x, (x.line + "\n")[at : at + 90], at) for x in lines for at in range(0, len(x.line) + 1, 90))
+    return "\n".join(
+        json.dumps(
+            {
+                "log": part,
+                "stream": "stdout",
+                "time": later(x.ns),
+                "partial_message": "true",
+                "partial_id": str(x.ns),
+                "partial_last": str(part.endswith("\n")).lower(),
+            }
+        )
+        for x, part, _ in parts
+    )
+
+
+def pretty(x: Line, indent: int = 2) -> str:
+    """A line whose JSON is printed over several lines."""
+    before, brace, rest = x.line.partition("{")
+    try:
+        value, end = json.JSONDecoder().raw_decode(brace + rest)
+    except ValueError:
+        return x.line
+    return before + json.dumps(value, indent=indent) + (brace + rest)[end:]
+
+
+def plain(lines: list[Line]) -> str:
+    return "\n".join(x.line for x in lines) + "\n"
+
+
+WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
+    "byte order mark": lambda lines: b"\xef\xbb\xbf" + plain(lines).encode(),
+    "UTF-16": lambda lines: plain(lines).encode("utf-16"),
+    "UTF-16, big end, no mark": lambda lines: plain(lines).encode("utf-16-be"),
+    "UTF-16, little end, no mark": lambda lines: plain(lines).encode("utf-16-le"),
+    "UTF-16, CRLF": lambda lines: plain(lines).replace("\n", "\r\n").encode("utf-16"),
+    "CRLF": lambda lines: plain(lines).replace("\n", "\r\n"),
+    "CRLF and a mark": lambda lines: b"\xef\xbb\xbf" + plain(lines).replace("\n", "\r\n").encode(),
+    "no end of the last line": lambda lines: plain(lines).rstrip(),
+    "empty lines between": lambda lines: plain(lines).replace("\n", "\n\n"),
+    "spaces at ends": lambda lines: plain(lines).replace("\n", "   \n"),
+    "gzip": lambda lines: gzip.compress(plain(lines).encode()),
+    "two members of gzip": lambda lines: gzip.compress(plain(lines[:5]).encode()) + gzip.compress(plain(lines[5:]).encode()),
+    "bzip2": lambda lines: bz2.compress(plain(lines).encode()),
+    "xz": lambda lines: lzma.compress(plain(lines).encode()),
+    "zstd": lambda lines: zstandard.compress(plain(lines).encode()),
+    "gzip of Docker's": lambda lines: gzip.compress("\n".join(json.dumps(OBJECTS["Docker"](x)) for x in lines).encode()),
+    "colours": lambda lines: "\n".join(f"\x1b[36m{x.line[:25]}\x1b[0;1m{x.line[25:]}\x1b[0m" for x in lines),
+    "colours of grep": lambda lines: re.sub(r"(LeaderAndIsr|Partition|Completed)", "\x1b[01;31m\x1b[K\\1\x1b[m\x1b[K", plain(lines)),
+    "a colour for the level": lambda lines: "\n".join(f"[{x.at}] \x1b[32m{x.level}\x1b[0m {x.text} ({x.logger})" for x in lines),
+    "HTML": lambda lines: html.escape(plain(lines)),
+    "HTML, quotes kept": lambda lines: html.escape(plain(lines), quote=False),
+    "HTML, lines broken": lambda lines: "<pre>\n" + "<br>\n".join(html.escape(x.line) for x in lines) + "\n</pre>",
+    "HTML, apostrophes": lambda lines: html.escape(plain(lines)).replace("&#x27;", "&#39;"),
+    "no-break spaces": lambda lines: "\n".join(x.line.replace(" ", "\u00a0", 3) for x in lines),
+    "markdown's fence": lambda lines: f"Here is my log:\n\n```\n{plain(lines)}```\n\nWhat is wrong?\n",
+    "markdown's fence, named": lambda lines: f"~~~log\n{plain(lines)}~~~\n",
+    "markdown, indented": lambda lines: "Hello,\n\n" + "".join(f"    {x.line}\n" for x in lines) + "\nthanks\n",
+    "Jira's": lambda lines: "{code:java}\n" + plain(lines) + "{code}\n",
+    "Jira's noformat": lambda lines: "{noformat}\n" + plain(lines) + "{noformat}\n",
+    "a mail, 72 columns": lambda lines: wrapped((x.line for x in lines), 72),
+    "a mail, 78 columns": lambda lines: wrapped((x.line for x in lines), 78),
+    "a mail, 72 columns, no quote": lambda lines: wrapped((x.line for x in lines), 72, ""),
+    "a mail, 100 columns, no quote": lambda lines: wrapped((x.line for x in lines), 100, ""),
+    "a terminal, 80 columns": lambda lines: cut((x.line for x in lines), 80),
+    "a terminal, 120 columns": lambda lines: cut((x.line for x in lines), 120),
+    "a terminal, 200 columns": lambda lines: cut((x.line for x in lines), 200),
+    "a terminal of 120 columns, compose": lambda lines: cut((f"kafka-1  | {x.line}" for x in lines), 120),
+    "pieces of CRI": lambda lines: pieces(lines, 150),
+    "pieces of CRI, short": lambda lines: pieces(lines, 61),
+    "pieces of Docker": docker_pieces,
+    "printed over lines": lambda lines: "\n".join(pretty(x) for x in lines),
+    "printed over lines, compose": lambda lines: "\n".join(f"kafka-1  | {line}" for x in lines for line in pretty(x).splitlines()),
+    "printed over lines, CRLF": lambda lines: "\r\n".join(line for x in lines for line in pretty(x, 4).splitlines()),
+    "an array of texts": lambda lines: json.dumps([x.line for x in lines]),
+    "an array of texts, over lines": lambda lines: json.dumps([x.line for x in lines], indent=4),
+    "Ansible's output": lambda lines: json.dumps({"stdout": plain(lines), "stdout_lines": [x.line for x in lines]}, indent=4),
+    "an array of objects": lambda lines: json.dumps([OBJECTS["JsonLayout"](x) for x in lines]),
+    "an array of objects, over lines": lambda lines: json.dumps([OBJECTS["filebeat"](x) for x in lines], indent=2),
+    "an array of objects, a line each": lambda lines: "[\n" + ",\n".join(json.dumps(OBJECTS["CloudWatch"](x)) for x in lines) + "\n]\n",
+    "objects without lines between": lambda lines: "".join(json.dumps(OBJECTS["fluentd"](x)) for x in lines),
+    "a search's hits": lambda lines: json.dumps({"hits": {"hits": [OBJECTS["Elasticsearch's hit"](x) for x in lines]}}),
+    "a search's hits, over lines": lambda lines: json.dumps({"hits": {"hits": [OBJECTS["Elasticsearch's hit"](x) for x in lines]}}, indent=2),
+    "CloudWatch's events": lambda lines: json.dumps({"events": [OBJECTS["CloudWatch"](x) for x in lines]}, indent=4),
+    "CloudWatch Insights": lambda lines: json.dumps({"results": [[{"field": "@timestamp", "value": iso(x.ns)}, {"field": "@message", "value": x.line}] for x in lines]}),
+    "Loki's answer": lambda lines: json.dumps({"data": {"result": [{"values": [[str(x.ns), x.line] for x in lines]}]}}),
+    "Loki's answer, metadata": lambda lines: json.dumps({"data": {"result": [{"values": [[str(x.ns), x.line, {"a": "b"}] for x in lines]}]}}),
+    "Grafana's JSON": lambda lines: json.dumps([{"line": x.line, "timestamp": str(x.ns), "fields": {"app": "kafka"}} for x in lines], indent=2),
+    "JSON in JSON": lambda lines: "\n".join(json.dumps({"log": json.dumps(OBJECTS["JsonLayout"](x)) + "\n", "time": later(x.ns)}) for x in lines),
+    "JSON in JSON in CRI": lambda lines: "\n".join(f"{later(x.ns)} stdout F {json.dumps({'log': json.dumps(OBJECTS['JsonLayout'](x))})}" for x in lines),
+    "JSON, over lines, by journald": lambda lines: "\n".join(json.dumps(OBJECTS["journald"](x), indent=8) for x in lines),
+    "journald, json-seq": lambda lines: "".join(f"\x1e{json.dumps(OBJECTS['journald'](x))}\n" for x in lines),
+    "journald, json-sse": lambda lines: "".join(f"data: {json.dumps(OBJECTS['journald'](x))}\n\n" for x in lines),
+    "journald, export": lambda lines: b"".join(export(x, n, b"MESSAGE=" + x.line.encode()) for n, x in enumerate(lines)),
+    "journald, export, bytes": lambda lines: b"".join(export(x, n, b"MESSAGE\n" + len(x.line).to_bytes(8, "little") + x.line.encode()) for n, x in enumerate(lines)),
+    "Kibana's CSV": lambda lines: table(lines, {"@timestamp": lambda x: stamp("%b %d, %Y @ %H:%M:%S.%f", x.ns), "message": lambda x: x.line}, quoting=csv.QUOTE_ALL),
+    "Kibana's CSV, message first": lambda lines: table(lines, {"message": lambda x: x.line, "@timestamp": lambda x: stamp("%b %d, %Y @ %H:%M:%S.%f", x.ns)}, quoting=csv.QUOTE_ALL),
+    "Kibana's CSV, message alone": lambda lines: table(lines, {"@timestamp": lambda x: stamp("%b %d, %Y @ %H:%M:%S.%f", x.ns), "level": lambda x: x.level, "message": lambda x: x.text}, quoting=csv.QUOTE_ALL),
+    "Splunk's CSV": lambda lines: table(lines, {"_raw": lambda x: x.line, "_time": lambda x: stamp("%Y-%m-%dT%H:%M:%S.%f+0000", x.ns), "host": lambda x: "k1"}, quoting=csv.QUOTE_ALL),
+    "Splunk's CSV, few quotes": lambda lines: table(lines, {"_serial": lambda x: "1", "_time": lambda x: stamp("%Y-%m-%dT%H:%M:%S.%f+0000", x.ns), "_raw": lambda x: x.line}),
+    "Loki's CSV": lambda lines: table(lines, {"Date": lambda x: iso(x.ns), "Line": lambda x: x.line, "labels": lambda x: '{"app":"kafka"}', "tsNs": lambda x: str(x.ns), "id": lambda x: "1_a"}),
+    "CloudWatch's CSV": lambda lines: table(lines, {"timestamp": lambda x: str(x.ns // 10**6), "message": lambda x: x.line}),
+    "TSV": lambda lines: table(lines, {"at": lambda x: iso(x.ns), "message": lambda x: x.line}, dialect="excel-tab"),
+    "TSV without quotes": lambda lines: "\n".join(f"{iso(x.ns)}\tkafka1\t{x.line}" for x in lines),
+    "CSV by semicolons": lambda lines: table(lines, {"at": lambda x: iso(x.ns), "message": lambda x: x.line}, delimiter=";", quoting=csv.QUOTE_ALL),
+    "a shell's session": lambda lines: f"[root@kafka1 ~]# tail -n 70 /var/log/kafka/state-change.log\n{plain(lines)}[root@kafka1 ~]# \n",
+    "lines of other loggers between": lambda lines: "".join(f"{x.line}\n[{x.at}] INFO [GroupCoordinator 1]: Stabilized group g (kafka.coordinator.group.GroupCoordinator)\n" for x in lines),
+    "exceptions between": lambda lines: "".join(f"{x.line}\njava.lang.IllegalStateException: no\n\tat kafka.A.b(A.scala:71)\nCaused by: java.io.IOException\n\t... 3 more\n" for x in lines),
+    "a time of day, a file with its date": lambda lines: "\n".join(f"{x.at[11:]} {x.level} {x.text} ({x.logger})" for x in lines),
+    "a time of day, in brackets": lambda lines: "\n".join(f"[{x.at[11:]}] {x.level} {x.text} ({x.logger})" for x in lines),
+    "a log of a screen": lambda lines: "Script started on 2026-11-21 06:00:00+00:00\n" + plain(lines).replace("\n", "\r\n") + "Script done\n",
+    "latin-1 beside": lambda lines: b"# caf\xe9\n" + plain(lines).encode(),
+    "a zero behind": lambda lines: plain(lines).encode() + b"\0" * 4096,
+}  # fmt: skip
+
+NESTED: Final = [
+    (outer, inner)
+    for outer in ("CRI", "compose", "kubectl --prefix", "RFC 5424", "journald, short-iso", "stern", "a mail's quote", "grep -Hn")
+    for inner in ("JsonLayout", "JsonTemplateLayout, ECS", "Docker", "fluentd")
+]  # fmt: skip
+
+
+def _forms() -> dict[str, Callable[[list[Line]], str | bytes]]:
+    forms: dict[str, Callable[[list[Line]], str | bytes]] = {}
+
+    def each(name: str, form: Callable[[Line], str]) -> None:
+        assert name not in forms
+        forms[name] = lambda lines: "\n".join(map(form, lines)) + "\n"
+
+    for name, date in DATES.items():
+        each(f"date: {name}", lambda x, date=date: f"{date(x.ns)} {x.level} {x.text} ({x.logger})")  # type: ignore[misc]
+    for name, layout in LAYOUTS.items():
+        each(f"layout: {name}", layout)
+    for name, fields in OBJECTS.items():
+        each(f"object: {name}", lambda x, fields=fields: json.dumps(fields(x)))  # type: ignore[misc]
+    for name, prefix in PREFIXES.items():
+        each(f"prefix: {name}", lambda x, prefix=prefix: prefix(x) + x.line)  # type: ignore[misc]
+    for outer, inner in NESTED:
+        prefix, fields = PREFIXES[outer], OBJECTS[inner]
+        each(f"{outer}: {inner}", lambda x, prefix=prefix, fields=fields: prefix(x) + json.dumps(fields(x)))  # type: ignore[misc]
+    forms.update(WHOLE)
+    return forms
+
+
+FORMS: Final = _forms()
+
+
+ADDS_DECISIONS: Final = {("layout: without level", "states at TRACE"), ("layout: without level", "controller.log")}
+"""Where a level that is missing leaves decisions of a controller in that lines at TRACE, not shown as such, tell too."""
+
+EVERY_NTH: Final = 9
+"""Which pairs of a form and a log are tried each time; the others are slow together."""
+
+
+def rows_of(data: str | bytes, name: str = "kafka.log") -> list[tuple[int, dict[str, Any]]]:
+    """The exchanges of a log; nothing is noted."""
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
+    events = []
+    with Source(data.encode() if isinstance(data, str) else data) as source:
+        reader.begin_file(name)
+        while piece := source.read():
+            events += reader.feed(piece)
+    events += reader.end()
+    assert summary.bad_inputs == []
+    return [(each.time_ns, each.to_json()) for each in events if isinstance(each, Exchange)]
+
+
+def check(form: str, log: str) -> None:
+    lines = lines_of(log)
+    day = lines[0].at[:10]
+    wanted = rows_of(plain(lines))
+    found = rows_of(FORMS[form](lines), f"kafka.log.{day}-06" if "a time of day" in form else "kafka.log")
+    assert len(wanted) > 3
+    if (form, log) in ADDS_DECISIONS:
+        untold = [request for request in found if request not in wanted]
+        found = [request for request in found if request in wanted]
+        assert {request["api_key"] for _, request in untold} == {6}
+        assert all(request["correlation_id"] < 0 for _, request in untold)
+    assert found == wanted
+
+
+PAIRS: Final = [(form, log) for form in FORMS for log in LOGS]
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_some_forms_give_the_rows_of_the_plain_log(log: str) -> None:
+    for form, of in PAIRS[::EVERY_NTH]:
+        if of == log:
+            check(form, of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_rows_of_the_plain_log(form: str) -> None:
+    for log in LOGS:
+        check(form, log)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [form for form in FORMS if form.startswith(("a mail, ", "a terminal"))])
+@pytest.mark.parametrize("first", [300, 900])
+def test_lines_that_were_cut_are_whole_again_wherever_a_log_is_cut(form: str, first: int) -> None:
+    for log, (data, _, count) in LOGS.items():
+        lines = [each for line in data().decode().splitlines() if (each := parts_of(line)) is not None]
+        begin = max(min(first, len(lines) - count), 0)
+        part = lines[begin : begin + count]
+        assert rows_of(FORMS[form](part)) == rows_of(plain(part)), log
+
+
+@pytest.mark.parametrize(
+    ("date", "wanted"),
+    [
+        ("11/20/2023 19:35:10", "2023-11-20 19:35:10"),
+        ("20/11/2023 19:35:10", "2023-11-20 19:35:10"),
+        ("11/11/2023 19:35:10", "2023-11-11 19:35:10"),
+        ("03.04.2024 19:35:10", "2024-04-03 19:35:10"),
+        ("11/20/2023 7:35:10.000 PM", "2023-11-20 19:35:10"),
+        ("11/20/2023 12:35:10 AM", "2023-11-20 00:35:10"),
+        ("11/20/2023, 12:35:10 PM", "2023-11-20 12:35:10"),
+        ("11/26/26 19:35:10", "2026-11-26 19:35:10"),
+    ],
+)
+def test_dates_of_numbers_whose_order_they_show(date: str, wanted: str) -> None:
+    (found,) = stamps_in(date.encode())
+    assert not found.lacks
+    assert time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(found.ns // NS)) == wanted
+
+
+@pytest.mark.parametrize("date", ["03/04/2024", "03-04-2024", "23/11/20"])
+def test_a_date_that_may_be_two_days_is_none(date: str) -> None:
+    line = lines_of("requests as JSON")[0]
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading(day="2024-01-01"))
+    reader.begin_file("kafka.log")
+    events = reader.feed(f"{date} 19:35:10 {line.level} {line.text}\n".encode()) + reader.end()
+    assert events == []
+    reason = "a date whose day and month may be either number, such as 03/04/2024"
+    assert [bad.reason for bad in summary.bad_inputs] == [reason]
+
+
+def test_a_line_without_its_logger_takes_nothing_of_the_next() -> None:
+    lines = lines_of("states before 1.0")
+    bare = "".join(f"[{x.at}] {x.level} {x.text}\nsome text of another kind\n" for x in lines)
+    assert rows_of(bare) == rows_of(plain(lines))
