@@ -292,9 +292,19 @@ def names_of_point(file: str) -> Iterator[str]:
     yield str(path.absolute())
 
 
-def is_time(folder: str) -> bool:
-    """Whether a directory is named by a day or an hour: files in it and in others like it may be of one place."""
-    return _TIME.fullmatch(folder) is not None
+def above_times(folders: Sequence[str]) -> Sequence[str]:
+    """Return directories without the last ones if these are named by days and hours: others like them are of one place.
+
+    Two digits are an hour, a day or a month below a year or a date; elsewhere they may number a host.
+
+    >>> above_times(["hosts", "07", "2026-11-21", "06"])
+    ['hosts', '07']
+    """
+    begin = len(folders)
+    while begin and _TIME.fullmatch(folders[begin - 1]):
+        begin -= 1
+    times = folders[begin:]
+    return folders[: next((begin + at for at, folder in enumerate(times) if len(folder) > 2), len(folders))]
 
 
 def _distinct(names: list[list[str]]) -> list[str]:

@@ -464,7 +464,7 @@ class _Job:
                     late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
                     table = table.filter(pc.invert(pc.fill_null(late, False)))
                 captures = table
-            if name == "bad_inputs":  # behind the captures
+            if name == "bad_inputs" and table["offset"].null_count:  # behind the captures
                 table, small[name] = (judged_together(each, captures) for each in (table, small[name]))
             for file in self._stored.paths(name):
                 self._replace(file)

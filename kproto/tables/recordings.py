@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from kproto.capture.capture_points import CapturePoint, is_time, names_of_point
+from kproto.capture.capture_points import CapturePoint, above_times, names_of_point
 from kproto.capture.read import problem_of
 from kproto.capture.source import Source, check_begun, file_name
 from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tail
@@ -153,7 +153,8 @@ class Known:
         self._by_start: dict[tuple[str, int], list[Recording]] = {}
         for each in self.recordings.values():
             self._by_start.setdefault((each.start, each.start_bytes), []).append(each)
-        self._places = {(each.cluster, each.capture): each.place for each in self.recordings.values()}
+        self._places = {(each.cluster, each.capture) for each in self.recordings.values()}
+        self._labels = {(each.cluster, each.place): each.capture for each in self.recordings.values()}
         self.is_changed: bool = False
 
     def parts_to_read(
@@ -190,7 +191,8 @@ class Known:
                 label = self.label_of(file, cluster, capture_point)
                 known = Recording(uuid.uuid4().hex, label, cluster, place)
                 self.recordings[known.id] = known
-                self._places[cluster, label] = place
+                self._places.add((cluster, label))
+                self._labels.setdefault((cluster, place), label)
             known.names[file] = state
             self._by_name[file] = known
             if begin is not None:
@@ -235,15 +237,18 @@ class Known:
         return found
 
     def label_of(self, file: str, cluster: str, capture_point: str | None) -> str:
-        """Return the label of a file's recordings: as named, else by its name, with no more of its path than needed."""
-        label = ""
+        """Return the label of a file's recordings.
+
+        It is as named, else that of others of its place, else its place with no more of the path than needed.
+        """
         before = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/"
         if capture_point is not None:
             return before + capture_point
         place = _place_of(file)
-        for name in names_of_point(file):
-            label = before + name
-            if self._places.get((cluster, label), place) == place:
+        label = self._labels.get((cluster, place), "")
+        for at in range(place.count("/"), -1, -1) if not label else ():
+            label = before + "/".join(place.split("/")[at:])
+            if (cluster, label) not in self._places:
                 break
         return label
 
@@ -264,10 +269,8 @@ class Known:
 
 def _place_of(file: str) -> str:
     """The directory of a file, without those of days and hours, and its name without what rotation and packing add."""
-    folders = file.split("/")[:-1] if is_uri(file) else [*Path(file).parent.parts]
-    while folders and is_time(folders[-1]):
-        folders.pop()
-    return "/".join([*folders, next(names_of_point(file))])
+    folders = file.split("/")[:-1] if is_uri(file) else Path(file).parent.parts
+    return "/".join([*above_times(folders), next(names_of_point(file))])
 
 
 def _hash(data: bytes) -> str:

@@ -187,3 +187,30 @@ def test_rows_are_tables(tmp_path: Path) -> None:
     tables = reader.tables(shelf.batches, last=True)
     (tmp_path / "all.pcap").write_bytes(pcap(packets, link))
     assert tables["requests"].num_rows == read(tmp_path / "all.pcap")["requests"].num_rows
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["07/a.pcap", "08/a.pcap", "07/a.pcap1", "08/a.pcap1"], ["a.pcap", "08/a.pcap", "a.pcap", "08/a.pcap"]),
+        (["2026-11-21/07/a.pcap", "2026-11-21/08/a.pcap", "2026-11-22/07/a.pcap"], ["a.pcap"] * 3),
+        (["dt=20261121/a.pcap", "hour=07/a.pcap"], ["a.pcap"] * 2),
+        (["07/2026/11/21/a.pcap", "07/2026/11/22/a.pcap", "08/2026/11/22/a.pcap"], ["a.pcap", "a.pcap", "08/a.pcap"]),
+        (["x/a.pcap", *(f"y/a.pcap{n}" for n in range(3))], ["a.pcap", *["y/a.pcap"] * 3]),
+    ],
+)
+def test_a_host_has_one_label_and_hosts_by_number_are_no_hours(
+    names: list[str], labels: list[str], tmp_path: Path
+) -> None:
+    """A host under several labels would have several clocks, and several hosts under one label one clock."""
+    for number, name in enumerate(names):
+        file = tmp_path / "hosts" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"capture {number}")
+    known = Known([])
+    found = [
+        part.capture
+        for name in names
+        for part in known.parts_to_read([str(tmp_path / "hosts" / name)], "default", None)
+    ]
+    assert found == labels
