@@ -60,7 +60,7 @@ def store(place: Path, *captures: Path) -> None:
             write_table(place / "kproto-runs" / "1" / file, name, table)
             counts[name] += table.num_rows
             files[file] = table.num_rows
-    facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": counts, "files": files, "recordings": []}
+    facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": counts, "files": files}
     (place / "_kproto.json").write_text(json.dumps(facts))
 
 

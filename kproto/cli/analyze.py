@@ -186,15 +186,22 @@ def command(
                 on_step=steps.show,
             )  # fmt: skip
     _note(run)
-    warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
+    is_whole = len(run.summary["captures"]) == run.rows["captures"]
+    rest = "summary.json beside the tables has all" if is_whole else f"kproto report {shlex.quote(str(out))} has all"
+    try:
+        warn_of_bad_inputs(run.summary["bad_inputs"], _listed(out))
+        sections = [*page_of(run.summary, rest)]
+        is_ours = all(isinstance(cell, str) for section in sections for row in section.rows for cell in row)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        if run.captures_read:
+            raise
+        is_ours = False
+    if not is_ours:
+        raise ConfigurationError(f"{out}: kproto did not write the summary.json of these tables; delete it")
     if form == "json":
         print(json.dumps(_facts(run, out) | run.summary))
     else:
-        is_whole = len(run.summary["captures"]) == run.rows["captures"]
-        rest = (
-            "summary.json beside the tables has all" if is_whole else f"kproto report {shlex.quote(str(out))} has all"
-        )
-        print_sections([*page_of(run.summary, rest), _tables(run, out)])
+        print_sections([*sections, _tables(run, out)])
     if report is not None:
         print(page_written(out, report), file=sys.stderr)
     elif sys.stderr.isatty():

@@ -14,6 +14,7 @@ import click
 
 from kproto.cli.footer import saying_zone
 from kproto.cli.options import PlaceType, among, format_option, reading_options
+from kproto.cli.small_files import text_of
 from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import meant, pasted, printable
@@ -384,19 +385,18 @@ def _known(baseline: str) -> frozenset[tuple[Any, ...]]:
         ConfigurationError: The file was not printed by ``--format json``.
     """
     try:
-        lines = Path(baseline).read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
-        return frozenset(
-            (
-                row.get("cluster"),
-                row["rule"],
-                None if row["broker"] is None else str(row["broker"]),
-                row["topic"],
-                row["partition"],
-            )
-            for row in rows
-        )
-    except (ValueError, KeyError, TypeError):
+        found = [json.loads(line) for line in text_of(Path(baseline)).split("\n") if line.strip()]
+        return frozenset(map(_known_row, found))
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigurationError(
             f"{baseline} is no baseline; make one: kproto doctor CAPTURE --format json > {baseline}"
         ) from None
+
+
+def _known_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the key of a finding in a baseline."""
+    broker = None if row["broker"] is None else str(row["broker"])
+    found = row.get("cluster"), row["rule"], broker, row["topic"], row["partition"]
+    if not all(value is None or isinstance(value, (str, int)) for value in found):
+        raise TypeError("values of other kinds")
+    return found

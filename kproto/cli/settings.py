@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto.cli.small_files import text_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -48,6 +50,11 @@ def apply(command: click.Command, name: str, commands: Collection[str]) -> dict[
     for key in own:
         if key not in options:
             raise click.UsageError(f"{path}: 'kproto {name}' has no option --{key}")
+        if not _is_fit(own[key], options[key]):
+            raise click.UsageError(f"{path}: --{key} of 'kproto {name}' cannot be {own[key]!r:.60}")
+    for key in SHARED:
+        if key in settings and key in options and not _is_fit(settings[key], options[key]):
+            raise click.UsageError(f"{path}: --{key} cannot be {settings[key]!r:.60}")
     given = {key: value for key, value in settings.items() if key in options and key in SHARED} | own
     return {
         str(options[key].name): [value] if options[key].multiple and not isinstance(value, list) else value
@@ -64,6 +71,14 @@ def _file() -> tuple[Path, Mapping[str, Any]]:
     import tomllib
 
     try:
-        return path, tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        return path, tomllib.loads(text_of(path))
+    except RecursionError:
+        raise click.UsageError(f"the settings in {path} cannot be read: they are nested too deep") from None
+    except (OSError, ValueError) as e:
         raise click.UsageError(f"the settings in {path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
+
+
+def _is_fit(value: object, option: click.Option) -> bool:
+    """Whether a value of a file is one that a command line may give: a text, a number, a flag; or a list of these."""
+    values = value if isinstance(value, list) and option.multiple else [value]
+    return all(isinstance(each, str | float) or (isinstance(each, int) and abs(each) < 1 << 63) for each in values)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -22,35 +21,36 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files, copies_among
-from kproto.capture.source import file_name
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, scan_options
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
-from kproto.pipeline.tasks import count_changes, make_tables
+from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import Begin, End, Joiner, borders_from_bytes, borders_to_bytes, matched
+from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, matched
+from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import why_nothing
-from kproto.tables.recordings import Known, checked_cluster, recordings_in
-from kproto.tables.relations import judged_together
+from kproto.tables.recordings import Known, checked_cluster
+from kproto.tables.relations import JUDGED_BY, judged_together
 from kproto.tables.scanning import Selection
-from kproto.tables.schemas import SCAN
+from kproto.tables.schemas import KNOWN, SCAN
 from kproto.tables.stored import (
     SCHEMA,
     SUMMARY,
     StoredTables,
     current_tables,
     read_parquet,
+    readable,
     stored_pieces,
     table_dataset,
 )
 from kproto.tables.writing import kind_of, span_of, token_of, write_table
-from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize
+from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize, summary_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,9 +61,6 @@ if TYPE_CHECKING:
     from kproto.pipeline.stages import StagedPart, TaskOutput
     from kproto.tables.places import Place
     from kproto.tables.recordings import PartRead, PartToRead
-
-_WHOLE: Final = ("brokers", "captures", "bad_inputs")
-"""Tables with few rows, of which each run writes one file of all rows."""
 
 _NO_IDS: Final = pa.array([], pa.binary())
 
@@ -106,7 +103,6 @@ class _Plan:
     Attributes:
         stored: The tables to which it adds; None: it makes tables anew.
         known: The recordings that the tables hold then.
-        held: The ids of those that they hold already.
         parts: What is read.
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
@@ -115,7 +111,6 @@ class _Plan:
 
     stored: StoredTables | None
     known: Known
-    held: set[str]
     parts: list[PartToRead]
     copies: dict[str, str]
     labels: dict[tuple[str, str], tuple[str, str]]
@@ -195,13 +190,13 @@ def _plan(
     checked_cluster(cluster)
     files = capture_files(expand(captures), unfinished=False)
     stored = _stored(out, filters)
-    known = Known(recordings_in(stored.facts) if stored else [])
-    named = {name for each in known.recordings.values() for name in each.names}
-    copies = copies_among([file for file in files if not known.is_same(file)], open_file)
-    held = set(known.recordings)
-    parts = known.parts_to_read(files, cluster, capture_point, copies)
-    labels = known.labels_for(files, cluster, capture_point, held)
-    return _Plan(stored, known, held, parts, copies, labels, any(file in named for file in files))
+    with readable(out.path):
+        known = Known(stored)
+        copies = copies_among(known.changed(files), open_file)
+        knows_some = known.is_named(files)
+        parts = known.parts_to_read(files, cluster, capture_point, copies)
+        labels = known.labels_for(files, cluster, capture_point)
+    return _Plan(stored, known, parts, copies, labels, knows_some)
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -248,10 +243,9 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
 def _summary_of(stored: StoredTables) -> dict[str, Any]:
     """The summary of tables: as it was stored, or computed from them where captures were added since."""
     try:
-        found: dict[str, Any] = json.loads((stored.run / SUMMARY).read_bytes())
+        return summary_from((stored.run / SUMMARY).read_bytes())
     except (OSError, ValueError):
         return summarize(stored_pieces(stored, SUMMARY_COLUMNS))
-    return found
 
 
 class _Job:
@@ -281,7 +275,6 @@ class _Job:
         self._id = out.run.name
         self._work = out.run / "tasks"
         self._known = plan.known
-        self._held = plan.held
         self._filters = filters
         self._on_step = on_step
         self._adds = plan.stored is not None
@@ -293,7 +286,6 @@ class _Job:
         self._facts: dict[str, str] = dict(facts.get("facts", {}))
         self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
         self._beside: set[str] = set(facts.get("beside", []))
-        self._borders: str = facts.get("borders", "")
         self._replaced: list[str] = []
         self._figures: dict[str, Any] | None = None
         self._relabelled: dict[bytes, tuple[str, str]] = {}
@@ -336,21 +328,17 @@ class _Job:
         )
         self._figures = _summary(self._spark, made, small)
         self._on_step("summing up")
-        if not self._adds:
-            for name, schema in tables.TABLES.items():
-                if not self._stored.paths(name):  # readers find its columns
-                    self._write(name, schema.empty_table(), "empty")
-            move_files(self._moves, self._stored.run)
-            self._moves.clear()
-            for folder in ("tasks", "small", "beside"):
-                remove_tree(self._out.run / folder)
+        self._know_bodies(made)
 
     def _join(
         self, parts: Sequence[PartToRead], reads: Sequence[PartRead], pieces: list[StagedPart], cluster: str
     ) -> Joiner:
         """Join the parts that were read with one another and with those of former runs."""
         labels = {part.recording: part.capture for part in parts}
-        ends, begins = self._stored_borders()
+        known = KnownTable(self._stored, "known_borders")
+        keys = {border.key for read in reads if read.edges for border in (*read.ends, *read.begins)}
+        former = known.rows(keys)
+        ends, begins = borders_of(former)
         made: dict[str, Place] = {}
         for read in reads:
             if read.edges is None:
@@ -379,9 +367,10 @@ class _Job:
         joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
         if matched(ends, begins):
             joined = pa.Table.from_batches(joiner.join(ends, begins), SCAN)
-            clusters = {each.capture: each.cluster for each in self._known.recordings.values()}
+            shown = pc.unique(joined["capture"]).drop_null().to_pylist()
+            clusters = self._known.clusters_of(shown)
             of_cluster: dict[str, list[str | None]] = {}
-            for label in pc.unique(joined["capture"]).drop_null().to_pylist():
+            for label in shown:
                 of_cluster.setdefault(clusters.get(label, cluster), [None]).append(label)  # notes have no label
             if len(of_cluster) > 1:  # a body stands with its first frame, which may be of another cluster
                 given = joined.filter(pc.is_valid(joined["payload"]))
@@ -397,22 +386,35 @@ class _Job:
         for name in needed & made.keys():
             self._beside.add(name)
             self._moves[name] = made[name].parent
-        gone = {name for name in self._beside if name.startswith("edges-")} - needed
+        left = set(former["edges"].to_pylist()) - needed
+        elsewhere = known.rows(left, "edges")
+        elsewhere = elsewhere.filter(pc.invert(pc.is_in(elsewhere["key"], value_set=pa.array(keys, pa.binary()))))
+        gone = (left - set(elsewhere["edges"].to_pylist())) & self._beside
         self._replaced += sorted(gone)
         self._beside -= gone
-        self._store_borders(joiner.ends, joiner.begins)
+        rows = border_rows(joiner.ends, joiner.begins)
+        self._know("known_borders", pa.concat_tables([rows, known.marks(keys - set(rows["key"].to_pylist()))]))
         return joiner
 
-    def _stored_borders(self) -> tuple[list[End], list[Begin]]:
-        return _borders_in(self._stored.place(self._borders) if self._borders else None)
+    def _know(self, name: str, rows: pa.Table) -> None:
+        """Add rows to a table of what runs must know."""
+        if not rows.num_rows:
+            return
+        known = KnownTable(self._stored, name)
+        file = known.next_file(self._id)
+        rows, taken = known.joined(rows)
+        for each in taken:
+            self._replace(each)
+        folder = self._out.run / "small"
+        write_table(folder / file, name, rows)
+        self._keep(folder, {file: rows.num_rows})
 
-    def _store_borders(self, ends: Sequence[End], begins: Sequence[Begin]) -> None:
-        """Store the ends and beginnings in the place of those that former runs left."""
-        if self._borders:
-            self._beside.discard(self._borders)
-            if self._moves.pop(self._borders, None) is None:
-                self._replaced.append(self._borders)
-        self._borders = self._store_beside("borders", borders_to_bytes(ends, begins))
+    def _know_bodies(self, made: TaskOutput) -> None:
+        """Note which bodies the tasks wrote."""
+        files = [place_of(folder) / file for folder, names in made.files.items() for file in names]
+        ids = [read_parquet(file, ["body_id"]) for file in files if file.parent.parent.name == "bodies"]
+        if ids and self.run.rows["bodies"] <= SETTLED_ON_DRIVER:
+            self._know("known_bodies", pa.concat_tables(ids).cast(KNOWN["known_bodies"]))
 
     def _store_beside(self, kind: str, content: bytes) -> str:
         """Store a file beside the tables; return its name."""
@@ -452,34 +454,59 @@ class _Job:
             ]
             sets = sets.filter(pc.is_in(sets["live_brokers_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
         small["live_brokers"] = sets
-        self._write("live_brokers", small["live_brokers"], self._id)
-        for name in _WHOLE:
-            former = table_dataset(self._stored, name).to_table()
-            if name == "bad_inputs":
-                former = self._without_mended(former, parts)
-            table = merged_rows(name, pa.concat_tables([former, small[name]]))
-            if name == "captures":
-                table = _joined_captures(table, joiner)
-                if watermark_us > -(1 << 62):
-                    late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
-                    table = table.filter(pc.invert(pc.fill_null(late, False)))
-                captures = table
-            if name == "bad_inputs" and table["offset"].null_count:  # behind the captures
-                table, small[name] = (judged_together(each, captures) for each in (table, small[name]))
-            for file in self._stored.paths(name):
-                self._replace(file)
-            self._write(name, table, self._id)
+        if sets.num_rows:
+            self._write("live_brokers", sets, self._id)
+        self._write_anew("brokers", lambda former: merged_rows("brokers", pa.concat_tables([former, small["brokers"]])))
+        self._write_captures(small["captures"], joiner, watermark_us)
+
+        def judged(bad_inputs: pa.Table) -> pa.Table:
+            if bad_inputs["offset"].null_count == 0:
+                return bad_inputs
+            return judged_together(bad_inputs, table_dataset(self._stored, "captures").to_table(columns=JUDGED_BY))
+
+        self._write_anew(
+            "bad_inputs",
+            lambda former: judged(pa.concat_tables([self._without_mended(former, parts), small["bad_inputs"]])),
+        )
+        small["bad_inputs"] = judged(small["bad_inputs"])
         self.run.bad_inputs = _bad_inputs(small["bad_inputs"])
         small["captures"] = _joined_captures(merged_rows("captures", small["captures"]), joiner)
         return small
 
+    def _write_anew(self, name: str, changed: Callable[[pa.Table], pa.Table]) -> None:
+        """Write a table of few rows anew, if they change."""
+        former = table_dataset(self._stored, name).to_table()
+        table = changed(former)
+        files = self._stored.paths(name)
+        if not files or not table.equals(former):
+            for file in files:
+                self._replace(file)
+            self._write(name, table, self._id)
+
+    def _write_captures(self, rows: pa.Table, joiner: Joiner, watermark_us: int) -> None:
+        """Add rows of ``captures``, together with the stored ones of their files, and with files that are as small."""
+        changed = pa.array({*_file_keys(rows).to_pylist(), *("\0".join(each) for each in joiner.files)}, pa.string())
+        for file in sorted(self._stored.paths("captures"), reverse=True):
+            if self._stored.rows[file] > 2 * rows.num_rows:
+                keys = _file_keys(read_parquet(self._stored.place(file), ["capture", "file"]))
+                if not pc.any(pc.is_in(keys, value_set=changed)).as_py():
+                    continue
+            rows = pa.concat_tables([read_parquet(self._stored.place(file)).select(rows.column_names), rows])
+            self._replace(file)
+        table = _joined_captures(merged_rows("captures", rows), joiner)
+        if watermark_us > -(1 << 62):
+            late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
+            table = table.filter(pc.invert(pc.fill_null(late, False)))
+        self._write("captures", table, self._id)
+
     def _without_mended(self, bad_inputs: pa.Table, parts: Sequence[PartToRead]) -> pa.Table:
         """Return rows of ``bad_inputs`` but those of files that are whole now: they have grown, or were no captures."""
-        times = Counter(file_name(name) for each in self._known.recordings.values() for name in each.names)
+        held = {part.recording for part in parts} & self._known.held
+        named = self._known.names_of(held) if bad_inputs.num_rows else {}
         ends: dict[str, int] = {}
         for part in parts:
-            names = {file_name(name) for name in self._known.recordings[part.recording].names}
-            if part.recording in self._held and (part.begin or all(times[name] == 1 for name in names)):
+            names = [name for name, has in named.items() if part.recording in has]
+            if part.recording in held and (part.begin or all(len(named[name]) == 1 for name in names)):
                 ends |= {name: min(part.begin, ends.get(name, part.begin)) for name in names}
         unread = tuple(f"{part.file}:" for part in parts)
         keep = [
@@ -537,11 +564,13 @@ class _Job:
                         table = table.set_column(at, table.schema.field(at), pa.array(values, pa.string()))
                 self._rewrite(file, table, f"named-{number}")
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
-        ends, begins = self._stored_borders()
-        self._store_borders(
-            [each._replace(capture=captures.get(each.capture, each.capture)) for each in ends],
-            [each._replace(capture=captures.get(each.capture, each.capture)) for each in begins],
+        known = KnownTable(self._stored, "known_borders")
+        ends, begins = borders_of(known.rows(known.rows(captures, "capture")["key"]))
+        rows = border_rows(
+            (each._replace(capture=captures.get(each.capture, each.capture)) for each in ends),
+            (each._replace(capture=captures.get(each.capture, each.capture)) for each in begins),
         )
+        self._know("known_borders", rows)
 
     def _rewrite(self, file: str, table: pa.Table, part: str) -> None:
         """Put other rows in the place of a stored file."""
@@ -558,7 +587,9 @@ class _Job:
 
     def _replace(self, file: str) -> None:
         """Take a stored file out of the manifest."""
-        self.run.rows[file.partition("/")[0]] -= self._stored.rows.pop(file)
+        rows = self._stored.rows.pop(file)
+        if (name := file.partition("/")[0]) in self.run.rows:
+            self.run.rows[name] -= rows
         self._spans.pop(file, None)
         if self._moves.pop(file, None) is None:
             self._replaced.append(file)
@@ -574,7 +605,8 @@ class _Job:
         """Note files below a directory for the manifest, and that they are to be moved."""
         for path, rows in files.items():
             self._stored.rows[path] = rows
-            self.run.rows[path.partition("/")[0]] += rows
+            if (name := path.partition("/")[0]) in self.run.rows:
+                self.run.rows[name] += rows
             self._moves[path] = folder
 
     def commit(self, filters: Filters, started: float, *, whole_summary: bool) -> None:
@@ -586,7 +618,16 @@ class _Job:
             whole_summary: Whether the summary of a run that adds recordings is that of all tables.
         """
         run, summary = self.run, self._stored.run / SUMMARY
+        for name, rows in self._known.rows().items():
+            self._know(name, rows)
         if not self._adds:
+            for name, schema in tables.TABLES.items():
+                if not self._stored.paths(name):  # readers find its columns
+                    self._write(name, schema.empty_table(), "empty")
+            move_files(self._moves, self._stored.run)
+            self._moves.clear()
+            for folder in ("tasks", "small", "beside"):
+                remove_tree(self._out.run / folder)
             run.summary = self._figures or {}
             _store_summary(summary, run.summary)
         run.seconds = time.monotonic() - started
@@ -600,9 +641,7 @@ class _Job:
             "seconds": round(run.seconds, 3),
             "filters": _named(filters),
             "base": self._base,
-            "recordings": [each.to_json() for each in self._known.recordings.values()],
             "facts": self._facts,
-            "borders": self._borders,
             "beside": sorted(self._beside),
             "watermarks": self._watermarks,
             "spans": self._spans,
@@ -623,26 +662,20 @@ class _Job:
             run.summary = self._figures
 
 
-def _borders_in(file: Place | None) -> tuple[list[End], list[Begin]]:
-    """The ends and beginnings that former runs left."""
-    if file is None:
-        return [], []
-    try:
-        return borders_from_bytes(file.read_bytes())
-    except (OSError, ValueError):
-        return [], []  # they are damaged: the frames across these borders are lost
-
-
 def _midnight_us(day: str | None) -> int:
     if day is None:
         return -(1 << 63) + 1
     return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1_000_000
 
 
+def _file_keys(captures: pa.Table) -> pa.ChunkedArray:
+    """The capture point and the file of each row."""
+    return pc.binary_join_element_wise(captures["capture"], captures["file"], "\0")
+
+
 def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
     """Rows of ``captures`` without the losses of connections that go on from an earlier recording."""
-    key = pc.binary_join_element_wise(captures["capture"], captures["file"], "\0")
-    joined = pc.is_in(key, value_set=pa.array(["\0".join(each) for each in joiner.files], pa.string()))
+    joined = pc.is_in(_file_keys(captures), value_set=pa.array(["\0".join(each) for each in joiner.files], pa.string()))
     rows = captures.filter(joined).to_pylist()
     for row in rows:
         key = row["capture"], row["file"]

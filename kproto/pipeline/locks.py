@@ -115,7 +115,7 @@ def _require_dead(directory: RemotePath, other: RemotePath, mine: RemotePath) ->
         owner = _owner_in(other.read_bytes())
     except FileNotFoundError:
         return  # its writer has ended
-    except (OSError, ValueError):  # it is being written, or deleted
+    except (OSError, ValueError, RecursionError):  # it is being written, or deleted
         age, owner = 0.0, {}
     if age <= _STALE_SECONDS and not _is_dead(owner):
         raise ConfigurationError(

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
+from kproto.tables.known import KnownTable
 from kproto.tables.places import arrow_path, place_of
-from kproto.tables.stored import read_parquet, table_dataset
+from kproto.tables.stored import read_parquet
 from kproto.verdicts.history import COUNTS, REDUCED, History, most_changed
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
@@ -55,7 +56,7 @@ _BLOCK: Final = 256
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
 
-_SETTLED_ON_DRIVER: Final = 5_000_000
+SETTLED_ON_DRIVER: Final = 5_000_000
 """The most bodies of which the driver itself reads whether they are stored: some 16 bytes each."""
 
 _HISTORY: Final = "history.parquet"
@@ -116,7 +117,7 @@ def make_tables(
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     settled = stored.count("bodies") if stored else 0
-    if settled <= _SETTLED_ON_DRIVER and related.claims <= _CLAIMS_ON_DRIVER:
+    if settled <= SETTLED_ON_DRIVER and related.claims <= _CLAIMS_ON_DRIVER:
         tasks = _choose(claims, directory / _CHOSEN, stored)
         if not tasks:
             return related
@@ -163,8 +164,8 @@ def _choose(claims: Sequence[Place], directory: Place, stored: StoredTables | No
     order = [(name, "ascending") for name in ("ts_ns", "frame_id", "piece", "batch", "row")]
     every = pa.concat_tables([read_parquet(path) for path in claims]).sort_by(order)
     if stored is not None:
-        for batch in table_dataset(stored, "bodies").to_batches(columns=["body_id"]):
-            every = every.filter(pc.invert(pc.is_in(every["body_id"], value_set=batch["body_id"])))
+        known = KnownTable(stored, "known_bodies").rows(pc.unique(every["body_id"]))["body_id"].combine_chunks()
+        every = every.filter(pc.invert(pc.is_in(every["body_id"], value_set=known)))
     every = every.append_column("rank", pa.array(range(every.num_rows), pa.int64()))
     bodies = every.group_by("body_id", use_threads=False)
     first = bodies.aggregate([("kept", "any"), ("accepted_us", "min"), ("rank", "min")])

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kproto.pipeline.settling import JOINED
+from kproto.tables.known import KnownTable
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
-from kproto.tables.schemas import TABLES
+from kproto.tables.schemas import KNOWN, TABLES
 from kproto.tables.stored import (
     SCHEMA,
     StoredTables,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
+
+_STILL_GOES_ON_NS: Final = 86_400 * 1_000_000_000
+"""A connection may go on behind so long a silence."""
 
 _COMPACT_BYTES: Final = 64 << 20
 """Files of one table and day are joined until they have about this number of bytes."""
@@ -68,13 +72,26 @@ class _NewRun:
         if file.startswith("requests/"):
             self._spans[file] = span_of(table)
 
+    def files(self, name: str) -> list[str]:
+        """The files of a table that have rows."""
+        return [file for file, rows in self._rows.items() if rows and file.startswith(f"{name}/")]
+
+    def place(self, file: str) -> Place:
+        """Return where a file stands until the run is the current one."""
+        return (self._from.run if file in self._links else self._out.run) / file
+
+    def know(self, name: str, rows: pa.Table) -> None:
+        """Write all rows of a table of ``KNOWN``."""
+        if rows.num_rows:
+            self.write(KnownTable(None, name).next_file(self._out.run.name), rows)
+
     def publish(self, changes: Mapping[str, Any] | None = None) -> StoredTables:
         """Make it the current run.
 
         Args:
             changes: What changes in the manifest beside the files.
         """
-        facts = self._from.facts
+        facts = self._from.facts | dict(changes or {})
         links = self._links | {name: name for name in facts.get("beside", []) if (self._from.run / name).exists()}
         run = self._out.run
         for folder in {(run / file).parent for file in links}:
@@ -84,7 +101,7 @@ class _NewRun:
             if not any(file.startswith(f"{name}/") for file in self._rows):
                 self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
         new = StoredTables(run, self._rows, {})
-        manifest = facts | {"tables": new.counts()} | dict(changes or {})
+        manifest = facts | {"tables": new.counts()}
         manifest["spans"] = self._spans
         del manifest["run"]
         self._out.publish(manifest | {"schema": SCHEMA, "files": self._rows})
@@ -108,8 +125,9 @@ def _link(file: Place, place: Place) -> None:
 def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
     """Remove the rows of days before a moment's day (UTC).
 
-    Bodies and their states go with the last request that has them. A capture keeps its place among the captures that
-    were read, so that it is not read again.
+    Bodies and their states go with the last request that has them, and what is known of a connection that went on last
+    more than a day before the moment's day. A capture keeps its place among the captures that were read, so that it is
+    not read again.
 
     Args:
         out: The tables.
@@ -167,9 +185,20 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
             of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
             _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
         new.keep(stored.paths("brokers"))
-        clusters = {str(each.get("cluster")) for each in stored.facts.get("recordings", []) if isinstance(each, dict)}
+        for name in ("known_recordings", "known_names", "known_places"):
+            new.keep(stored.paths(name))
+        written = [read_parquet(new.place(file), ["body_id"]) for file in new.files("bodies")]
+        new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]))
+        borders = KnownTable(stored, "known_borders").all()
+        seen_ns = int(midnight.value) * 1000 - _STILL_GOES_ON_NS
+        borders = borders.filter(pc.greater_equal(borders["time_ns"], seen_ns))
+        new.know("known_borders", borders)
+        edges = {name for name in stored.facts.get("beside", []) if not name.startswith("edges-")}
+        edges |= set(borders["edges"].to_pylist()) & set(stored.facts.get("beside", []))
+        clusters = set(KnownTable(stored, "known_places").distinct("cluster"))
         marks = dict(stored.facts.get("watermarks", {}))
-        after = new.publish({"watermarks": marks | {name: max(day, marks.get(name, day)) for name in clusters}})
+        marks |= {name: max(day, marks.get(name, day)) for name in clusters}
+        after = new.publish({"watermarks": marks, "beside": sorted(edges)})
     left = after.counts()
     return {name: rows - left[name] for name, rows in stored.counts().items()}
 
@@ -217,6 +246,9 @@ def _groups(stored: StoredTables) -> list[list[str]]:
     groups: list[list[str]] = []
     sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
     for file in stored.rows:
+        if file.partition("/")[0] in KNOWN:  # in the order of their age
+            groups.append([file])
+            continue
         key = file.rpartition("/")[0], kind_of(file), *_clusters(stored.run / file)
         size = _size(stored.run / file)
         of_group, group = sizes.get(key, (_COMPACT_BYTES, []))

@@ -7,9 +7,11 @@ has of the connection, up to its first complete exchange: from there on the othe
 
 from __future__ import annotations
 
-import json
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from kproto.capture.borders import Border, goes_on, is_border, overlap, unpacked_segments
 from kproto.capture.collector import Collector
@@ -18,11 +20,10 @@ from kproto.capture.model import Exchange
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables.scanning import OpenRequests, ScanRows
+from kproto.tables.schemas import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    import pyarrow as pa
 
     from kproto.capture import Frame
     from kproto.tables.scanning import Selection
@@ -74,37 +75,39 @@ class Begin(NamedTuple):
     guessed: str = ""
 
 
-def borders_to_bytes(ends: Iterable[End], begins: Iterable[Begin]) -> bytes:
-    """Return ends and beginnings as the content of a file."""
-    return json.dumps([[_plain(each) for each in some] for some in (ends, begins)]).encode()
+def border_rows(ends: Iterable[End], begins: Iterable[Begin]) -> pa.Table:
+    """Return ends and beginnings as rows of ``known_borders``."""
+    rows = [_row(each, state=each.state, edges=each.state, is_end=True) for each in ends]
+    rows += [_row(each, state=each.guessed, edges=each.part, file=os.fsencode(each.file)) for each in begins]
+    return pa.Table.from_pylist(rows, KNOWN["known_borders"])
 
 
-def borders_from_bytes(content: bytes) -> tuple[list[End], list[Begin]]:
-    """Return the ends and beginnings that a file holds.
-
-    Raises:
-        ValueError: It holds something else.
-    """
-    try:
-        ends, begins = json.loads(content)
-        return [End(*_again(each, 2)) for each in ends], [Begin(*_again(each, 3)) for each in begins]
-    except (TypeError, ValueError, RecursionError) as e:
-        raise ValueError(f"no ends and beginnings of recordings ({type(e).__name__}: {e})") from e
+def _row(each: End | Begin, *, state: str, edges: str, file: bytes = b"", is_end: bool = False) -> dict[str, Any]:
+    border = each.border
+    return {
+        "key": border.key, "is_end": is_end, "part": each.part, "capture": each.capture, "file": file,
+        "place": os.fsencode(each.place), "state": state, "edges": edges, "flow": border.flow,
+        "sequence": border.sequences[0], "back_sequence": border.sequences[1], "time_ns": border.time_ns,
+        "conn_id": border.conn_id, "is_sure": border.is_sure,
+    }  # fmt: skip
 
 
-def _plain(each: End | Begin) -> list[Any]:
-    flow, sequences, time_ns, conn_id, is_sure = each.border
-    border = [flow.hex(), *sequences, time_ns, conn_id.hex(), is_sure]
-    return [border if value is each.border else value for value in each]
-
-
-def _again(values: list[Any], at: int) -> list[Any]:
-    """The fields of an end or a beginning, whose border stands at a place."""
-    *others, (flow, first, second, time_ns, conn_id, is_sure) = *values[:at], *values[at + 1 :], values[at]
-    border = Border(bytes.fromhex(flow), (first, second), time_ns, bytes.fromhex(conn_id), is_sure)
-    if not is_border(border) or not all(isinstance(text, str) for text in others):
-        raise ValueError("values of other kinds")
-    return [*others[:at], border, *others[at:]]
+def borders_of(rows: pa.Table) -> tuple[list[End], list[Begin]]:
+    """Return the ends and beginnings of rows of ``known_borders``; those that kproto does not write are lost."""
+    ends: list[End] = []
+    begins: list[Begin] = []
+    for row in rows.to_pylist():
+        sequences = row["sequence"], row["back_sequence"]
+        border = Border(row["flow"], sequences, row["time_ns"], row["conn_id"], row["is_sure"])
+        if None in row.values() or not is_border(border) or border.key != row["key"]:
+            continue
+        place = os.fsdecode(row["place"])
+        if row["is_end"]:
+            ends.append(End(row["part"], row["capture"], border, row["state"], place))
+        else:
+            file = os.fsdecode(row["file"])
+            begins.append(Begin(row["part"], row["capture"], file, border, place, row["state"]))
+    return ends, begins
 
 
 def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:

@@ -7,11 +7,14 @@ file with other bytes is another recording, also under a known name.
 
 from __future__ import annotations
 
+import os
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from kproto.capture.capture_points import CapturePoint, above_times, names_of_point
 from kproto.capture.read import problem_of
@@ -20,18 +23,19 @@ from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tai
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
+from kproto.tables.known import KnownTable
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.scanning import OpenRequests, ScanRows, new_reader
+from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import is_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    import pyarrow as pa
-
     from kproto.capture.borders import Border
     from kproto.capture.collector import Event
     from kproto.tables.scanning import Selection
+    from kproto.tables.stored import StoredTables
 
 _EDGE: Final = 4096
 """The number of first and of last bytes that a recording is known by."""
@@ -44,7 +48,7 @@ class Recording:
     """A recording that tables hold.
 
     Attributes:
-        id: Its name in the manifest.
+        id: Its name among them.
         capture, cluster: Its labels.
         place: The directory and the stem of its first name: what its label stands for.
         start, start_bytes: A hash of its first bytes, and how many these are; empty of a file without any.
@@ -52,7 +56,6 @@ class Recording:
         size: The number of unpacked bytes that it had then.
         tail: A hash of the last of these.
         has_context: Whether what it grows by can be read with all before it alone, see ``tail.has_context``.
-        names: Each name that it was seen under, with the file's size and time of change then.
     """
 
     id: str
@@ -65,34 +68,28 @@ class Recording:
     size: int = 0
     tail: str = ""
     has_context: bool = False
-    names: dict[str, list[int]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry in the manifest."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def from_json(cls, entry: Any) -> Recording:
-        """Return the recording of an entry.
+    def of_row(cls, row: dict[str, Any]) -> Recording:
+        """Return the recording of a row of ``known_recordings``.
 
         Raises:
-            ValueError: It is no such entry.
+            ConfigurationError: It is none that kproto writes.
         """
-        if not isinstance(entry, dict) or set(entry) != set(cls.__slots__):
-            raise ValueError("an entry of a recording with other fields")
-        texts, counts = (entry.keys() - {"names", "has_context", *_COUNTS}), [entry[name] for name in _COUNTS]
-        names = entry["names"]
         if (
-            not isinstance(entry["has_context"], bool)
-            or not all(isinstance(entry[name], str) for name in texts)
-            or not all(map(is_count, counts))
+            None in row.values()
+            or not all(map(is_count, (row[name] for name in _COUNTS)))
+            or row["start_bytes"] > _EDGE
         ):
-            raise ValueError("a field of a recording of another kind")
-        if not isinstance(names, dict) or not all(isinstance(each, list) for each in names.values()):
-            raise ValueError("the names of a recording of another kind")
-        if entry["start_bytes"] > _EDGE:
-            raise ValueError("a recording that is known by too many bytes")
-        return cls(**entry)
+            raise ConfigurationError("the tables know of a recording what kproto does not write")
+        return cls(**row | {"place": os.fsdecode(row["place"])})
+
+
+class Name(NamedTuple):
+    """What a file was that was seen under a name: its recording, and its size and time of change then."""
+
+    recording: Recording
+    state: tuple[int, int]
 
 
 class PartToRead(NamedTuple):
@@ -139,23 +136,57 @@ class PartRead(NamedTuple):
 
 
 class Known:
-    """The recordings that tables hold.
+    """The recordings that tables hold, of which those are looked up that files may be.
 
     Args:
-        recordings: They.
+        stored: The tables; None: there are none yet.
         opener: Opens a file by its path or URI.
+
+    Attributes:
+        recordings: Those that were looked up, and new ones.
+        held: The ids of those that the tables hold.
     """
 
-    def __init__(self, recordings: Iterable[Recording], opener: Callable[[str], IO[bytes]] = open_file) -> None:
-        self.recordings = {each.id: each for each in recordings}
+    def __init__(self, stored: StoredTables | None = None, opener: Callable[[str], IO[bytes]] = open_file) -> None:
+        self.recordings: dict[str, Recording] = {}
+        self.held: set[str] = set()
         self._opener = opener
-        self._by_name = {name: each for each in self.recordings.values() for name in each.names}
+        self._recordings = KnownTable(stored, "known_recordings")
+        self._names = KnownTable(stored, "known_names")
+        self._by_name: dict[str, Name | None] = {}
         self._by_start: dict[tuple[str, int], list[Recording]] = {}
-        for each in self.recordings.values():
-            self._by_start.setdefault((each.start, each.start_bytes), []).append(each)
-        self._places = {(each.cluster, each.capture) for each in self.recordings.values()}
-        self._labels = {(each.cluster, each.place): each.capture for each in self.recordings.values()}
-        self.is_changed: bool = False
+        self._start_bytes = set(self._recordings.distinct("start_bytes"))
+        self._places = KnownTable(stored, "known_places")
+        self._labels: dict[str, dict[tuple[str, str], None]] = {}
+        self._taken: set[tuple[str, str]] = set()
+        self._changed: dict[str, Recording] = {}
+        self._labelled: set[str] = set()
+        self._named: dict[str, Name] = {}
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the tables do not know all of it."""
+        return bool(self._changed or self._named)
+
+    def changed(self, files: Iterable[str]) -> list[str]:
+        """Return the files that are not known by their names with the sizes and times that they have.
+
+        Raises:
+            CaptureError: There is no such file.
+        """
+        files = [*files]
+        missing = {os.fsencode(file): file for file in files if file not in self._by_name}
+        rows = self._names.rows(missing).to_pylist()
+        self._load("id", {row["recording"] for row in rows})
+        self._by_name |= dict.fromkeys(missing.values())
+        for row in rows:
+            if (known := self.recordings.get(row["recording"])) is not None:
+                self._by_name[missing[row["name"]]] = Name(known, (row["size"], row["time_ns"]))
+        return [file for file in files if (named := self._by_name[file]) is None or named.state != file_state(file)]
+
+    def is_named(self, files: Iterable[str]) -> bool:
+        """Whether one of some files, of which ``changed`` was asked, is known by its name."""
+        return any(self._by_name[file] is not None for file in files)
 
     def parts_to_read(
         self,
@@ -175,34 +206,37 @@ class Known:
         Raises:
             CaptureError: There is no such file.
         """
+        copies = copies or {}
+        files = self.changed(files)
+        firsts = {file: _first_of(file, self._opener) for file in files if file not in copies}
+        starts = {_hash(first[:count]) for first in firsts.values() for count in self._counts(first)}
+        self._load("start", starts)
+        places = {file: _place_of(file) for file in files}
+        self._look_at({*places.values()})
+        new = {place for place in places.values() if not any(of == cluster for of, _label in self._labels[place])}
+        labels = {label for place in new for label in _labels_of(place, cluster)}
+        rows = self._places.rows(labels, "capture").to_pylist() if capture_point is None else []
+        self._taken.update((row["cluster"], row["capture"]) for row in rows)
         found: list[PartToRead] = []
         for file in files:
-            state = [*file_state(file)]
-            named = self._by_name.get(file)
-            if named is not None and named.names[file] == state:
-                continue
-            self.is_changed = True
-            original = (copies or {}).get(file)
-            known, begin = (self._by_name[original], None) if original else self._recognised(file)
-            if named is not None and named is not known:
-                del named.names[file]
+            named = self._by_name[file]
+            original = self._by_name.get(copies.get(file, ""))
+            known, begin = (original.recording, None) if original else self._recognised(file, firsts.get(file))
             if known is None:
-                place = _place_of(file)
-                label = self.label_of(file, cluster, capture_point)
-                known = Recording(uuid.uuid4().hex, label, cluster, place)
-                self.recordings[known.id] = known
-                self._places.add((cluster, label))
-                self._labels.setdefault((cluster, place), label)
-            known.names[file] = state
-            self._by_name[file] = known
+                label = self.label_of(places[file], cluster, capture_point)
+                known = Recording(uuid.uuid4().hex, label, cluster, places[file])
+                self._add(known)
+                self._changed[known.id] = known
+                if (cluster, label) not in self._labels[known.place]:
+                    self._labels[known.place][cluster, label] = None
+                    self._labelled.add(known.place)
+                    self._taken.add((cluster, label))
+            state = file_state(file)
+            if named != Name(known, state):
+                self._by_name[file] = self._named[file] = Name(known, state)
             if begin is not None:
                 found.append(PartToRead(known.id, file, known.capture, begin, state[0]))
         return found
-
-    def is_same(self, file: str) -> bool:
-        """Whether a file is known by its name, and has its size and time of then."""
-        named = self._by_name.get(file)
-        return named is not None and named.names[file] == [*file_state(file)]
 
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""
@@ -210,53 +244,127 @@ class Known:
         if part.length:
             known.start, known.start_bytes, known.tail = part.start, part.start_bytes, part.tail
             known.length, known.size, known.has_context = part.length, part.size, part.has_context
+            self._changed[known.id] = known
+            self._start_bytes.add(known.start_bytes)
             self._by_start.setdefault((known.start, known.start_bytes), []).append(known)
 
     def labels_for(
-        self, files: Iterable[str], cluster: str, capture_point: str | None, held: Collection[str]
+        self, files: Iterable[str], cluster: str, capture_point: str | None
     ) -> dict[tuple[str, str], tuple[str, str]]:
         """Give recordings that tables hold the labels that a run names; return those that change, and what to.
 
         Args:
             files: The files that the run names.
             cluster, capture_point: The labels; the default cluster and None change nothing.
-            held: The ids of the recordings that the tables hold.
         """
         found: dict[tuple[str, str], tuple[str, str]] = {}
-        for file in files:
-            known = self._by_name[file]
-            if known.id not in held or (cluster == DEFAULT_CLUSTER and capture_point is None):
+        for file in files if (cluster, capture_point) != (DEFAULT_CLUSTER, None) else ():
+            named = self._by_name[file]
+            if named is None or named.recording.id not in self.held:
                 continue
+            known = named.recording
             former = known.cluster, known.capture
-            named = known.cluster if cluster == DEFAULT_CLUSTER else cluster
-            label = found.get(former) or (named, self.label_of(next(iter(known.names)), named, capture_point))
-            if label != former:
-                found[former] = label
-        for each in self.recordings.values():
-            each.cluster, each.capture = found.get((each.cluster, each.capture), (each.cluster, each.capture))
+            own = known.cluster if cluster == DEFAULT_CLUSTER else cluster
+            given = found.get(former) or (own, self.label_of(known.place, own, capture_point))
+            if given != former:
+                found[former] = given
+        captures = {capture for _cluster, capture in found}
+        self._load("capture", captures)
+        for each in self.recordings.values() if found else ():
+            if (label := found.get((each.cluster, each.capture))) is not None:
+                each.cluster, each.capture = label
+                self._changed[each.id] = each
+        self._look_at(map(os.fsdecode, self._places.rows(captures, "capture")["place"].to_pylist()))
+        for place, labels in self._labels.items() if found else ():
+            if not found.keys().isdisjoint(labels):
+                self._labels[place] = dict.fromkeys(found.get(each, each) for each in labels)
+                self._labelled.add(place)
         return found
 
-    def label_of(self, file: str, cluster: str, capture_point: str | None) -> str:
-        """Return the label of a file's recordings.
+    def clusters_of(self, captures: Iterable[str]) -> dict[str, str]:
+        """Return the clusters of labels of recordings."""
+        found = {row["capture"]: row["cluster"] for row in self._places.rows(captures, "capture").to_pylist()}
+        return found | {capture: cluster for labels in self._labels.values() for cluster, capture in labels}
+
+    def label_of(self, place: str, cluster: str, capture_point: str | None) -> str:
+        """Return the label of recordings of a place.
 
         It is as named, else that of others of its place, else its place with no more of the path than needed.
         """
-        before = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/"
         if capture_point is not None:
-            return before + capture_point
-        place = _place_of(file)
-        label = self._labels.get((cluster, place), "")
-        for at in range(place.count("/"), -1, -1) if not label else ():
-            label = before + "/".join(place.split("/")[at:])
-            if (cluster, label) not in self._places:
-                break
-        return label
+            return ("" if cluster == DEFAULT_CLUSTER else f"{cluster}/") + capture_point
+        self._look_at([place])
+        candidates = _labels_of(place, cluster)
+        free = next((each for each in candidates if (cluster, each) not in self._taken), candidates[-1])
+        return next((label for of, label in self._labels[place] if of == cluster), free)
 
-    def _recognised(self, file: str) -> tuple[Recording | None, int | None]:
+    def names_of(self, recordings: Iterable[str]) -> dict[str, set[str]]:
+        """Return the names of recordings without folders, and of each the recordings that have or had it."""
+        found: dict[str, set[str]] = {}
+        ids = {*recordings}
+        files = {row["file"] for row in self._names.rows(ids, "recording").to_pylist()}
+        files |= {os.fsencode(file_name(name)) for name, each in self._named.items() if each.recording.id in ids}
+        for row in self._names.rows(files, "file").to_pylist():
+            if os.fsdecode(row["name"]) not in self._named:
+                found.setdefault(os.fsdecode(row["file"]), set()).add(row["recording"])
+        for name, each in self._named.items():
+            found.setdefault(file_name(name), set()).add(each.recording.id)
+        return {name: has for name, has in found.items() if not has.isdisjoint(ids)}
+
+    def rows(self) -> dict[str, pa.Table]:
+        """Return what changed, by the names of the tables in ``KNOWN``."""
+        recordings = [
+            {name: getattr(each, name) for name in each.__slots__} | {"place": os.fsencode(each.place)}
+            for each in self._changed.values()
+        ]
+        names = [
+            {
+                "name": os.fsencode(name), "recording": each.recording.id, "file": os.fsencode(file_name(name)),
+                "size": each.state[0], "time_ns": each.state[1],
+            }
+            for name, each in self._named.items()
+        ]  # fmt: skip
+        places = [
+            {"place": os.fsencode(place), "cluster": cluster, "capture": capture}
+            for place in self._labelled
+            for cluster, capture in self._labels[place]
+        ]
+        found = {"known_recordings": recordings, "known_names": names, "known_places": places}
+        return {name: pa.Table.from_pylist(rows, KNOWN[name]) for name, rows in found.items()}
+
+    def _look_at(self, places: Iterable[str]) -> None:
+        """Look up which labels places have."""
+        new = {place for place in places if place not in self._labels}
+        rows = self._places.rows(map(os.fsencode, new)).to_pylist() if new else []
+        self._labels |= {place: {} for place in new}
+        for row in rows:
+            self._labels[os.fsdecode(row["place"])][row["cluster"], row["capture"]] = None
+
+    def _load(self, column: str, values: Iterable[Any]) -> None:
+        """Look recordings up that have one of some values in a column."""
+        values = [*values]
+        for row in self._recordings.rows(values, column).to_pylist() if values else ():
+            if row["id"] not in self.recordings:
+                self.held.add(row["id"])
+                self._add(Recording.of_row(row))
+
+    def _add(self, known: Recording) -> None:
+        self.recordings[known.id] = known
+        self._by_start.setdefault((known.start, known.start_bytes), []).append(known)
+
+    def _counts(self, first: bytes) -> list[int]:
+        return sorted((count for count in self._start_bytes if 0 < count <= len(first)), reverse=True)
+
+    def _recognised(self, file: str, first: bytes | None) -> tuple[Recording | None, int | None]:
         """The recording that a file holds, None if it is new; and from which byte on to read it, None: not at all."""
-        first = _first_of(file, self._opener)
-        counts = sorted({count for _start, count in self._by_start if 0 < count <= len(first)}, reverse=True)
-        alike = [each for count in counts for each in self._by_start.get((_hash(first[:count]), count), ())]
+        first = _first_of(file, self._opener) if first is None else first
+        starts = ((_hash(first[:count]), count) for count in self._counts(first))
+        alike = [
+            each
+            for start in starts
+            for each in self._by_start.get(start, ())
+            if (each.start, each.start_bytes) == start
+        ]
         if not alike:
             return None, 0
         goes_on, size, tails = _content_at(file, self._opener, {each.length for each in alike})
@@ -265,6 +373,12 @@ class Known:
                 grown = known.length if goes_on and not known.has_context else 0
                 return known, None if size == known.size else grown
         return None, 0
+
+
+def _labels_of(place: str, cluster: str) -> list[str]:
+    """The labels that recordings of a place may have, from the shortest to the one that no other has."""
+    before, parts = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/", place.split("/")
+    return [before + "/".join(parts[at:]) for at in range(len(parts) - 1, -1, -1)]
 
 
 def _place_of(file: str) -> str:
@@ -446,15 +560,3 @@ def checked_cluster(cluster: str) -> str:
     if not cluster or "/" in cluster:
         raise ConfigurationError(f"{cluster!r} cannot name a cluster: choose a name without a slash, such as prod-eu")
     return cluster
-
-
-def recordings_in(facts: Mapping[str, Any]) -> list[Recording]:
-    """Return the recordings of a manifest.
-
-    Raises:
-        ConfigurationError: It lists none, or others.
-    """
-    try:
-        return [Recording.from_json(entry) for entry in facts["recordings"]]
-    except (KeyError, TypeError, ValueError) as e:
-        raise ConfigurationError(f"the manifest lists no recordings ({type(e).__name__}: {e})") from None

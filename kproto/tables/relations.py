@@ -6,7 +6,7 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -429,6 +429,10 @@ def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
+JUDGED_BY: Final = ("cluster", "capture", "file", "servers", "all_requests")
+"""The columns of ``captures`` that ``judged_together`` reads."""
+
+
 def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     """Return ``bad_inputs`` without files that hold no control request, where others of their place hold some.
 
@@ -438,7 +442,7 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
         bad_inputs: The rows.
         captures: The rows of ``captures``: of all files that could be read.
     """
-    rows = captures.select(["cluster", "capture", "file", "servers", "all_requests"]).to_pylist()
+    rows = captures.select(JUDGED_BY).to_pylist()
     speaking: set[tuple[Any, ...]] = set()
     places = []
     for row in rows:

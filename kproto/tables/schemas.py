@@ -403,6 +403,33 @@ TABLES: Final = {
 }
 """The tables, by name."""
 
+KNOWN: Final = {
+    "known_recordings": pa.schema(
+        [
+            ("id", pa.string()), ("capture", pa.string()), ("cluster", pa.string()), ("place", pa.binary()),
+            ("start", pa.string()), ("start_bytes", pa.int64()), ("length", pa.int64()), ("size", pa.int64()),
+            ("tail", pa.string()), ("has_context", pa.bool_()),
+        ]
+    ),
+    "known_names": pa.schema(
+        [
+            ("name", pa.binary()), ("recording", pa.string()), ("file", pa.binary()), ("size", pa.int64()),
+            ("time_ns", pa.int64()),
+        ]
+    ),
+    "known_places": pa.schema([("place", pa.binary()), ("cluster", pa.string()), ("capture", pa.string())]),
+    "known_borders": pa.schema(
+        [
+            ("key", pa.binary()), ("is_end", pa.bool_()), ("part", pa.string()), ("capture", pa.string()),
+            ("file", pa.binary()), ("place", pa.binary()), ("state", pa.string()), ("edges", pa.string()),
+            ("flow", pa.binary()), ("sequence", pa.int64()), ("back_sequence", pa.int64()), ("time_ns", pa.int64()),
+            ("conn_id", pa.binary()), ("is_sure", pa.bool_()),
+        ]
+    ),
+    "known_bodies": pa.schema([("body_id", pa.binary())]),
+}  # fmt: skip
+"""What runs must know of earlier ones, by the names of the tables: see ``kproto.tables.known``."""
+
 BROKER_STATES: Final = described(
     "What each broker was to KRaft's controller, from when to when, by the metadata log.",
     _CLUSTER,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
 from kproto.tables.places import MANIFEST, Place, RemotePath, arrow_path, require_no_link, require_no_links_in
-from kproto.tables.schemas import METADATA_TABLES, TABLES
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ ROLLUPS: Final = "kproto-rollups"
 SUMMARY: Final = "summary.json"
 """The summary of a run, beside its tables."""
 
-BESIDE: Final = ("brokers-", "borders-", "edges-")
+BESIDE: Final = ("brokers-", "edges-")
 """The first parts of the names of the files beside the tables, which the manifest lists too: facts about brokers, and
-how connections stand where recordings begin and end."""
+what is read on where connections go on in another recording."""
 
 SCHEMA: Final = 6
 """The version of the tables' columns and of the manifest."""
@@ -82,7 +82,8 @@ class StoredTables:
         """Return the number of rows of each table."""
         found = dict.fromkeys(TABLES, 0)
         for file, rows in self.rows.items():
-            found[file.partition("/")[0]] += rows
+            if (name := file.partition("/")[0]) in found:
+                found[name] += rows
         return found
 
 
@@ -146,17 +147,16 @@ def _wrong_in(facts: dict[str, Any]) -> str | None:
     foreign = next((file for file in files if not _is_file_of_a_table(file)), None)
     if foreign is not None:
         return f"it lists {foreign!r:.200}"
-    if not isinstance(beside, list) or not all(map(is_plain_name, beside)) or {SUMMARY, *TABLES} & set(beside):
+    if not isinstance(beside, list) or not all(map(is_plain_name, beside)) or {SUMMARY, *TABLES, *KNOWN} & set(beside):
         return "it names files elsewhere"
-    if not _is_map(facts.get("facts", {}), beside.__contains__) or facts.get("borders", "") not in ("", *beside):
+    if not _is_map(facts.get("facts", {}), beside.__contains__):
         return "it names files elsewhere"
     others: dict[str, Callable[[Any], bool]] = {
         "watermarks": lambda value: _is_map(value, _is_day),
         "spans": lambda value: _is_map(value, _is_span),
         "base": lambda value: isinstance(value, str),
         "bodies_decoded": is_count,
-        "seconds": lambda value: isinstance(value, float | int),
-        "recordings": lambda value: isinstance(value, list),
+        "seconds": lambda value: isinstance(value, float | int) and 0 <= value < 1e12,
     }
     wrong = next((name for name, is_right in others.items() if name in facts and not is_right(facts[name])), None)
     return None if wrong is None else f"its {wrong!r} says {facts[wrong]!r:.80}"
@@ -197,7 +197,8 @@ def _is_file_of_a_table(file: str) -> bool:
     """Whether a manifest names a Parquet file in a table's directory, or in that of one of its days."""
     folder, _slash, name = file.rpartition("/")
     table, slash, day = folder.partition("/")
-    is_there = table in TABLES and (not slash or (day.startswith("date=") and _is_day(day[5:])))
+    is_dated = table in TABLES and day.startswith("date=") and _is_day(day[5:])
+    is_there = is_dated if slash else table in TABLES or table in KNOWN
     return is_there and is_plain_name(name) and name.endswith(".parquet")
 
 

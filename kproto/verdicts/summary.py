@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from kproto.api import ApiKey, api_name
 from kproto.capture.summary import LOSSES
 from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
+from kproto.text import printable
 from kproto.verdicts.epochs import partition_error_meaning
 from kproto.verdicts.history import History
 from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times, target_of
@@ -238,6 +241,34 @@ _SECTIONS: Final = (
     "partition_errors", "zombies", "slowest", "silent", "unanswered", "unreadable", "gaps", "bad_inputs",
 )  # fmt: skip
 """The parts of a summary, in their order."""
+
+
+def summary_from(content: bytes) -> dict[str, Any]:
+    """Return a summary that was stored as JSON; texts that do not fit a terminal are escaped in it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        found = _escaped(json.loads(content))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    kinds: dict[str, type | tuple[type, ...]] = {"changes": dict, "migration": (dict, NoneType)}
+    if (
+        not isinstance(found, dict)
+        or found.keys() != set(_SECTIONS)
+        or not all(isinstance(found[name], kinds.get(name, list)) for name in found)
+    ):
+        raise ValueError("other parts than those of a summary")
+    return found
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {printable(name): _escaped(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_escaped(each) for each in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def summarize(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from kproto.pipeline import OutputDirectory, analyze
 from kproto.pipeline.streaming import follow
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import open_tables
+from kproto.tables.known import KnownTable
 from kproto.tables.stored import current_tables, table_dataset
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
         return
     if expired:
         expire(OutputDirectory(once), midnight)
-    labels = {(each["cluster"], each["capture"]) for each in current_tables(many).facts["recordings"]}
+    known = KnownTable(current_tables(many), "known_recordings").all()
+    labels = set(zip(known["cluster"].to_pylist(), known["capture"].to_pylist(), strict=True))
     derived = len(hosts) == len(labels) == 1  # histories are those of clusters, and clocks those of capture points
     assert rows(many, derived=derived) == rows(once, derived=derived)

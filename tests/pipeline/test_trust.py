@@ -9,20 +9,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import DATA
 from packets import pcap, read_pcap
 from table_truth import store
 from tasks_here import TasksHere
 
+from kproto.capture.borders import Border
 from kproto.capture.frozen import freeze, thaw
 from kproto.errors import ConfigurationError
 from kproto.pipeline import analyze
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
-from kproto.tables.joining import borders_from_bytes, borders_to_bytes
-from kproto.tables.recordings import recordings_in
+from kproto.tables.joining import Begin, End, border_rows, borders_of
+from kproto.tables.recordings import Recording
+from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import current_tables, table_dataset
 
 if TYPE_CHECKING:
@@ -74,14 +78,15 @@ ATTACKS: dict[str, Callable[[Change], object]] = {
     "a table beside the tables": lambda facts: facts.update(beside=["requests"]),
     "no list beside the tables": lambda facts: facts.update(beside={"a": 1}),
     "facts about brokers elsewhere": lambda facts: facts.update(facts={"default": "../../../precious"}),
-    "borders elsewhere": lambda facts: facts.update(borders="../../../precious"),
+    "an unknown table of what is known": lambda facts: renamed(facts, "known_secrets/1.parquet"),
+    "days of what is known": lambda facts: renamed(facts, "known_names/date=2026-01-01/1.parquet"),
+    "what is known beside the tables": lambda facts: facts.update(beside=["known_names"]),
     "a number of rows that is none": lambda facts: facts["files"].update({next(iter(facts["files"])): True}),
     "fewer rows than none": lambda facts: facts["files"].update({next(iter(facts["files"])): -1}),
     "tables without numbers": lambda facts: facts.update(tables={"requests": "many"}),
     "a day that is none": lambda facts: renamed(facts, "requests/date=2026-13-01/part.parquet"),
     "days that are none": lambda facts: facts.update(watermarks={"default": "tomorrow"}),
     "times that are none": lambda facts: facts.update(spans={"requests/part.parquet": [1]}),
-    "no list of recordings": lambda facts: facts.update(recordings={"a": 1}),
     "a base that is none": lambda facts: facts.update(base=["a"]),
 }
 
@@ -189,22 +194,20 @@ def test_a_damaged_file_of_a_table_is_an_error_of_one_line(damage: bytes, tables
         assert "\n" not in str(caught.value)
 
 
-RECORDING: Change = {
-    "id": "1", "capture": "a", "cluster": "default", "place": "/a", "start": "", "start_bytes": 0, "length": 0,
-    "size": 0, "tail": "", "has_context": False, "names": {"/a.pcap": [1, 2]},
+RECORDING: dict[str, Any] = {
+    "id": "1", "capture": "a", "cluster": "default", "place": b"/a", "start": "", "start_bytes": 0, "length": 0,
+    "size": 0, "tail": "", "has_context": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [5, [], {}, *(RECORDING | change for change in (
-        {"length": -1}, {"length": 1 << 70}, {"length": True}, {"start_bytes": 1 << 40}, {"capture": None},
-        {"has_context": 5}, {"names": []}, {"names": {"/a": 5}}, {"more": 1}))],
-)  # fmt: skip
-def test_an_entry_of_a_recording_that_kproto_does_not_write_is_refused(entry: object) -> None:
-    assert recordings_in({"recordings": [RECORDING]})
-    with pytest.raises(ConfigurationError, match="the manifest lists no recordings"):
-        recordings_in({"recordings": [RECORDING, entry]})
+    "change",
+    [{"length": -1}, {"start_bytes": 1 << 40}, {"capture": None}, {"has_context": None}, {"size": None}],
+)
+def test_a_recording_that_kproto_does_not_write_is_refused(change: dict[str, Any]) -> None:
+    assert Recording.of_row(dict(RECORDING)).place == "/a"
+    with pytest.raises(ConfigurationError, match="the tables know of a recording what kproto does not write"):
+        Recording.of_row(RECORDING | change)
 
 
 def rotated(folder: Path) -> tuple[Path, Path]:
@@ -221,11 +224,14 @@ def test_edges_are_read_from_beside_the_tables_alone(tmp_path: Path) -> None:
     captures = rotated(tmp_path)
     out = tmp_path / "out"
     analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
-    facts = current_tables(out).facts
-    borders = out / facts["run"] / facts["borders"]
-    ends, begins = json.loads(borders.read_bytes())
-    edges = next((out / facts["run"]).glob("edges-*")).rename(tmp_path / "edges")
-    borders.write_text(json.dumps([[[*end[:3], str(edges), end[4]] for end in ends], begins]))
+    stored = current_tables(out)
+    edges = next(stored.run.glob("edges-*")).rename(tmp_path / "edges")
+    (file,) = stored.files("known_borders")
+    table = pq.read_table(file, partitioning=None)
+    for name in ("state", "edges"):
+        elsewhere = pa.array([str(edges)] * table.num_rows)
+        table = table.set_column(table.schema.get_field_index(name), name, elsewhere)
+    pq.write_table(table, file)
     analyze(TasksHere(), list(map(str, captures)), OutputDirectory(out))  # type: ignore[arg-type]
     analyze(TasksHere(), list(map(str, captures)), OutputDirectory(tmp_path / "honest"))  # type: ignore[arg-type]
     columns = ["frame_id", "response_frame_id"]
@@ -251,21 +257,36 @@ def test_a_state_with_values_of_other_kinds_joins_nothing(tmp_path: Path) -> Non
     assert run.captures_read == 1
 
 
-END: list[Any] = ["a", "b", ["00" * 12, 1, 2, 3, "", True], "edges-1", "c"]
-
-
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"[" * 100_000, b"{}", b"[1, 2]", b"[[1], []]", *(json.dumps([[end], []]).encode() for end in (
-        [1, *END[1:]], END[:4], [*END, ""], [*END[:2], END[2][:5], *END[3:]], [*END[:2], ["0", *END[2][1:]], *END[3:]],
-        [*END[:2], ["00", *END[2][1:]], *END[3:]], [*END[:2], [END[2][0], "1", *END[2][2:]], *END[3:]],
-        [*END[:2], [END[2][0], 1 << 70, *END[2][2:]], *END[3:]], [*END[:3], None, END[4]]))],
+    "change",
+    [
+        {"key": b"0" * 12}, {"flow": b"00", "key": b"00"}, {"sequence": None}, {"edges": None}, {"conn_id": None},
+        {"place": None}, {"is_end": None},
+    ],
 )  # fmt: skip
-def test_borders_of_other_kinds_are_refused(content: bytes) -> None:
-    honest = json.dumps([[END], [["a", "b", "file", END[2], "c", ""]]]).encode()
-    assert borders_to_bytes(*borders_from_bytes(honest)) == honest
-    with pytest.raises(ValueError, match="no ends and beginnings"):
-        borders_from_bytes(content)
+def test_borders_that_kproto_does_not_write_are_lost(change: dict[str, Any]) -> None:
+    border = Border(bytes(12), (1, 2), 3, b"", True)
+    rows = border_rows([End("a", "b", border, "edges-1", "c")], [Begin("a", "b", "file", border, "c", "")])
+    assert border_rows(*borders_of(rows)) == rows
+    changed = pa.Table.from_pylist([row | change for row in rows.to_pylist()], rows.schema)
+    assert borders_of(changed) == ([], [])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("damage", [b"", b"no Parquet at all", pa.table({"a": [1]}), "wrong kinds"])
+def test_a_damaged_table_of_what_is_known_is_an_error_of_one_line(name: str, damage: Any, tmp_path: Path) -> None:
+    captures, out = rotated(tmp_path), tmp_path / "out"
+    analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
+    (file,) = current_tables(out).files(name)
+    if isinstance(damage, bytes):
+        Path(str(file)).write_bytes(damage)
+    elif isinstance(damage, str):
+        pq.write_table(pa.table({column: [{"a": 1}] for column in KNOWN[name].names}), file)
+    else:
+        pq.write_table(damage, file)
+    with pytest.raises(ConfigurationError) as caught:
+        analyze(TasksHere(), [str(captures[1])], OutputDirectory(out))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
 
 
 def test_states_that_hold_one_another_are_refused_before_they_are_compared() -> None:

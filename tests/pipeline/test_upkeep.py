@@ -22,7 +22,8 @@ from kproto.pipeline import OutputDirectory
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import ask, ask_sql, open_tables
 from kproto.tables import TABLES, read
-from kproto.tables.recordings import Recording
+from kproto.tables.known import KnownTable
+from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import SCHEMA, current_run, current_tables, table_dataset
 from kproto.tables.writing import DATED, TableFiles, write_table
 
@@ -65,10 +66,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             json.dumps({"lists": [], "listeners": [], "replicas": [], "addresses": [[name, "10.0.0.1", number]]})
         )
     rows = {name: sum(n for file, n in files.items() if file.startswith(f"{name}/")) for name in TABLES}
-    recordings = [Recording(name, name, "default", name).to_json() for name in NAMES]
+    places = [{"place": name.encode(), "cluster": "default", "capture": name} for name in NAMES]
+    known = pa.Table.from_pylist(places, KNOWN["known_places"])
+    write_table(run / (file := "known_places/00000001-1.parquet"), "known_places", known)
+    files[file] = len(NAMES)
     manifest = {
         "schema": SCHEMA, "run": "kproto-runs/1", "tables": rows, "files": files, "base": "first",
-        "recordings": recordings, "beside": ["brokers-0.json", "brokers-1.json"], "filters": "[]", "bodies_decoded": 0,
+        "beside": ["brokers-0.json", "brokers-1.json"], "filters": "[]", "bodies_decoded": 0,
         "seconds": 0,
     }  # fmt: skip
     (path / "_kproto.json").write_text(json.dumps(manifest))
@@ -168,7 +172,7 @@ def test_days_expire_with_all_that_no_later_request_needs(tables: Path) -> None:
         )
         for query in (dangling, needless, stateless):
             assert ask_sql(sql, query).rows == [(0,)]
-    assert {each["id"] for each in current_tables(tables).facts["recordings"]} == set(NAMES)
+    assert set(KnownTable(current_tables(tables), "known_places").all()["capture"].to_pylist()) == set(NAMES)
     assert current_tables(tables).facts["watermarks"] == {"default": days(tables)[0]}
     assert sum(expire(OutputDirectory(tables), datetime(2000, 1, 1, tzinfo=UTC)).values()) == 0
 

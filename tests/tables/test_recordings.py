@@ -34,7 +34,7 @@ class Shelf:
     """Reads recordings as a run does, and keeps what joins them."""
 
     def __init__(self) -> None:
-        self.known = Known([])
+        self.known = Known()
         self.batches: list[pa.RecordBatch] = []
         self.ends: list[End] = []
         self.begins: list[Begin] = []
@@ -207,7 +207,7 @@ def test_a_host_has_one_label_and_hosts_by_number_are_no_hours(
         file = tmp_path / "hosts" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"capture {number}")
-    known = Known([])
+    known = Known()
     found = [
         part.capture
         for name in names
