@@ -30,7 +30,7 @@ from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, m
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, matched
+from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kproto.pipeline.output import OutputDirectory
+    from kproto.pipeline.settling import Settled
     from kproto.pipeline.stages import StagedPart, TaskOutput
     from kproto.tables.places import Place
     from kproto.tables.recordings import PartRead, PartToRead
@@ -313,7 +314,7 @@ class _Job:
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
         )
         if settled.superseded:
-            self._take_out(settled.superseded)
+            self._take_out(settled)
         self._set_broker_ids(former, knowledge.directory, cluster)
         self.run.bodies_decoded += made.bodies
         for folder, files in made.files.items():
@@ -335,10 +336,8 @@ class _Job:
     ) -> Joiner:
         """Join the parts that were read with one another and with those of former runs."""
         labels = {part.recording: part.capture for part in parts}
-        known = KnownTable(self._stored, "known_borders")
-        keys = {border.key for read in reads if read.edges for border in (*read.ends, *read.begins)}
-        former = known.rows(keys)
-        ends, begins = borders_of(former)
+        ends: list[End] = []
+        begins: list[Begin] = []
         made: dict[str, Place] = {}
         for read in reads:
             if read.edges is None:
@@ -364,9 +363,23 @@ class _Job:
             made[place.name] = place
             return place.name
 
+        known = KnownTable(self._stored, "known_borders")
         joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
-        if matched(ends, begins):
-            joined = pa.Table.from_batches(joiner.join(ends, begins), SCAN)
+        joiner.ends, joiner.begins = ends, begins
+        former, looked, joined = KNOWN["known_borders"].empty_table(), set[bytes](), SCAN.empty_table()
+        while wanted := going_on(joiner.ends, joiner.begins) - looked:
+            looked |= wanted
+            near = pa.concat_tables([known.rows(wanted, "at"), known.rows(wanted, "back_at")])
+            near = near.filter(pc.invert(pc.is_in(near["id"], value_set=former["id"].combine_chunks())))
+            if not near.num_rows and joined.num_rows:
+                continue  # nothing goes on where it was joined
+            former = pa.concat_tables([former, near]).group_by(near.column_names, use_threads=False).aggregate([])
+            former_ends, former_begins = borders_of(former)
+            joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
+            joiner.ends, joiner.begins = [*former_ends, *ends], [*former_begins, *begins]
+            if matched(joiner.ends, joiner.begins):
+                joined = pa.Table.from_batches(joiner.join(joiner.ends, joiner.begins), SCAN)
+        if joined.num_rows:
             shown = pc.unique(joined["capture"]).drop_null().to_pylist()
             clusters = self._known.clusters_of(shown)
             of_cluster: dict[str, list[str | None]] = {}
@@ -380,20 +393,19 @@ class _Job:
             for name, ours in of_cluster.items():
                 rows = joined.filter(pc.is_in(joined["capture"], value_set=pa.array(ours, pa.string())))
                 pieces.append(gather(rows.to_batches(), self._work, self._filters, name))
-        else:
-            joiner.ends, joiner.begins = ends, begins
         needed = {end.state for end in joiner.ends} | {begin.part for begin in joiner.begins}
         for name in needed & made.keys():
             self._beside.add(name)
             self._moves[name] = made[name].parent
         left = set(former["edges"].to_pylist()) - needed
         elsewhere = known.rows(left, "edges")
-        elsewhere = elsewhere.filter(pc.invert(pc.is_in(elsewhere["key"], value_set=pa.array(keys, pa.binary()))))
+        elsewhere = elsewhere.filter(pc.invert(pc.is_in(elsewhere["id"], value_set=former["id"].combine_chunks())))
         gone = (left - set(elsewhere["edges"].to_pylist())) & self._beside
         self._replaced += sorted(gone)
         self._beside -= gone
         rows = border_rows(joiner.ends, joiner.begins)
-        self._know("known_borders", pa.concat_tables([rows, known.marks(keys - set(rows["key"].to_pylist()))]))
+        gone_ids = set(former["id"].to_pylist()) - set(rows["id"].to_pylist())
+        self._know("known_borders", pa.concat_tables([rows, known.marks(gone_ids)]))
         return joiner
 
     def _know(self, name: str, rows: pa.Table) -> None:
@@ -462,7 +474,7 @@ class _Job:
         def judged(bad_inputs: pa.Table) -> pa.Table:
             if bad_inputs["offset"].null_count == 0:
                 return bad_inputs
-            return judged_together(bad_inputs, table_dataset(self._stored, "captures").to_table(columns=JUDGED_BY))
+            return judged_together(bad_inputs, table_dataset(self._stored, "captures").to_table(columns=[*JUDGED_BY]))
 
         self._write_anew(
             "bad_inputs",
@@ -517,9 +529,9 @@ class _Job:
         ]
         return bad_inputs.filter(pa.array(keep, pa.bool_()))
 
-    def _take_out(self, superseded: Mapping[str, list[bytes]]) -> None:
+    def _take_out(self, settled: Settled) -> None:
         """Take rows out of stored files, since new ones tell more."""
-        for number, (file, table) in enumerate(without_superseded(self._stored, superseded)):
+        for number, (file, table) in enumerate(without_superseded(self._stored, settled)):
             self._rewrite(file, table, f"less-{number}")
 
     def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
@@ -565,7 +577,7 @@ class _Job:
                 self._rewrite(file, table, f"named-{number}")
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
         known = KnownTable(self._stored, "known_borders")
-        ends, begins = borders_of(known.rows(known.rows(captures, "capture")["key"]))
+        ends, begins = borders_of(known.rows(captures, "capture"))
         rows = border_rows(
             (each._replace(capture=captures.get(each.capture, each.capture)) for each in ends),
             (each._replace(capture=captures.get(each.capture, each.capture)) for each in begins),

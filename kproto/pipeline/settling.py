@@ -36,10 +36,12 @@ class Settled:
 
     Attributes:
         superseded: The requests in stored files whose rows go, since new ones tell more.
+        answers: Stored responses of these that stay, since they answer another request too.
         expired: The number of new requests that are not written, since their days have expired.
     """
 
     superseded: dict[str, list[bytes]] = field(default_factory=dict)
+    answers: set[bytes] = field(default_factory=set)
     expired: int = 0
 
 
@@ -70,12 +72,20 @@ def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[st
             if stored.rows[file] and begin <= last and end >= first:
                 sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
-    for frame_id, losers in _losers(sources):
-        for number in losers:
+    losers = dict(_losers(sources))
+    for frame_id, numbers in losers.items():
+        for number in numbers:
             if number < len(pieces):
                 dropped[number].append(pa.array([frame_id], pa.binary()))
             else:
                 found.superseded.setdefault(stored_files[number - len(pieces)], []).append(frame_id)
+    for answer, numbers in _answers(sources, losers).items():  # the row of a response stands in one place
+        if numbers[-1] >= len(pieces):
+            found.answers.add(answer)
+        for number in (
+            each for each in numbers if each < len(pieces) and (each != numbers[0] or answer in found.answers)
+        ):
+            dropped[number].append(pa.array([answer], pa.binary()))
     for piece, ids in zip(pieces, dropped, strict=True):
         if ids:
             staged = StagedTables(place_of(piece.path) / DROPPED)
@@ -94,20 +104,38 @@ def _ranked(requests: pa.Table) -> pa.Table:
     rank = pc.negate(late)
     for bit, each in enumerate((final, read, answered, whole), start=59):
         rank = pc.add(rank, pc.multiply(each.cast(pa.int64()), 1 << bit))
-    return pa.table({"frame_id": requests["frame_id"], "ts": requests["ts"].cast(pa.int64()), "rank": rank})
+    ids = {"frame_id": requests["frame_id"], "answer": requests["response_frame_id"]}
+    return pa.table(ids | {"ts": requests["ts"].cast(pa.int64()), "rank": rank})
 
 
-def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield each request that several sources have, and those whose rows do not stay."""
+def _shared(sources: Sequence[pa.Table], column: str) -> pa.Table:
+    """The rows whose value in a column several rows have."""
     every = pa.concat_tables(
         table.append_column("source", pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
         for number, table in enumerate(sources)
     )
-    counts = every.group_by("frame_id", use_threads=False).aggregate([("rank", "count")])
-    several = counts.filter(pc.greater(counts["rank_count"], 1))["frame_id"].combine_chunks()
-    if not len(several):
-        return
-    shared = every.filter(pc.is_in(every["frame_id"], value_set=several))
+    counts = every.group_by(column, use_threads=False).aggregate([("rank", "count")])
+    several = counts.filter(pc.greater(counts["rank_count"], 1))[column].combine_chunks().drop_null()
+    return every.filter(pc.is_in(every[column], value_set=several, skip_nulls=True))
+
+
+def _answers(sources: Sequence[pa.Table], losers: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[int]]:
+    """Responses that several rows have: the sources of those rows that stay, in order."""
+    found: dict[bytes, list[int]] = {}
+    shared = _shared(sources, "answer")
+    for frame_id, answer, source in zip(
+        *(shared[name].to_pylist() for name in ("frame_id", "answer", "source")), strict=True
+    ):
+        if source not in losers.get(frame_id, ()):
+            numbers = found.setdefault(answer, [])
+            if source not in numbers:
+                numbers.append(source)
+    return found
+
+
+def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield each request that several sources have, and those whose rows do not stay."""
+    shared = _shared(sources, "frame_id")
     best: dict[bytes, tuple[int, int]] = {}
     rows = list(zip(*(shared[name].to_pylist() for name in ("frame_id", "rank", "source")), strict=True))
     for frame_id, rank, source in rows:
@@ -119,26 +147,26 @@ def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
     yield from of_frame.items()
 
 
-def without_superseded(stored: StoredTables, superseded: Mapping[str, list[bytes]]) -> Iterator[tuple[str, pa.Table]]:
+def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple[str, pa.Table]]:
     """Yield stored files that have superseded requests, and what stays of each.
 
     Args:
         stored: The tables.
-        superseded: These requests, by file of ``requests``.
+        settled: Names these requests.
     """
     of_token: dict[str, list[bytes]] = {JOINED: []}
-    answers: dict[str, list[bytes]] = {JOINED: []}
-    for file, ids in superseded.items():
+    answers: dict[str, set[bytes]] = {JOINED: set()}
+    for file, ids in settled.superseded.items():
         theirs = read_parquet(stored.place(file), ["frame_id", "response_frame_id"])
         found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
         for token in {token_of(file), JOINED}:
             of_token.setdefault(token, []).extend(ids)
-            answers.setdefault(token, []).extend(found["response_frame_id"].drop_null().to_pylist())
+            answers.setdefault(token, set()).update(found["response_frame_id"].drop_null().to_pylist())
     for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:
         token = token_of(file)
         if stored.rows[file] and token in of_token:
             table = read_parquet(stored.place(file))
-            gone = [*of_token[token], *(answers[token] if name == "frames" else [])]
+            gone = [*of_token[token], *(answers[token] - settled.answers if name == "frames" else ())]
             mask = pc.is_in(table["frame_id"], value_set=pa.array(gone, pa.binary()))
             if pc.any(mask).as_py():
                 yield file, table.filter(pc.invert(mask))

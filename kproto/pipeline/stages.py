@@ -311,12 +311,17 @@ def unsettled_rows(requests: pa.Table) -> pa.Array:
 
 
 def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array, *, keep: bool = False) -> dict[str, pa.Table]:
-    """Return the related tables without some requests and all that belongs to them; or with them alone."""
+    """Return the related tables without some requests and all that belongs to them; or with them alone.
+
+    A response of theirs that answers another request too belongs to that one.
+    """
     if not len(ids):
         return dict(tables)
     requests = tables["requests"]
     theirs = pc.is_in(requests["frame_id"], value_set=ids)
     answers = requests.filter(theirs)["response_frame_id"].combine_chunks().drop_null()
+    of_others = requests.filter(pc.invert(theirs))["response_frame_id"].combine_chunks()
+    answers = answers.filter(pc.invert(pc.is_in(answers, value_set=of_others)))
     of_frames = pa.concat_arrays([ids, answers])
     found = {}
     for name, table in tables.items():

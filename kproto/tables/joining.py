@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from kproto.capture.borders import Border, goes_on, is_border, overlap, unpacked
 from kproto.capture.collector import Collector
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.model import Exchange
+from kproto.capture.reassembly import UNKNOWN
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables.scanning import OpenRequests, ScanRows
@@ -34,6 +36,8 @@ _MOST_STATES: Final = 64
 _LATE_NS: Final = 1_000_000_000
 """How much earlier than the end of one recording the next may begin: packets near a border may be out of order."""
 
+
+_AT: Final = Struct(">?Bq")
 
 _MOST_GUESSES: Final = 4
 """How often a beginning is read again in one call as more becomes known of what is before it."""
@@ -82,10 +86,25 @@ def border_rows(ends: Iterable[End], begins: Iterable[Begin]) -> pa.Table:
     return pa.Table.from_pylist(rows, KNOWN["known_borders"])
 
 
+def going_on(ends: Iterable[End], begins: Iterable[Begin]) -> set[bytes]:
+    """Return the values of ``at`` or ``back_at`` of the rows of ``known_borders`` that may go on at some borders."""
+    found = {at for end in ends for at in _at(end.border, is_end=False)}
+    found.update(at for begin in begins for at in _at(begin.border, is_end=True))
+    return found - {b""}
+
+
+def _at(border: Border, *, is_end: bool) -> tuple[bytes, ...]:
+    """At which byte of which connection an end or a beginning is, in each direction; empty where that is unknown."""
+    sides = enumerate(border.in_order.sequences)
+    return tuple(border.key + _AT.pack(is_end, side, at) if at != UNKNOWN else b"" for side, at in sides)
+
+
 def _row(each: End | Begin, *, state: str, edges: str, file: bytes = b"", is_end: bool = False) -> dict[str, Any]:
     border = each.border
+    at, back_at = _at(border, is_end=is_end)
     return {
-        "key": border.key, "is_end": is_end, "part": each.part, "capture": each.capture, "file": file,
+        "id": f"{'end' if is_end else 'begin'} {each.part} {border.key.hex()}", "at": at, "back_at": back_at,
+        "is_end": is_end, "part": each.part, "capture": each.capture, "file": file,
         "place": os.fsencode(each.place), "state": state, "edges": edges, "flow": border.flow,
         "sequence": border.sequences[0], "back_sequence": border.sequences[1], "time_ns": border.time_ns,
         "conn_id": border.conn_id, "is_sure": border.is_sure,
@@ -99,7 +118,7 @@ def borders_of(rows: pa.Table) -> tuple[list[End], list[Begin]]:
     for row in rows.to_pylist():
         sequences = row["sequence"], row["back_sequence"]
         border = Border(row["flow"], sequences, row["time_ns"], row["conn_id"], row["is_sure"])
-        if None in row.values() or not is_border(border) or border.key != row["key"]:
+        if None in row.values() or not is_border(border):
             continue
         place = os.fsdecode(row["place"])
         if row["is_end"]:

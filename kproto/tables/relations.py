@@ -442,7 +442,7 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
         bad_inputs: The rows.
         captures: The rows of ``captures``: of all files that could be read.
     """
-    rows = captures.select(JUDGED_BY).to_pylist()
+    rows = captures.select([*JUDGED_BY]).to_pylist()
     speaking: set[tuple[Any, ...]] = set()
     places = []
     for row in rows:

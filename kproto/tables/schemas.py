@@ -420,10 +420,10 @@ KNOWN: Final = {
     "known_places": pa.schema([("place", pa.binary()), ("cluster", pa.string()), ("capture", pa.string())]),
     "known_borders": pa.schema(
         [
-            ("key", pa.binary()), ("is_end", pa.bool_()), ("part", pa.string()), ("capture", pa.string()),
-            ("file", pa.binary()), ("place", pa.binary()), ("state", pa.string()), ("edges", pa.string()),
-            ("flow", pa.binary()), ("sequence", pa.int64()), ("back_sequence", pa.int64()), ("time_ns", pa.int64()),
-            ("conn_id", pa.binary()), ("is_sure", pa.bool_()),
+            ("id", pa.string()), ("at", pa.binary()), ("back_at", pa.binary()), ("is_end", pa.bool_()),
+            ("part", pa.string()), ("capture", pa.string()), ("file", pa.binary()), ("place", pa.binary()),
+            ("state", pa.string()), ("edges", pa.string()), ("flow", pa.binary()), ("sequence", pa.int64()),
+            ("back_sequence", pa.int64()), ("time_ns", pa.int64()), ("conn_id", pa.binary()), ("is_sure", pa.bool_()),
         ]
     ),
     "known_bodies": pa.schema([("body_id", pa.binary())]),

@@ -243,3 +243,20 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
     labels = set(zip(known["cluster"].to_pylist(), known["capture"].to_pylist(), strict=True))
     derived = len(hosts) == len(labels) == 1  # histories are those of clusters, and clocks those of capture points
     assert rows(many, derived=derived) == rows(once, derived=derived)
+
+
+def test_a_file_that_holds_no_capture_stands_among_the_bad_inputs_until_it_does(tmp_path: Path) -> None:
+    link, packets = CAPTURED["ibp-2.8-a"]
+    out, good, bad = tmp_path / "tables", tmp_path / "a.pcap", tmp_path / "b.pcap"
+    good.write_bytes(pcap(packets[:150], link))
+    bad.write_bytes(b"no capture at all, for now")
+    for _ in range(2):
+        run(out, good, bad)
+        assert table_dataset(current_tables(out), "bad_inputs").to_table()["file"].to_pylist() == ["b.pcap"]
+    bad.write_bytes(pcap(packets[150:300], link))
+    run(out, good, bad)
+    assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0
+    once, whole = tmp_path / "once", tmp_path / "whole.pcap"
+    whole.write_bytes(pcap(packets[:300], link))
+    run(once, whole)
+    assert rows(out) == rows(once)

@@ -260,7 +260,7 @@ def test_a_state_with_values_of_other_kinds_joins_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "change",
     [
-        {"key": b"0" * 12}, {"flow": b"00", "key": b"00"}, {"sequence": None}, {"edges": None}, {"conn_id": None},
+        {"flow": b"00"}, {"sequence": None}, {"edges": None}, {"conn_id": None},
         {"place": None}, {"is_end": None},
     ],
 )  # fmt: skip
