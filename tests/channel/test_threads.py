@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from channel import threads
 from channel.errors import IllegalState
 from channel.threads import FatalExit, StoppableThread, call_within, close_all
 
@@ -244,3 +245,27 @@ def test_a_call_with_a_time_limit_goes_on_behind_it(gate: threading.Event, caplo
     assert call_within(30, "quick-end", lambda: None)
     with pytest.raises(ZeroDivisionError):
         call_within(30, "failing-end", lambda: 1 / 0)
+
+
+def test_what_cannot_be_ended_with_the_process_is_named_and_the_others_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Thing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __repr__(self) -> str:
+            return self.name
+
+    def end(thing: Thing) -> None:
+        ended.append(thing.name)
+        if thing.name == "stubborn":
+            raise OSError("busy")
+
+    ended: list[str] = []
+    monkeypatch.setattr(threads, "_ending", [Thing("stubborn"), Thing("willing")])
+    threads._each(end, "%r could not be ended")
+    assert ended == ["stubborn", "willing"]
+    (record,) = caplog.records
+    assert record.getMessage() == "stubborn could not be ended"
+    assert isinstance(record.exc_info[1], OSError)

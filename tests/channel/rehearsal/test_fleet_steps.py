@@ -59,6 +59,7 @@ def test_the_other_steps(fleet):
     assert fleet.delays == {1: 0.25}
     assert fleet.left == [2]
     assert [e.step for e in events] == ["slow 1 0.25", "wait 0.01", "leave 2"]
+    assert fleet.on_answered is None, "a step that is over hears no more"
     assert (events[2].heard, events[2].listening) == (3, 3)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from channel.errors import NoNode
-from channel.zookeeper.cluster_state import register_broker
+import pytest
+
+from channel.errors import NoNode, NotEmpty
+from channel.zookeeper.cluster_state import register_broker, write_settings
 
 
 def test_the_first_broker_of_a_cluster_makes_the_place_of_all() -> None:
@@ -17,3 +19,35 @@ def test_the_first_broker_of_a_cluster_makes_the_place_of_all() -> None:
     assert register_broker(cast("Any", session), 5, b"{}") == 77
     assert ensured == ["/brokers/ids"]
     assert outcomes == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "settings", "failure", "calls"),
+    [
+        ("users/alice", {}, None, ["delete"]),
+        ("users/alice", {}, NoNode, ["delete"]),
+        ("users/alice", {}, NotEmpty, ["delete", "ensure", "set"]),  # clients of the user have settings
+        ("users/alice", {"a": "1"}, None, ["ensure", "set"]),
+        ("topics/orders", {}, None, ["ensure", "set"]),
+    ],
+)
+def test_settings_of_a_user_go_with_their_znode_unless_clients_have_some(
+    entity: str, settings: dict[str, str], failure: type[Exception] | None, calls: list[str]
+) -> None:
+    """Whatever becomes of them, the brokers are told of the change."""
+    done: list[tuple[str, str]] = []
+
+    def delete(path: str) -> None:
+        done.append(("delete", path))
+        if failure is not None:
+            raise failure(path)
+
+    session = SimpleNamespace(
+        delete=delete,
+        ensure=lambda path: done.append(("ensure", path)),
+        set=lambda path, data: done.append(("set", path)),
+        create=lambda path, data, sequence: done.append((f"told, in turn: {sequence}", path)),
+    )
+    write_settings(cast("Any", session), entity, settings)
+    changes = ("told, in turn: True", "/config/changes/config_change_")
+    assert done == [*((call, f"/config/{entity}") for call in calls), changes]
