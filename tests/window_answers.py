@@ -58,12 +58,14 @@ class Said(NamedTuple):
     Attributes:
         facts: By surface each fact with its times in us.
         known: When each partition is first told.
+        led: When LeaderAndIsr first tells each: it alone names the target of a reassignment.
         live: When live brokers are first listed.
         again: The updates that a broker was sent twice: which of the two a window shows first, it cannot tell.
     """
 
     facts: dict[str, dict[Fact, list[int]]]
     known: dict[tuple[str, int], int]
+    led: dict[tuple[str, int], int]
     live: int
     again: frozenset[bytes]
 
@@ -122,6 +124,9 @@ def said_in(tables: Mapping[str, Any], cluster: str | None = None, diff_us: tupl
         ).fetchall():
             of.setdefault((change, broker, lag), []).append(us(first))
         found = sql.execute("SELECT min(ts) FROM requests WHERE live_brokers_id IS NOT NULL").fetchone()
+        led = sql.execute(
+            "SELECT topic, partition, min(ts) FROM partition_states_by_broker WHERE api_key = 4 GROUP BY ALL"
+        ).fetchall()
         again = sql.execute("SELECT DISTINCT body_id FROM deliveries WHERE api_key = 6 AND requests > 1").fetchall()
         if diff_us is not None:
             of = facts.setdefault("diff", {})
@@ -134,7 +139,8 @@ def said_in(tables: Mapping[str, Any], cluster: str | None = None, diff_us: tupl
     for (topic, number, *_state), times in facts["report"].items():
         known[topic, number] = min(*times, known.get((topic, number), times[0]))
     live = found[0] if found else None
-    return Said(facts, known, 0 if live is None else us(live), frozenset(body for (body,) in again))
+    first_led = {(topic, number): us(ts) for topic, number, ts in led}
+    return Said(facts, known, first_led, 0 if live is None else us(live), frozenset(body for (body,) in again))
 
 
 def _of_report(report: Mapping[str, Any]) -> dict[str, dict[Fact, list[int]]]:
@@ -189,7 +195,7 @@ That is a controller that sent nothing in the window, how a broker left of which
 broker at an address.
 """
 
-NEEDS_A_STATE_BEFORE: Final = {"isr", "reassignments", "diff"}
+NEEDS_A_STATE_BEFORE: Final = {"isr", "diff"}
 OF_REASSIGNMENTS: Final = {"reassignment begins", "reassignment ends"}
 NEEDS_A_LIST_BEFORE: Final = {"left"}
 OF_LISTS: Final = {"broker left", "broker back", "broker new"}
@@ -214,6 +220,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
 
     ``begin_us`` is its begin: an update that was under way then has its first broker before the window.
     """
+    under_way = {fact[0] for fact, times in every.facts["propagation"].items() if min(times) < begin_us}
     for surface, of in part.facts.items():
         place = MAY_BE_UNKNOWN.get(surface)
         whole: Any = every.facts[surface]
@@ -222,7 +229,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
         for fact, times in of.items():
             if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and NEVER_YET in fact):
                 continue
-            if surface == "propagation" and (fact[0] in every.again or times[0] < begin_us + 2 * SECOND_US):
+            if surface == "propagation" and fact[0] in every.again | under_way:
                 continue
             deleted = every.facts["events"].get(("topic deleted", None, fact[0], None))
             if surface in OF_LIVING_TOPICS and deleted and min(deleted) < begin_us:
@@ -238,8 +245,9 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
             inside = [ts for ts in times if since_us <= ts <= until_us]
             if surface == "left" and not any(fact[:2] == life[:2] for life in part.facts["restarts"]):
                 continue  # the broker accepted nothing in the window
-            if surface == "events" and fact[0] in OF_REASSIGNMENTS:
-                inside = [ts for ts in inside if part.known.get((fact[2], fact[3]), ts) < ts]
+            if surface == "reassignments" or (surface == "events" and fact[0] in OF_REASSIGNMENTS):
+                place = (fact[0], fact[1]) if surface == "reassignments" else (fact[2], fact[3])
+                inside = [ts for ts in inside if part.led.get(place, ts) < ts]
             if surface == "events" and fact[0] == "registered again":  # needs the registration before
                 known = [ts for life, some in part.facts["restarts"].items() if life[0] == fact[1] for ts in some]
                 inside = [ts for ts in inside if min(known, default=ts) < ts]

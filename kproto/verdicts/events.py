@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import ApiKey
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kproto.verdicts.facts import Facts, Life, Partition
-    from kproto.verdicts.states import Incarnation
+    from kproto.verdicts.states import Incarnation, State
 
 SOURCE: Final = "CAPTURE"
 """The word that stands for the captures or tables in an event's command."""
@@ -29,6 +28,9 @@ SOURCE: Final = "CAPTURE"
 _SECOND: Final = 1_000_000
 _AT_ONCE: Final = _SECOND
 """Changes of several partitions within this time, in us, are one event."""
+
+_NAMES_TARGETS: Final = 3
+"""The version of LeaderAndIsr that names added and removed replicas first."""
 
 _BEFORE: Final = 60 * _SECOND
 """A controlled shutdown ends within this time, in us, after its StopReplica requests."""
@@ -223,7 +225,7 @@ def _is_told_anew(facts: Facts, life: Incarnation) -> bool:
     if not any(s.body.api_key == ApiKey.LEADER_AND_ISR and s.body.request.api_version == 0 for s in life.sightings):
         return False
     is_for_all = first.live is None or 2 * len(first.told) >= len(first.live)
-    return is_for_all and first.first - facts.begin > _AT_ONCE
+    return is_for_all and first.first - facts.shown_since > _AT_ONCE
 
 
 def _reassignments(facts: Facts) -> Iterator[ClusterEvent]:
@@ -252,25 +254,38 @@ class Reassignment(NamedTuple):
 
 
 def reassignments(facts: Facts) -> Iterator[Reassignment]:
-    """Yield the changes of partitions' replicas, one for each partition and reassignment.
+    """Yield the changes of partitions' replicas, one for each partition and target.
 
-    LeaderAndIsr names the replicas that are added from version 3 on; before, each change of the replicas counts.
+    LeaderAndIsr names the replicas that are added and removed from version 3 on, and with them the target, however far
+    the reassignment has come; before, each change of the replicas counts. Where a version names them, a change whose
+    begin is not in the captures is none: its target is unknown.
     """
     for (topic, number), life in _lives(facts):
-        steps = life.steps
-        stretches = life.reassignments
-        for since, until in stretches:
-            states = [step.state for step in steps if step.ts >= since and (until is None or step.ts <= until)]
-            before = next((step.state for step in reversed(steps) if step.ts < since), states[0])
-            added = {broker for state in states for broker in state.adding_replicas or ()}
-            removed = set(before.replicas) - set(states[-1].replicas)
-            yield Reassignment(topic, number, since, until, frozenset(added), frozenset(removed), states[-1].replicas)
-        for one, other in pairwise(steps):
-            old, new = set(one.state.replicas), set(other.state.replicas)
-            if old != new and not any(s <= other.ts and (u is None or other.ts <= u) for s, u in stretches):
-                yield Reassignment(
-                    topic, number, other.ts, other.ts, frozenset(new - old), frozenset(old - new), other.state.replicas
-                )
+        requests = (sighting.body.request for sighting in life.sightings)
+        is_known = not any(r.api_key == ApiKey.LEADER_AND_ISR and r.api_version >= _NAMES_TARGETS for r in requests)
+        under_way: Reassignment | None = None
+        before: State | None = None
+        now = 0
+        for step in life.steps:
+            state = step.state
+            now = max(now, step.ts)  # clocks only date the states
+            former = under_way
+            if state.adding_replicas is not None:
+                added, removed = frozenset(state.adding_replicas), frozenset(state.removing_replicas)
+                target = tuple(broker for broker in state.replicas if broker not in removed)
+                under_way = Reassignment(topic, number, now, None, added, removed, target) if added or removed else None
+            if former is not None and under_way is not None and former[4:] == under_way[4:]:
+                under_way = former
+            elif former is not None:
+                yield former._replace(end=now)
+            elif under_way is None and before is not None and is_known:
+                old, new = frozenset(before.replicas), frozenset(state.replicas)
+                if old != new:
+                    yield Reassignment(topic, number, now, now, new - old, old - new, state.replicas)
+            is_known = is_known or state.adding_replicas is not None
+            before = state
+        if under_way is not None:
+            yield under_way if life.deleted is None else under_way._replace(end=max(under_way.begin, life.deleted))
 
 
 def _clocks(facts: Facts) -> Iterator[ClusterEvent]:

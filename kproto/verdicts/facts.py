@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
-    "replicas", "adding_replicas", "is_new", "leader_recovery_state", "delete_partition", "eligible_leader_replicas",
+    "replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
+    "eligible_leader_replicas",
 )  # fmt: skip
 _REQUEST_COLUMNS: Final = (
     "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
@@ -160,6 +161,29 @@ class Spans:
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
         return max(first for first, _last in self._spans.values()) < ts
+
+
+def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
+    """When the live brokers changed, with the brokers from then on, by requests with their lists."""
+    lists = LiveLists()
+    for request, live in listing:
+        lists.add(request.ts, request.controller_epoch, request.broker_id, live)
+    return lists.changes
+
+
+def _absences(changes: Iterable[tuple[int, frozenset[int]]]) -> dict[int, list[Stretch]]:
+    """When the live brokers lacked each broker that they had had before, in order."""
+    found: dict[int, list[Stretch]] = defaultdict(list)
+    listed: set[int] = set()
+    before: frozenset[int] = frozenset()
+    for ts, live in changes:
+        for broker in before - live:
+            found[broker].append(Stretch(ts, None))
+        for broker in (live - before) & listed:
+            found[broker][-1] = found[broker][-1]._replace(until=ts)
+        listed |= live
+        before = live
+    return dict(found)
 
 
 class Removals:
@@ -348,7 +372,8 @@ class Facts:
             wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
             table = table.filter(pc.is_in(table["body_id"], value_set=wanted))
             for body_id, api_key, topic, topic_id, partition, *fields in rows_of(table, _STATE_COLUMNS):
-                leader, leader_epoch, partition_epoch, isr, replicas, adding, is_new, recovery, delete, elr = fields
+                leader, leader_epoch, partition_epoch, isr, replicas, adding, removing, *more = fields
+                is_new, recovery, delete, elr = more
                 state: Any
                 if api_key == ApiKey.STOP_REPLICA:
                     state = bool(delete)
@@ -361,7 +386,7 @@ class Facts:
                     state = State(
                         leader, leader_epoch, -1 if partition_epoch is None else partition_epoch, tuple(isr or ()),
                         tuple(replicas or ()),
-                        None if adding is None else tuple(adding), bool(is_new),
+                        None if adding is None else tuple(adding), tuple(removing or ()), bool(is_new),
                         None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
                         None if elr is None else tuple(elr),
                     )  # fmt: skip
@@ -485,40 +510,62 @@ class Facts:
     @cached_property
     def live_changes(self) -> list[tuple[int, frozenset[int]]]:
         """The times at which the live brokers in accepted updates changed, with the brokers from then on."""
-        lists = LiveLists()
+        return _live_changes(self._listing)
+
+    @cached_property
+    def _listing(self) -> list[tuple[Request, frozenset[int]]]:
+        """The accepted requests with a list of live brokers, each with its list."""
+        found = []
         for request in self.requests:
             live = self.live_in(request)
             if live is not None and request.error_code == 0:
-                lists.add(request.ts, request.controller_epoch, request.broker_id, live)
-        return lists.changes
+                found.append((request, live))
+        return found
 
     @cached_property
     def listed_to(self) -> frozenset[Any]:
         """The brokers that accepted lists of live brokers."""
-        return frozenset(r.broker_id for r in self.requests if r.error_code == 0 and self.live_in(r) is not None)
+        return frozenset(request.broker_id for request, _live in self._listing)
 
     @cached_property
     def absences(self) -> dict[int, list[Stretch]]:
         """The times during which updates did not list each broker as alive, after one had; in order."""
-        found: dict[int, list[Stretch]] = defaultdict(list)
-        listed: set[int] = set()
-        before: frozenset[int] = frozenset()
-        for ts, live in self.live_changes:
-            for broker in before - live:
-                found[broker].append(Stretch(ts, None))
-            for broker in (live - before) & listed:
-                found[broker][-1] = found[broker][-1]._replace(until=ts)
-            listed |= live
-            before = live
-        return dict(found)
+        return _absences(self.live_changes)
+
+    @cached_property
+    def _zookeeper_lists(self) -> list[tuple[list[tuple[int, frozenset[int]]], dict[int, list[Stretch]], int | None]]:
+        """The changes of the live brokers in each reign of ZooKeeper's controllers, the absences, and its end.
+
+        A controller of KRaft goes on to list brokers that are down: its lists end a reign and show nothing.
+        """
+        kraft = [request.ts for request in self.requests if request.is_kraft_controller and request.error_code == 0]
+        reigns: dict[int, list[tuple[Request, frozenset[int]]]] = defaultdict(list)
+        for request, live in self._listing:
+            if not request.is_kraft_controller:
+                reigns[bisect_right(kraft, request.ts)].append((request, live))
+        found = []
+        for place, listing in reigns.items():
+            changes = _live_changes(listing)
+            found.append((changes, _absences(changes), kraft[place] if place < len(kraft) else None))
+        return found
+
+    def not_alive(self, broker: int) -> list[Stretch]:
+        """The times at which ZooKeeper's controllers did not list a broker as alive; in order."""
+        found = []
+        for changes, absences, end in self._zookeeper_lists:
+            stretches = absences.get(broker)
+            if stretches is None:
+                stretches = [Stretch(changes[0][0], None)] if broker not in changes[-1][1] else []
+            found += [stretch._replace(until=end) if stretch.until is None else stretch for stretch in stretches]
+        return found
 
     @cached_property
     def _shut_down(self) -> dict[Any, list[int]]:
         """When the controller took each broker out of ISRs while the live brokers still had it; in the order of time.
 
-        It does so in a controlled shutdown, before the broker ends, with a new leader epoch. Leaders that shrink an ISR
-        keep the leader epoch, and a broker that was killed is in the list of live brokers no more by then. The broker
-        is told to stop its replicas, which stay assigned to it.
+        It does so in a controlled shutdown, before the broker ends, by the next state, with a new leader epoch. Leaders
+        that shrink an ISR keep the leader epoch, and a broker that was killed is in the list of live brokers no more by
+        then. The broker is told to stop its replicas, which stay assigned to it.
         """
         found: dict[Any, list[int]] = defaultdict(list)
         for body in self.bodies:
@@ -527,7 +574,7 @@ class Facts:
                     life = self.present.get((topic, number))
                     if not delete and life is not None:
                         for broker in body.told.keys() & set(life.newest.state.replicas):
-                            found[broker].append(body.told[broker][0])
+                            found[broker] += body.told[broker]
         for lives in self.incarnations.values():
             for life in lives:
                 told = {
@@ -538,7 +585,8 @@ class Facts:
                 for before, after in pairwise(life.steps):
                     old, new = before.state, after.state
                     gone = set(old.isr).difference(new.isr)
-                    if gone and new.leader_epoch > old.leader_epoch and new.epochs in told:
+                    is_next = old.partition_epoch < 0 or new.partition_epoch == old.partition_epoch + 1
+                    if gone and is_next and new.leader_epoch > old.leader_epoch and new.epochs in told:
                         sighting = told[new.epochs]
                         for broker in gone.intersection(sighting.body.live or (), new.replicas):
                             found[broker].append(sighting.ts)
@@ -552,25 +600,34 @@ class Facts:
         before the capture.
         """
         left = {broker: [stretch.since for stretch in stretches] for broker, stretches in self.absences.items()}
-        found: set[tuple[int, int]] = set()
+        held = {broker: [0] * (len(times) + 1) for broker, times in left.items()}
         for lives in self.incarnations.values() if left else ():
             for life in lives:
                 for step, after in zip_longest(life.steps, life.steps[1:]):
                     until = self.end if after is None else after.ts + _ONE_BATCH
                     for broker in left.keys() & step.state.isr if len(step.state.isr) > 1 else ():
-                        times = left[broker]
-                        some = times[bisect_right(times, step.ts) : bisect_right(times, until)]
-                        found.update((broker, ts) for ts in some)
-        return found
+                        first, last = bisect_right(left[broker], step.ts), bisect_right(left[broker], until)
+                        if first < last:  # how many ISRs hold it is counted from here on, and no more from there on
+                            held[broker][first] += 1
+                            held[broker][last] -= 1
+        return {
+            (broker, ts)
+            for broker, times in left.items()
+            for ts, count in zip(times, accumulate(held[broker]), strict=False)
+            if count
+        }
 
     def how_it_left(self, broker: int, ts: int) -> str | None:
-        """How a broker left the live brokers at a time, by what the controller did in the minute before.
+        """How a broker left the live brokers at a time, by what the controller did since it came.
 
         None: the captures do not tell, as they show no replica of it before.
         """
         times = self._shut_down.get(broker, [])
-        place = bisect_left(times, ts)
-        if place and ts - times[place - 1] <= 60_000_000:
+        place = bisect_right(times, ts)
+        stretches = self.absences.get(broker, [])
+        before = bisect_left(stretches, ts, key=lambda stretch: stretch.since) - 1
+        came = (stretches[before].until or 0) if before >= 0 else 0
+        if place and times[place - 1] >= came:
             return "a controlled shutdown"
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
@@ -799,6 +856,14 @@ class Facts:
         """The rows of ``captures``."""
         rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
         return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+
+    @cached_property
+    def shown_since(self) -> int:
+        """The time from which on all captures show what passes; that of the first request at the latest."""
+        begins = [(row["capture"], micros(row["first_ts"])) for row in self.captures if row["first_ts"] is not None]
+        return min(
+            self.begin, max((ts - self.clocks.get(name, _SAME).ahead(ts) for name, ts in begins), default=self.begin)
+        )
 
     @cached_property
     def controller_events(self) -> list[dict[str, Any]]:

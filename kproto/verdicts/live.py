@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture import CapturePoint, Exchange
+from kproto.capture.summary import LOSSES
 from kproto.tables.bodies import prefix_fields
 from kproto.tables.filters import Filters
 from kproto.verdicts.catalogue import SEVERITIES
@@ -39,6 +40,7 @@ _MOST_EXAMINED_BYTES: Final = 32 << 20
 
 _MOST_ACCEPTED: Final = 256
 _MOST_FINDINGS: Final = 1_000
+_DAMAGE: Final = (*LOSSES, "without_handshake", "bad_input_count")
 _SHORT: Final = 16
 _MOST_CODES: Final = 1024
 """The most bytes of an answer whose error code is remembered, and the most such answers."""
@@ -171,6 +173,7 @@ class LiveFold:
         self._changes: OrderedDict[tuple[int | None, bytes, str], Change] = OrderedDict()
         self._examined: deque[Exchange] = deque()
         self._examined_bytes = self._unexamined = 0
+        self._examined_damage: list[int] = []
         self._findings: dict[tuple[str, object], Finding] = {}
         self._down: frozenset[str] = frozenset()
         self._examine_at = 0.0
@@ -296,7 +299,8 @@ class LiveFold:
         now = time.monotonic()
         self._budget_s = min(self._budget_s + (now - self._budget_at) * _SHARE, _BURST_S)
         self._budget_at = now
-        if self._unexamined and (not self._thrifty or now >= self._examine_at):
+        is_news = self._unexamined or (self._examined and self._damage() != self._examined_damage)
+        if is_news and (not self._thrifty or now >= self._examine_at):
             began = time.thread_time()
             self._examine()
             self._examine_at = now + (time.thread_time() - began) / _SHARE
@@ -385,6 +389,11 @@ class LiveFold:
             worst = sorted(self._findings.items(), key=lambda item: _badness(item[1]))
             self._findings = dict(worst[:_MOST_FINDINGS])
         self._unexamined = 0
+        self._examined_damage = self._damage()
+
+    def _damage(self) -> list[int]:
+        """The counts of what captures lack, which go on after the last request: a connection may end without one."""
+        return [getattr(summary, name) for summary in self._summaries.values() for name in _DAMAGE]
 
 
 def _badness(finding: Finding) -> tuple[int, int]:

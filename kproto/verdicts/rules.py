@@ -258,8 +258,7 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
             if life.sightings:
                 of: dict[str, Any] = {"topic": topic, "partition": number}
                 yield from _conditions(doctor, f"{topic}-{number}", of, life)
-                if not doctor.facts.had_kraft_controller:
-                    yield from _not_alive(doctor, f"{topic}-{number}", of, life)
+                yield from _not_alive(doctor, f"{topic}-{number}", of, life)
 
 
 def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -347,12 +346,9 @@ def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation
     facts, end = doctor.facts, doctor.facts.end
     named = {broker for step in life.steps for broker in (step.state.leader, *step.state.isr)}
     for broker in sorted(named - {NO_LEADER}):
-        absences = facts.absences.get(broker)
-        if absences is None:
-            gone = facts.dead_since(broker)
-            if gone is None:
-                continue
-            absences = [Stretch(gone, None)]
+        absences = facts.not_alive(broker)
+        if not absences:
+            continue
         holds = life.stretches(
             lambda state, broker=broker: state.leader != NO_LEADER and broker in (state.leader, *state.isr)  # type: ignore[misc]
         )

@@ -69,6 +69,7 @@ class State(NamedTuple):
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] | None
+    removing_replicas: tuple[int, ...]
     is_new: bool
     recovering: bool | None
     elr: tuple[int, ...] | None = None
@@ -194,6 +195,7 @@ class Incarnation:
                 of = known.state
                 both = of._replace(
                     adding_replicas=state.adding_replicas if of.adding_replicas is None else of.adding_replicas,
+                    removing_replicas=of.removing_replicas or state.removing_replicas,
                     recovering=state.recovering if of.recovering is None else of.recovering,
                     is_new=of.is_new or state.is_new,
                 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kproto.verdicts.facts import Facts, Partition
-    from kproto.verdicts.states import Body, Incarnation, Sighting
+    from kproto.verdicts.states import Body, Incarnation, Sighting, State
 
 _TWO: Final = 2
 
@@ -59,7 +59,8 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
 
     A broker missed an update that names it among its live brokers and that more than half of the others accepted, if
     one connection to it was in use before and after, and within ``limit`` us it was sent neither this update nor, for
-    each partition in it, this state or a newer one. Where bytes are missing, the captures may lack that request: see
+    each partition in it, this state or a newer one. In the first ``limit`` us of the captures only changes count: any
+    other state may have been told before. Where bytes are missing, the captures may lack that request: see
     ``Facts.may_hide``.
     """
     for body in _updates(facts):
@@ -68,7 +69,7 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
             continue
         for broker in sorted(live - body.sent.keys()):
             until = body.first + limit
-            if facts.spans[broker].covers(body.first - 1, until) and not _covered(facts, body, broker, until):
+            if facts.spans[broker].covers(body.first - 1, until) and not _covered(facts, body, broker, until, limit):
                 yield Missed(broker, body)
 
 
@@ -187,8 +188,12 @@ def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
     return since is not None and not any(since <= event <= end for event in facts.life_events.get(broker, ()))
 
 
-def _covered(facts: Facts, body: Body, broker: Any, until: int) -> bool:
-    """Whether a broker had been sent all states of an update by then, or newer ones by other updates."""
+def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int = 0) -> bool:
+    """Whether a broker had been sent all states of an update by then, or newer ones by other updates.
+
+    Of an update in the first ``early`` us of the captures, states that are no change there count as sent before them.
+    """
+    may_be_older = body.first - facts.begin < early
     for topic, number, _topic_id, state in body.states:
         lives = facts.incarnations.get((topic, number))
         if not lives or state.leader < NO_LEADER:
@@ -197,6 +202,16 @@ def _covered(facts: Facts, body: Body, broker: Any, until: int) -> bool:
         if life.deleted is not None and life.deleted <= until:
             continue
         told = facts.first_told(life, broker, state.epochs)
-        if told is None or told > until:
+        if (told is None or told > until) and not (may_be_older and not _is_change(life, state, body.first)):
             return False
     return True
+
+
+def _is_change(life: Incarnation, state: State, ts: int) -> bool:
+    """Whether a state that was first told at a time has another before it in the captures, or is that of a birth."""
+    if not life.sightings:
+        return True
+    first = life.steps[0]
+    if first.state.epochs == state.epochs == FIRST_EPOCHS:
+        return first.state.is_new
+    return first.state.epochs < state.epochs and first.ts < ts

@@ -482,6 +482,19 @@ def test_a_difference_tells_created_from_first_seen_and_deleted_from_created_aga
     assert traffic.ask("diff", columns, from_ns=times["to_ns"]) == []
 
 
+def test_what_is_created_in_one_cluster_is_created_in_no_other() -> None:
+    traffic = Traffic()
+    for name, api_key in (("east", 4), ("west", 6)):
+        here = {"capture": f"{name}/a.pcap", "cluster": name}
+        traffic.send(0, 0, [(1, 0, 4, 7, [0])], **here)
+        traffic.send(10, 1, [(4, 1, 0, 0, [1])], api_key=api_key, **here)
+    times = {"from_ns": int(at(5).timestamp()) * 10**9, "to_ns": int(at(20).timestamp()) * 10**9}
+    assert traffic.ask("diff", "cluster partition change", **times) == [
+        ("east", 4, "created"),
+        ("west", 4, "first seen"),
+    ]
+
+
 def test_an_update_for_one_new_broker_is_missing_nowhere() -> None:
     traffic = Traffic()
     for broker in range(3):

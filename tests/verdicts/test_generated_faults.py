@@ -39,6 +39,14 @@ def test_each_planted_fault_is_found_and_nothing_else(name: str, protocol: str) 
     assert result.found == result.required
 
 
+@pytest.mark.parametrize("seed", [809_810, 809_811, 809_812])
+def test_a_broker_that_is_not_alive_is_found_beside_a_migration_and_its_end(seed: int) -> None:
+    fleet = fleet_of(seed)
+    result = Score()
+    result.add(fleet, "whole", found_in(fleet))
+    assert (result.missing, result.wrong) == ([], [])
+
+
 @pytest.mark.slow
 @pytest.mark.hypothesis
 def test_fleets_of_any_seed_are_judged_right_whole_split_rotated_and_with_losses() -> None:

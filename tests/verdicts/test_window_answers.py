@@ -77,6 +77,9 @@ def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
 @example(next(path for path in REAL if name_of(path) == "ibp-2.6-a"), 0.507)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-migration-a"), 0.48)
 @example(next(path for path in REAL if name_of(path) == "ibp-1.0-a"), 0.96)
+@example(next(path for path in REAL if name_of(path) == "ibp-0.10.2-a"), 0.14)  # an update is under way
+@example(next(path for path in REAL if name_of(path) == "ibp-0.10.0-a"), 0.20388)  # a topic is created at once
+@example(next(path for path in REAL if name_of(path) == "ibp-2.6-a"), 0.14158)  # amid a reassignment
 def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
@@ -90,6 +93,7 @@ def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Pa
 
 @few
 @given(some_captures, some_part)
+@example(next(path for path in REAL if name_of(path) == "ibp-3.9-a"), 0.15972)  # amid a reassignment
 def test_a_capture_that_ends_earlier_says_nothing_new_and_loses_nothing(path: Path, part: float) -> None:
     window, every = whole(path)
     end = window.at(part)
@@ -109,6 +113,14 @@ def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
     assert said is not None
     for surface in every.facts.keys() - LIMITED:
         assert said.facts[surface].keys() == every.facts[surface].keys(), surface
+
+
+def test_a_controlled_shutdown_is_one_however_long_it_takes() -> None:
+    window, every = whole(next(path for path in REAL if name_of(path) == "ibp-2.8-a"))
+    said = said_of_window(window.slower(1200))
+    assert said is not None
+    assert said.facts["left"].keys() == every.facts["left"].keys()
+    assert {fact[2] for fact in every.facts["left"]} >= {"a controlled shutdown"}
 
 
 @few
@@ -217,6 +229,7 @@ def test_a_filtered_answer_is_a_part_of_the_answer(path: Path) -> None:
 @few
 @given(some_captures, some_part)
 @example(next(path for path in CAPTURES if path.name == "ibp-2.4-IV1-a.pcap.gz"), 0.01)
+@example(next(path for path in CAPTURES if path.name == "ibp-3.9-a-cut.pcap.gz"), 0.02)
 def test_top_finds_what_the_doctor_finds_at_each_time(path: Path, part: float) -> None:
     window, _every = whole(path)
     with TemporaryDirectory() as directory:
