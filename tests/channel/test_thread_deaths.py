@@ -291,6 +291,25 @@ def name_resolution(stack: contextlib.ExitStack) -> None:
     assert threads.submit(lambda: 7).result(30) == 7
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_brief_thread_that_dies_between_two_calls_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, original = BriefThreads("doomed-brief", 1), BriefThreads._next
+    dead = threading.Event()
+
+    def die(of: BriefThreads) -> None:
+        dead.set()
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BriefThreads, "_next", die)
+        left = threads.submit(lambda: 6)
+        assert dead.wait(30)
+        until(lambda: not any(thread.name == "doomed-brief" for thread in threading.enumerate()))
+    assert BriefThreads._next is original
+    assert threads.submit(lambda: 7).result(30) == 7
+    assert left.result(30) == 6
+
+
 CASES = {
     "send thread": send_thread,
     "event thread": event_thread,

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
+from kproto.errors import CaptureError
 from kproto.generate import PlannedFleet, write_captures
+from kproto.report import Limits
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
@@ -43,6 +45,18 @@ def test_of_many_findings_of_a_rule_the_first_are_printed(tmp_path: Path) -> Non
 def test_a_small_page_says_what_it_leaves_out(tmp_path: Path) -> None:
     result = report(str(CAPTURE), "--partitions", "3", "--out", str(tmp_path / "page.html"))
     assert "note: The timeline shows 3 of 117 partitions" in result.stdout
+
+
+def test_a_page_has_ten_states_for_each_partition_that_it_may_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Limits] = []
+
+    def refuse(*_sources: object, limits: Limits, **_options: object) -> None:
+        asked.append(limits)
+        raise CaptureError("enough")
+
+    monkeypatch.setattr("kproto.report.write_report", refuse)
+    assert report(str(CAPTURE), "--partitions", "7", "--out", "-").exit_code == 2
+    assert [(limits.partitions, limits.states) for limits in asked] == [(7, 70)]
 
 
 @pytest.mark.parametrize(

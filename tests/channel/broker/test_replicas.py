@@ -406,6 +406,14 @@ def test_an_older_partition_epoch_changes_nothing_and_gives_no_topic_id(leader):
     assert made.replicas.logs == {T0: topic_id("t")}
 
 
+def test_an_older_partition_epoch_makes_the_log_where_the_leader_is_not_alive():
+    made = running()
+    lead(made, leader_state(0, 1, epoch=1, partition_epoch=5), ids={})
+    lead(made, leader_state(0, 5, epoch=2, partition_epoch=4))
+    assert made.replicas.logs == {T0: topic_id("t")}
+    assert made.replicas.hosted[T0].partition_epoch == 5
+
+
 def test_leaders_that_are_not_known_yet_are_one_line_that_names_the_broker(caplog):
     made = running(7, alive=[7])
     states = [leader_state(i, i + 100, epoch=4, replicas=[7, i + 100]) for i in range(500)]
