@@ -51,7 +51,7 @@ lint:    ## style, types, stubs, import contracts
 	@tools/setup dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi kproto/capture/*.pxd kproto/tables/*.pxd channel/*.pxd channel/*/*.pxd channel/*/*.pyx
+	.venv/bin/cython-lint kproto/_codec.pyx kproto/_codec.pxd kproto/_cython/*.pxi kproto/capture/*.pxd kproto/logs/*.pxd kproto/tables/*.pxd channel/*.pxd channel/*/*.pxd channel/*/*.pyx
 	.venv/bin/mypy
 	.venv/bin/pyright
 	.venv/bin/python tests/public_api/completeness.py

@@ -94,7 +94,7 @@ def modules(package: str) -> list[Extension]:
 
 # -O1 takes less than half the time of -O3, and is as quick: these modules spend their time in the interpreter's C API.
 # -Og takes a third less than -O1; a request would take 8 % more instructions by it, and a capture 6 %.
-python = [*modules("kproto/capture"), *modules("kproto/tables")]
+python = [*modules("kproto/capture"), *modules("kproto/logs"), *modules("kproto/tables")]
 if os.environ.get("KPROTO_CHANNEL") != "python":
     python += modules("channel")
     python.append(Extension("channel.network._socket_calls", ["channel/network/_socket_calls.pyx"], **flags("-O1")))

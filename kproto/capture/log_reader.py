@@ -63,6 +63,9 @@ _LONGEST_HEAD: Final = 48
 _PART_BYTES: Final = 50
 """Estimated memory of a part beside its bytes."""
 
+_TAB: Final = 9
+_HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
+
 _LONGEST_LOGGER: Final = 200
 
 _LONGEST_CUT: Final = 1 << 20
@@ -234,11 +237,11 @@ class LogReader:
             if line is None:
                 self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
                 continue
+            if line[0] == _TAB and line[:4] == b"\tat " and not unwrapper.is_open:
+                continue  # where an exception was thrown
             is_plain = line[24:25] == b"]" and line[17:18] == b":" and line[:1] == b"[" and not unwrapper.is_open
-            if (
-                is_plain and len(line) > _LONGEST_HEAD and b"&" not in line and b"\x1b" not in line
-            ):  # Kafka's own layout
-                at = line.find(b"[", 26, 40)
+            if is_plain and len(line) > _LONGEST_HEAD and b"&" not in line and b"\x1b" not in line:
+                at = line.find(b"[", 26, 40)  # of Kafka's own layout
                 if held.first is not None:
                     self._end_held()
                 if at >= 0 and line.startswith(WRITER_MARKS, at):
@@ -280,8 +283,6 @@ class LogReader:
                 ):
                     self._message(LogLine(line, [], None, offset, length), events)
                     continue
-            elif line[:4] == b"\tat " and not unwrapper.is_open:
-                continue  # where an exception was thrown
             for message in unwrapper.line(line, offset, length):
                 self._message(message, events)
         if self._clock.assumed:
@@ -339,7 +340,7 @@ class LogReader:
         else:
             self._end_held()
             held.begin(message)
-            if held.is_whole() or not (message.stamps or stamps_in(message.text[:_LONGEST_PREFIX])):
+            if held.is_whole() or not (message.stamps or _HAS_TIME.search(message.text, 0, _LONGEST_PREFIX)):
                 self._end_held()
         self._give_logged(events)
 
@@ -377,12 +378,14 @@ class LogReader:
 
     def _give_logged(self, events: list[Frame | Exchange]) -> None:
         """Make frames of the requests that lines of state changes told."""
+        if not self._logged:
+            return
         logged, self._logged[:] = self._logged[:], []
         summary = self._summary
+        summary.packets += len(logged)
+        if not self._has_requests:
+            summary.format = "state-change log"
         for request in logged:
-            summary.packets += 1
-            if not self._has_requests:
-                summary.format = "state-change log"
             version, form = request.body()
             if request.controller_epoch < 0 and request.topic_ids is None:
                 continue  # the lines do not tell whose request it is
@@ -565,7 +568,10 @@ def _body(api_key: int, version: int, kind: Literal["request", "response"], form
 
 
 def _encoded(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> bytes:
-    return codec.encode(codec.message_class(api_key, kind).from_json(form, version), version)
+    return codec.encode(_message_class(api_key, kind).from_json(form, version), version)
+
+
+_message_class: Final = lru_cache(maxsize=1000)(codec.message_class)
 
 
 def _ends(name: str) -> tuple[Endpoint, Endpoint]:

@@ -77,4 +77,5 @@ class TimeOrder:
 
 
 def _size(exchange: Exchange) -> int:
-    return sum(len(frame.content) for frame in (exchange.request, exchange.response) if frame is not None)
+    request, response = exchange.request, exchange.response
+    return (0 if request is None else len(request.content)) + (0 if response is None else len(response.content))

@@ -328,7 +328,7 @@ def writer_named_now(text: bytes) -> tuple[bytes, int]:
 
     The place is -1 in a line that names no writer.
     """
-    found = _FORMER_MARK.search(text, 0, _LONGEST_START)
+    found = _FORMER_MARK.search(text, 0, _LONGEST_START) if b"Broker " in text or b"Controller " in text else None
     if found is None:
         return text, -1
     kind, number, epoch = found[1] or found[4], found[2] or found[5], found[3]
