@@ -15,7 +15,7 @@ two points, their clocks cannot be compared.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -119,10 +119,8 @@ class ClockEvidence:
         names = sorted(set(hosts.values()))
         if len(names) < 2:
             return {name: PointClock(name, hosts[name]) for name in sorted(hosts)}
-        connections = dict.fromkeys(names, 0)
-        for table in self._connections:
-            for capture in table["capture"].to_pylist():
-                connections[hosts[capture]] += 1
+        shown = {(hosts[capture], connection) for table in self._connections for capture, connection in rows_of(table)}
+        connections = Counter(host for host, _connection in shown)
         spans: dict[str, dict[bytes, tuple[int, int]]] = {name: {} for name in names}
         for capture, body, first, last in (row for table in self._bodies for row in rows_of(table)):
             of = spans[hosts[capture]]

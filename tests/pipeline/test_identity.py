@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from packets import Packet, pcap, read_pcap
 from table_truth import CAPTURES, name_of
+from tasks_here import TasksHere
 
 from kproto.pipeline import OutputDirectory, analyze, follow
 from kproto.pipeline.upkeep import compact, expire
@@ -19,14 +20,12 @@ from kproto.tables import read
 from kproto.tables.stored import current_tables, table_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from kproto.pipeline import Run
-
-pytestmark = pytest.mark.spark
 
 LABELS = {"conn_id", "capture", "file", "cluster", "payload"}  # payload: that of any broker, of equal bodies
 RELATED = ("requests", "responses", "partition_errors", "partition_states", "bodies", "live_brokers")
@@ -70,43 +69,155 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spark: SparkSession, out: Path) -> Callable[..., Run]:
+def run(out: Path) -> Callable[..., Run]:
     def made(*captures: Path, **options: Any) -> Run:
-        return analyze(spark, [str(path) for path in captures], OutputDirectory(out), **options)
+        return analyze(TasksHere(), [str(path) for path in captures], OutputDirectory(out), **options)  # type: ignore[arg-type]
 
     return made
 
 
-NAMINGS = {
-    "tcpdump -C": [f"control.pcap{n or ''}" for n in range(3)],
-    "tcpdump -G": [f"control-2026112{n}-060000.pcap" for n in range(3)],
-    "dumpcap": [f"control_{n:05}_2026112{n}063557.pcapng" for n in range(3)],
-    "logrotate": ["control.pcap.3.gz", "control.pcap.2.gz", "control.pcap.1"],
-    "a directory for each hour": [f"0{n}/control.pcap" for n in range(3)],
-    "names of nothing": ["x.pcap", "b.pcap", "m.pcap.gz"],
+Step = tuple["list[Path]", "dict[str, Any]"]
+"""What a run is given: files or directories, and options."""
+
+SHORT = PACKETS[:500]
+
+
+def newest_alone(names: Sequence[str], *, stay: bool = False) -> Callable[[Path], Iterator[Step]]:
+    """A job that names only the newest file of a rotated capture; the others are deleted, or stay."""
+
+    def way(folder: Path) -> Iterator[Step]:
+        for name, packets in zip(names, pieces(len(names), SHORT), strict=True):
+            file = write(folder / name, packets)
+            yield [file], {}
+            if not stay:
+                file.unlink()
+
+    return way
+
+
+def names_that_come_back(folder: Path) -> Iterator[Step]:
+    """As tcpdump -W gives them; the directory is named."""
+    for number, packets in enumerate(pieces(3, SHORT)):
+        write(folder / f"control.pcap{number % 2}", packets)
+        yield [folder], {}
+
+
+def logrotate(folder: Path) -> Iterator[Step]:
+    """Each file moves on by a number, and is packed then."""
+    for packets in pieces(3, SHORT):
+        for number in (2, 1):
+            if (file := folder / f"control.pcap.{number}.gz").exists():
+                file.rename(folder / f"control.pcap.{number + 1}.gz")
+        if (newest := folder / "control.pcap").exists():
+            (folder / "control.pcap.1.gz").write_bytes(gzip.compress(newest.read_bytes()))
+        write(newest, packets)
+        yield [folder], {}
+
+
+def then(make: Callable[[Path, Path], Path | None]) -> Callable[[Path], Iterator[Step]]:
+    """A capture, and then its directory with what is made of it: made files that lie elsewhere are named too."""
+
+    def way(folder: Path) -> Iterator[Step]:
+        first = write(folder / "control.pcap", SHORT)
+        yield [first], {}
+        made = make(first, folder)
+        yield [folder, *([made] if made else [])], {}
+
+    return way
+
+
+def link_to(first: Path, folder: Path) -> None:
+    (folder / "link.pcap").symlink_to(first)
+
+
+def through_another_path(_first: Path, folder: Path) -> Path:
+    other = folder.with_name("other")
+    other.symlink_to(folder)
+    return other
+
+
+def labelled_later(folder: Path) -> Iterator[Step]:
+    first = write(folder / "control.pcap", SHORT)
+    for options in ({}, {"cluster": "east"}, {"capture_point": "here"}, {"cluster": "west", "capture_point": "there"}):
+        yield [first], options
+
+
+def overwritten(folder: Path) -> Iterator[Step]:
+    for packets in pieces(3, SHORT):
+        yield [write(folder / "control.pcap", packets)], {}
+
+
+def renamed_in_with_an_old_time(folder: Path) -> Iterator[Step]:
+    for number, packets in enumerate(pieces(3, SHORT)):
+        arrived = write(folder.with_name("arriving") / f"{number}.pcap", packets)
+        os.utime(arrived, (0, 0))
+        folder.mkdir(exist_ok=True)
+        arrived.rename(folder / arrived.name)
+        yield [folder], {}
+
+
+def joined(folder: Path) -> Iterator[Step]:
+    """Parts, and then one file of all."""
+    yield [write(folder / f"{number}.pcap", packets) for number, packets in enumerate(pieces(3, SHORT))], {}
+    yield [write(folder / "all.pcap", SHORT)], {}
+
+
+def split(folder: Path) -> Iterator[Step]:
+    """One file, and then its parts, which end elsewhere and overlap."""
+    yield [write(folder / "all.pcap", SHORT)], {}
+    yield [write(folder / f"{n}.pcap", SHORT[n * 150 : n * 150 + 200]) for n in range(4)], {}
+
+
+def filtered(folder: Path) -> Iterator[Step]:
+    """What was sent to each port by itself, the last packets first, and then all."""
+    for part in (SHORT[300:], [packet for n, packet in enumerate(SHORT) if n % 2], SHORT):
+        yield [write(folder / f"{len(part)}.pcap", part)], {}
+
+
+def hosts_one_after_another(folder: Path) -> Iterator[Step]:
+    """Of one name, each in two files: the second begins where the first one ended, with nothing of its connections."""
+    for host, packets in zip("ab", (SHORT[:250], SHORT[250:]), strict=True):
+        for number, part in enumerate(pieces(2, packets)):
+            yield [write(folder / host / f"control.pcap{number or ''}", part)], {}
+    yield [folder], {}
+
+
+WAYS: dict[str, Callable[[Path], Iterator[Step]]] = {
+    "tcpdump -C": newest_alone([f"control.pcap{n or ''}" for n in range(3)]),
+    "tcpdump -W": names_that_come_back,
+    "tcpdump -G": newest_alone([f"control-2026112{n}-060000.pcap" for n in range(3)]),
+    "dumpcap": newest_alone([f"control_{n:05}_2026112{n}063557.pcapng" for n in range(3)], stay=True),
+    "logrotate": logrotate,
+    "a directory for each hour": newest_alone([f"2026-11-20/0{n}/control.pcap" for n in range(3)]),
+    "a directory for each number": newest_alone([f"0{n}/control.pcap" for n in range(3)]),
+    "names of nothing": newest_alone(["x.pcap", "b.pcap", "m.pcap.gz"]),
+    "a copy": then(lambda first, folder: shutil.copy(first, folder / "copy.pcap") and None),
+    "a packed copy": then(lambda first, folder: write(folder / "packed.pcap.gz", SHORT) and None),
+    "a hard link": then(lambda first, folder: os.link(first, folder / "hard.pcap")),
+    "a symlink": then(link_to),
+    "another path to the directory": then(through_another_path),
+    "labels that are declared later": labelled_later,
+    "overwritten names": overwritten,
+    "renamed in with an old time": renamed_in_with_an_old_time,
+    "hosts one after another": hosts_one_after_another,
+    "joined": joined,
+    "split": split,
+    "filtered": filtered,
 }
 
 
-@pytest.mark.parametrize("naming", NAMINGS)
-def test_a_job_that_names_only_the_newest_file_keeps_all(
-    naming: str, run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
-) -> None:
-    for name, packets in zip(NAMINGS[naming], pieces(3), strict=True):
-        file = write(tmp_path / "captures" / name, packets)
-        run(file)
-        if naming != "dumpcap":
-            file.unlink()
-    assert rows(out) == whole
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return rows(read(write(tmp_path_factory.mktemp("short") / "control.pcap", SHORT)))
 
 
-def test_names_that_come_back_lose_nothing(
-    run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
+@pytest.mark.parametrize("way", WAYS)
+def test_however_captures_are_named_the_tables_are_those_of_one(
+    way: str, run: Callable[..., Run], out: Path, tmp_path: Path, short: dict[str, list[str]]
 ) -> None:
-    """As tcpdump -W gives them."""
-    for number, packets in enumerate(pieces(5)):
-        write(tmp_path / f"control.pcap{number % 2}", packets)
-        run(*sorted(tmp_path.glob("control.pcap*")))
-    assert rows(out) == whole
+    for captures, options in WAYS[way](tmp_path / "captures"):
+        run(*captures, **options)
+    assert rows(out) == short
 
 
 def test_copies_of_all_kinds_add_nothing(
@@ -153,6 +264,7 @@ def test_hosts_stand_beside_each_other(run: Callable[..., Run], out: Path, tmp_p
     assert rows(out) == found
 
 
+@pytest.mark.spark
 def test_subsets_in_any_order_make_the_tables_of_one_run(
     spark: SparkSession, run: Callable[..., Run], out: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +306,7 @@ def test_days_that_expired_stay_away(run: Callable[..., Run], out: Path, tmp_pat
     assert rows(out)["requests"] == left["requests"]
 
 
+@pytest.mark.spark
 def test_a_directory_is_followed_whatever_comes_into_it(
     spark: SparkSession, out: Path, tmp_path: Path, whole: dict[str, list[str]]
 ) -> None:

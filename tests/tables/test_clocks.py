@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.tables.clocks import PointClock, compared
+from kproto.tables.clocks import ClockEvidence, PointClock, compared
+from kproto.tables.schemas import REQUESTS
 
 HOUR = 3600 * 1_000_000
 BEGIN = 1_700_000_000_000_000
@@ -72,3 +74,25 @@ def test_exchanges_that_both_saw_tell_most() -> None:
         ["a", "b"], {"a": 2}, {"a": here, "b": there}, {"a": {b"e": BEGIN}, "b": {b"e": BEGIN + 5_000_000}}
     )
     assert clocks["b"].offset_us == 5_000_000
+
+
+def test_in_how_many_files_a_point_recorded_does_not_make_it_the_reference() -> None:
+    """A connection in three files is one connection: the reference is the point that shows most of them."""
+    evidence = ClockEvidence()
+    shown = {"a": [b"1"], "b": [b"2", b"3"]}
+    for part in range(4):
+        rows = [
+            {
+                "capture": capture, "conn_id": connection, "controller_id": 1, "api_key": 6,
+                "body_id": bytes([part, n]), "ts": BEGIN + n + (5_000_000 if capture == "a" else 0),
+            }
+            for capture, connections in shown.items()
+            if capture == "a" or not part
+            for connection in connections
+            for n in range(9)
+        ]  # fmt: skip
+        schema = pa.schema([(each.name, each.type) for each in REQUESTS if each.name in rows[0]])
+        evidence.add(pa.Table.from_pylist(rows, schema))
+    clocks = evidence.clocks({"a": "a", "b": "b"}, {})
+    assert {clock.reference for clock in clocks.values()} == {"b"}
+    assert clocks["a"].offset_us == pytest.approx(5_000_000, abs=1000)
