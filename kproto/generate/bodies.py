@@ -70,8 +70,11 @@ def _encode_request(content: Content) -> bytes:
 
 def _live_broker(content: Content, broker: int) -> UpdateMetadataBroker:
     ip, port = content.fleet.address(broker)
-    endpoint = UpdateMetadataEndpoint(port=port, host=ip, listener=_LISTENER, security_protocol=0)
-    return UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=f"rack-{broker % _RACKS}")
+    endpoints = [UpdateMetadataEndpoint(port=port, host=ip, listener=_LISTENER, security_protocol=0)]
+    if content.external is not None and broker in content.external:
+        host, other = content.external[broker]
+        endpoints.append(UpdateMetadataEndpoint(port=other, host=host, listener="EXTERNAL", security_protocol=0))
+    return UpdateMetadataBroker(id=broker, endpoints=endpoints, rack=f"rack-{broker % _RACKS}")
 
 
 def encode_response(content: Content) -> bytes:

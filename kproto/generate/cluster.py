@@ -38,6 +38,7 @@ class Cluster:
         topic, topic_id, index, replicas: What each partition is.
         isr, leader, leader_epoch, partition_epoch, controller_epoch, offline: Its newest state.
         adding: Of partitions that are being reassigned: the replicas that are added.
+        external: Host and port of brokers' second listener, of those that have one.
         gone: Partitions of deleted topics.
         reserved: Partitions that belong to a planted fault; no other event changes their leader or ISR by itself.
         busy: Brokers that belong to a planted fault; no other event stops them.
@@ -60,6 +61,7 @@ class Cluster:
         self.controller_epoch: list[int] = [1] * fleet.partitions
         self.offline: list[list[int]] = [[]] * fleet.partitions
         self.adding: dict[int, list[int]] = {}
+        self.external: dict[int, tuple[str, int]] | None = None
         self.gone: set[int] = set()
         self.reserved: set[int] = set()
         self.busy: set[int] = set()
@@ -327,7 +329,14 @@ class Cluster:
         )  # KRaft lists those that are down too
         request_type = self._request_type if api_key != ApiKey.STOP_REPLICA else 0
         return Content(
-            self.fleet, api_key, self.controller, recipients, rows, sorted(listed), request_type=request_type
+            self.fleet,
+            api_key,
+            self.controller,
+            recipients,
+            rows,
+            sorted(listed),
+            self.external,
+            request_type=request_type,
         )
 
     def _rows(self, partitions: Sequence[int]) -> Rows:

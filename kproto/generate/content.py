@@ -9,6 +9,8 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kproto.fanout import SharedBody
 
     from .fleet import PlannedFleet
@@ -36,6 +38,7 @@ class Content:
         recipients: Ids of the receiving brokers.
         rows: The partitions.
         live: Ids of the live brokers.
+        external: Host and port of brokers' second listener, of those that have one.
         error_code: The answer to the whole request.
         partition_error: The answer to each partition: STALE_CONTROLLER_EPOCH where brokers know these leader epochs.
         request_type: Full or incremental, of a KRaft controller's requests.
@@ -52,6 +55,7 @@ class Content:
     recipients: list[int]
     rows: Rows
     live: list[int]
+    external: Mapping[int, tuple[str, int]] | None = None
     error_code: ErrorCode = ErrorCode.NONE
     partition_error: ErrorCode = ErrorCode.NONE
     request_type: int = 0

@@ -552,6 +552,26 @@ def _registered_again_often(scene: _Scene) -> _Stages:
     yield contents
 
 
+@_named("listener-cannot-work")
+def _listener(scene: _Scene) -> _Stages:
+    """From now on brokers have a second listener, which is wrong in one of three ways."""
+    cluster = scene.cluster
+    broker = scene.broker()
+    external = {each: (f"broker-{each}.example", 9094) for each in cluster.fleet.broker_ids}
+    way = scene.random.choice(("localhost", "shared", "lacking"))
+    if way == "localhost":
+        external[broker] = "localhost", 9094
+    elif way == "shared":
+        other = scene.random.choice(scene.others(broker))
+        cluster.busy.add(other)
+        external[broker] = external[other]
+    else:
+        del external[broker]
+    cluster.external = external
+    scene.require("KP039", None if way == "shared" else broker)
+    yield [cluster.update_metadata([]), *_after(70, cluster.update_metadata([]))]
+
+
 @_named("meant-for-earlier-registration", stages=2)
 def _earlier_registration(scene: _Scene) -> _Stages:
     broker = scene.broker()

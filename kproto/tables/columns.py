@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kproto.capture.model import Direction
     from kproto.types import Buffer
 
-Endpoint = tuple[int, str, int]
+Endpoint = tuple[int, str, int, str]
 """A broker's id, and the host and port of one of its listeners."""
 
 _NO_ERROR: Final = array_of([0], pa.int16())[0]
@@ -95,7 +95,9 @@ class BodyColumns:
         if brokers_id is not None:
             head["brokers_id"] = brokers_id
             return []
-        brokers = sorted((broker, e.host, e.port) for broker, ends, _rack in message.broker_endpoints for e in ends)
+        brokers = sorted(
+            (broker, e.host, e.port, e.listener) for broker, ends, _rack in message.broker_endpoints for e in ends
+        )
         if not brokers:
             return []
         brokers_id = head["brokers_id"] = self.brokers_id = blake2b(

@@ -97,8 +97,8 @@ class _Decoded:
         """Add a body's live brokers: a set of live brokers is written once, with the first body that names it."""
         if brokers_id not in self._known_brokers:
             self._known_brokers.add(brokers_id)
-            for broker_id, host, port in brokers:
-                self._brokers.add((brokers_id, broker_id, plain_text(host), port), _HEAD_BYTES)
+            for broker_id, host, port, listener in brokers:
+                self._brokers.add((brokers_id, broker_id, plain_text(host), port, plain_text(listener)), _HEAD_BYTES)
 
     def _add_head(self, body_id: bytes, head: dict[str, Any]) -> None:
         self._heads.add((body_id, *map(head.get, _HEAD_NAMES)), _HEAD_BYTES)

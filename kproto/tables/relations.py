@@ -310,7 +310,8 @@ class Relations:
 
     def live_brokers(self) -> pa.Table:
         """The table ``live_brokers``: of the sets that requests name."""
-        listed = self._decoded.table("broker").select(["brokers_id", "broker_id"]).rename_columns(LIVE_BROKERS.names)
+        listed = self._decoded.table("broker").select(["brokers_id", *LIVE_BROKERS.names[1:]])
+        listed = listed.rename_columns(LIVE_BROKERS.names)
         named = _joined(self._every["body_id"], self._heads, "body_id")["brokers_id"]
         listed = listed.filter(pc.is_in(listed["live_brokers_id"], value_set=_column(pc.unique(named))))
         return listed.group_by(LIVE_BROKERS.names, use_threads=False).aggregate([]).cast(LIVE_BROKERS)

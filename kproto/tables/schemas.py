@@ -356,9 +356,12 @@ BROKERS: Final = described(
 )
 
 LIVE_BROKERS: Final = described(
-    "Each set of live brokers in an UpdateMetadata once. Filters leave it whole.",
-    column("live_brokers_id", _ID, "The set. Joins requests."),
+    "Each list of live brokers in an UpdateMetadata once, with their listeners. Filters leave it whole.",
+    column("live_brokers_id", _ID, "The list. Joins requests."),
     column("broker_id", pa.int32(), "A broker in it."),
+    column("host", pa.string(), "Host of a listener, as advertised; null: a metadata log tells the ids alone."),
+    column("port", pa.int32(), "TCP port of the listener; null as host."),
+    column("listener", pa.string(), "Name of the listener, before 1.0 its security protocol; null as host."),
 )
 
 _HEAD: Final = pa.schema(
@@ -384,7 +387,15 @@ PARTS: Final = {
     "head": _HEAD,
     "state": PARTITION_STATES,
     "error": pa.schema([("body_id", _ID), *_PARTITION_ERROR]),
-    "broker": pa.schema([("brokers_id", _ID), ("broker_id", pa.int32()), ("host", pa.string()), ("port", pa.int32())]),
+    "broker": pa.schema(
+        [
+            ("brokers_id", _ID),
+            ("broker_id", pa.int32()),
+            ("host", pa.string()),
+            ("port", pa.int32()),
+            ("listener", pa.string()),
+        ]
+    ),
 }
 """The kinds of rows that ``decode`` yields: for each body one ``head`` and, as they occur in it, a row for each
 partition's ``state`` or ``error``, and for each live ``broker``'s endpoint (each set of live brokers once)."""

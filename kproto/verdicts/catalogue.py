@@ -368,6 +368,17 @@ RULES: Final[dict[str, Rule]] = {
             ("registrations", "flap-minutes"),
             shown_by="query restarts BROKER",
         ),
+        Rule(
+            "KP039", "listener-cannot-work", "warning", "brokers",
+            "A broker advertises a loopback address and others do not; or two brokers advertise one address, or some "
+            "brokers lack a listener of the others, for longer than the limit settled.",
+            "The setting advertised.listeners of a broker is not set, or was copied from another broker.",
+            "Compare advertised.listeners of the brokers, and restart the one that is wrong. Until then clients do not "
+            "find the partitions that it leads.",
+            "Brokers that get a new listener one after the other. Brokers that are all on one machine are not named.",
+            ("settled",),
+            shown_by="inspect --api UpdateMetadata --details TIME",
+        ),
         # topics
         Rule(
             "KP040", "deletion-waiting", "note", "topics",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kproto.tables.stored import Reader
+    from kproto.verdicts.listeners import Listener
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
@@ -57,7 +58,7 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "requests": _REQUEST_COLUMNS,
     "partition_states": _STATE_COLUMNS,
     "partition_errors": ("frame_id", "topic", "partition", "error_code"),
-    "live_brokers": ("live_brokers_id", "broker_id"),
+    "live_brokers": ("live_brokers_id", "broker_id", "host", "port", "listener"),
     "captures": (
         "capture", "file", "first_ts", "last_ts", "partial_starts", "gaps", "gap_bytes", "cut_packets", "ip_fragments",
         "bad_checksums", "dropped_packets", "servers", "losses", "kafka_connections", "without_handshake", "bad_inputs",
@@ -165,7 +166,7 @@ class Spans:
 
 def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
     """When the live brokers changed, with the brokers from then on, by requests with their lists."""
-    lists = LiveLists()
+    lists: LiveLists[frozenset[int]] = LiveLists()
     for request, live in listing:
         lists.add(request.ts, request.controller_epoch, request.broker_id, live)
     return lists.changes
@@ -272,7 +273,8 @@ class Facts:
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
         self.end: int = max((request.ts for request in self.requests), default=0)
         self.begin: int = self.requests[0].ts if self.requests else 0
-        self._live_sets = self._read_live_sets()
+        self.listeners: dict[bytes, list[Listener]] = self._read_listeners()
+        self._live_sets = {name: frozenset(row[0] for row in rows) for name, rows in self.listeners.items()}
         self.unanswered_deletions: set[tuple[str, int, Any]] = set()
         self.bodies = self._read_bodies()
 
@@ -332,11 +334,11 @@ class Facts:
     def _address(self, ip: str, port: int) -> str:
         return self._shown("address", str(Endpoint(ip, port)))
 
-    def _read_live_sets(self) -> dict[bytes, frozenset[int]]:
-        sets: dict[bytes, set[int]] = defaultdict(set)
-        for name, broker in self._rows("live_brokers"):
-            sets[name].add(broker)
-        return {name: frozenset(brokers) for name, brokers in sets.items()}
+    def _read_listeners(self) -> dict[bytes, list[Listener]]:
+        lists: dict[bytes, list[Listener]] = defaultdict(list)
+        for name, *listener in self._rows("live_brokers"):
+            lists[name].append(tuple(listener))
+        return dict(lists)
 
     def live_in(self, request: Request) -> frozenset[int] | None:
         """The live brokers that an UpdateMetadata lists; None of other requests."""
@@ -651,6 +653,10 @@ class Facts:
     def of_kraft(self, name: str) -> Iterable[tuple[Any, ...]]:
         """Return the rows of a table that ``kproto.verdicts.kraft`` reads."""
         return self._rows(name)
+
+    def shown_address(self, host: str, port: int) -> str:
+        """An address, or its replacement."""
+        return self._address(host, port)
 
     def shown_topic(self, topic: str) -> str:
         """Return a topic's name, or its number where names are left out."""

@@ -9,12 +9,14 @@ sent counts there once a second one follows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 _UNPLACED = -1
+Live = TypeVar("Live")
+"""A list, or what names it."""
 
 
-class LiveLists:
+class LiveLists(Generic[Live]):
     """The lists of live brokers that accepted updates hold.
 
     Attributes:
@@ -22,21 +24,21 @@ class LiveLists:
     """
 
     def __init__(self) -> None:
-        self.changes: list[tuple[int, frozenset[int]]] = []
+        self.changes: list[tuple[int, Live]] = []
         self._epoch = -1
         self._first = 0  # the place of the first change of this controller epoch
-        self._places: dict[frozenset[int], list[int]] = {}  # of the changes of this epoch, in order
-        self._sent: dict[Any, tuple[int, int, frozenset[int]]] = {}
+        self._places: dict[Live, list[int]] = {}  # of the changes of this epoch, in order
+        self._sent: dict[Any, tuple[int, int, Live]] = {}
         """Of each receiver its newest list, with the first and the last place that it may have; -1: none has it."""
 
-    def add(self, ts: int, controller_epoch: int, receiver: Any, live: frozenset[int]) -> None:
+    def add(self, ts: int, controller_epoch: int, receiver: Any, live: Live) -> None:
         """Add the list in the next update that a broker accepted.
 
         Args:
             ts: The time of the update.
             controller_epoch: The sender's. Lists of a controller that was replaced count no more.
             receiver: The broker.
-            live: The list.
+            live: The list, or its name.
         """
         if controller_epoch < self._epoch:
             return

@@ -21,6 +21,7 @@ from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition
 from kproto.verdicts.flaps import Flapping, flapping
+from kproto.verdicts.listeners import broken_listeners
 from kproto.verdicts.request_figures import Latencies, moment
 from kproto.verdicts.states import (
     FULL,
@@ -933,6 +934,11 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP063", text, doctor.facts.begin)
 
 
+def _listeners(doctor: _Doctor) -> Iterator[Finding]:
+    for one in broken_listeners(doctor.facts, doctor.us("settled")):
+        yield doctor.finding("KP039", one.text, one.first, one.last, broker=one.broker)
+
+
 def _of_kraft(doctor: _Doctor) -> Iterator[Finding]:
     for one in kraft.shown(doctor.facts.of_kraft, doctor.limit):
         yield doctor.finding(one.rule, one.text, one.first, one.last, count=one.times, broker=one.broker)
@@ -940,7 +946,8 @@ def _of_kraft(doctor: _Doctor) -> Iterator[Finding]:
 
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks, _of_kraft,
+    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks,
+    _listeners, _of_kraft,
 )  # fmt: skip
 
 

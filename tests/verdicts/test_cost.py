@@ -5,11 +5,11 @@ Work is counted in executed lines, not in seconds.
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from lines_run import lines_run
 from packets import Talk, pcap, request, response
 
 from kproto import codec
@@ -134,27 +134,6 @@ def top(path: Path) -> None:
     with path.open("rb") as file:
         fold.add(reader.feed(file.read()))
     fold.snapshot()
-
-
-def lines_run(call: Callable[[], Any]) -> int:
-    """The lines of kproto that a call executes."""
-    count = 0
-
-    def local(_frame: Any, event: str, _arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return local
-
-    def trace(frame: Any, _event: str, _arg: Any) -> Any:
-        return local if "kproto" in frame.f_code.co_filename else None
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("ask", [doctor, what_happened, summary, top])
