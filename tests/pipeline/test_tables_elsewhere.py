@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from table_truth import CAPTURES, name_of
@@ -30,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_duckdb_and_polars_read_the_files_of_the_manifest() -> None:
-    files, duckdb, polars, _spark = BLOCKS
+    files, duckdb, polars, _spark, _delta = BLOCKS
     names: dict[str, object] = {}
     expected = read(CAPTURE)["requests"]
     exec(files + duckdb, names)
@@ -38,6 +40,16 @@ def test_duckdb_and_polars_read_the_files_of_the_manifest() -> None:
     exec(files + polars, names)
     assert names["requests"].collect().height == expected.num_rows  # type: ignore[attr-defined]
     assert names["slow"].collect().height == pc.sum(pc.greater(expected["latency_us"], 100_000)).as_py()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("here")
+def test_delta_has_their_rows_and_days(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = read(CAPTURE)["requests"]
+    exec(BLOCKS[0] + BLOCKS[4], {})
+    assert capsys.readouterr().out == f"{expected.num_rows}\n"
+    rows = deltalake.DeltaTable("delta/requests").to_pyarrow_dataset().to_table(columns=["frame_id", "date"])
+    assert set(rows["frame_id"].to_pylist()) == set(expected["frame_id"].to_pylist())
+    assert set(rows["date"].to_pylist()) == set(expected["ts"].cast(pa.date32()).to_pylist())
 
 
 @pytest.mark.spark
