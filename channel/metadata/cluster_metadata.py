@@ -394,6 +394,7 @@ class Metadata:
         self._fatal_error: Exception | None = None
         self._errors_to_raise: dict[str, int] = {}
         self._last_seen_epochs: dict[TopicPartition, int] = {}
+        self._last_seen_ids: dict[str, bytes] = {}
         self._bootstrap: tuple[tuple[str, int], ...] = ()
         self._is_closed = False
 
@@ -514,8 +515,9 @@ class Metadata:
         for name, topic in told.topics.items():
             if not self.retain_topic(name, now):
                 continue
-            known = former.get(name)
-            is_another = topic.topic_id is not None and (known is None or topic.topic_id != known.topic_id)
+            is_another = topic.topic_id is not None and topic.topic_id != self._last_seen_ids.get(name)
+            if topic.topic_id is not None:  # kept while the topic is unknown: a broker may be behind its deletion
+                self._last_seen_ids[name] = topic.topic_id
             partitions: dict[int, PartitionInfo] = {}
             for index, info in topic.partitions.items():
                 newest = self._newest(
@@ -543,11 +545,12 @@ class Metadata:
         return told
 
     def _forget_epochs(self, now: int) -> None:
-        """Forget the leader epochs of topics that are of no interest any more."""
-        topics = {partition.topic for partition in self._last_seen_epochs}
+        """Forget the leader epochs and ids of topics that are of no interest any more."""
+        topics = {partition.topic for partition in self._last_seen_epochs} | self._last_seen_ids.keys()
         if gone := {topic for topic in topics if not self.retain_topic(topic, now)}:
             kept = {each: epoch for each, epoch in self._last_seen_epochs.items() if each.topic not in gone}
             self._last_seen_epochs = kept
+            self._last_seen_ids = {name: each for name, each in self._last_seen_ids.items() if name not in gone}
 
     def failed_update(self, now: int) -> None:
         """Note that an update failed."""
@@ -742,6 +745,7 @@ guards_changes(
     "_changed",
     "_expires",
     "_last_seen_epochs",
+    "_last_seen_ids",
     "_needs_full_update",
     "_needs_partial_update",
     "new_topics",

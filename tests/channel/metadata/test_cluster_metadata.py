@@ -219,6 +219,17 @@ def test_a_topic_made_anew_begins_with_new_epochs(metadata: Metadata) -> None:
     assert metadata.last_seen_epoch(P0) == 5
 
 
+def test_a_broker_that_is_behind_does_not_take_a_deletion_back(metadata: Metadata) -> None:
+    """The id and the epochs of a topic count while it is unknown: a lower epoch under the same id is an old answer."""
+    updated(metadata, topic(partition(epoch=4), topic_id=ID_X))
+    updated(metadata, topic(error=3))
+    updated(metadata, topic(partition(epoch=3), topic_id=ID_X))
+    assert metadata.last_seen_epoch(P0) == 4
+    assert metadata.snapshot.partition(P0) is None
+    updated(metadata, topic(partition(epoch=4), topic_id=ID_X))
+    assert metadata.snapshot.partition(P0) is not None
+
+
 @pytest.mark.conformance("MDT-13")
 def test_an_old_response_neither_changes_nor_revives_a_partition(metadata: Metadata) -> None:
     updated(metadata, topic(partition(epoch=100, isr=[0, 1])))
