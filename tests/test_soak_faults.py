@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +16,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from network_namespace import NetworkNamespace
-from soak import checks
+from network_peers import until
+from soak import checks, faults, saboteur
 from soak.disks import Hole
 from soak.packets import Detour
-from soak.processes import Soak
+from soak.processes import Program, Soak
+
+from channel.threads import LoopThread, StoppableThread
 
 _ROOT = Path(__file__).parent.parent
 _NO_DETOUR = NetworkNamespace.missing() or Detour.missing()
@@ -170,3 +176,42 @@ def test_a_tap_tells_of_what_its_full_disk_could_not_hold(soak, tap, said, code,
     assert checks.lost_pieces(soak.taps[tap]) == (1234 if said else 0)
     codes = Counter({f"tap-{tap}": code})
     assert bool(list(checks.miscounted(soak, codes))) == is_wrong
+
+
+# ---- faults within a controller's process ----------------------------------------------------------------------------
+
+
+def test_a_thread_is_killed_and_no_thread_is_given_for_a_while():
+    working = LoopThread("a thread of a soak", lambda: time.sleep(0.001))
+    working.start()
+    names = sorted(each.name for each in threading.enumerate() if isinstance(each, StoppableThread))
+    assert saboteur.kill(names.index(working.name)) == working.name
+    working.join(60)
+    assert isinstance(working.error, saboteur.Killed)
+    given = threading._start_new_thread
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        assert saboteur.refuse(0.05) == "0.1 s"
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            threading.Thread(target=print).start()
+        until(lambda: threading._start_new_thread is given)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_controller_takes_orders(tmp_path):
+    controller = Program(
+        "controller-7", tmp_path, ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7"], takes_orders=True
+    )
+    controller.start()
+    try:
+        assert controller.order(refuse_s=0.01) == "0.0 s"
+        assert controller.order(refuse_s=2) == "2.0 s"
+    finally:
+        controller.kill()
+
+
+def test_each_fault_is_drawn_by_the_seed_before_any_comes_twice():
+    drawn = [fault.name for fault in faults.draw(5, 3600)]
+    assert drawn == [fault.name for fault in faults.draw(5, 3600)]
+    assert set(drawn[: len(faults.FAULTS)]) == set(faults.FAULTS) >= faults.CONTROLLER_ENDS

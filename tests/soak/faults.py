@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from .packets import Packets
     from .processes import Program, Soak
 
-__all__ = ["FAULTS", "Fault", "draw", "leader", "make"]
+__all__ = ["CONTROLLER_ENDS", "FAULTS", "SABOTAGE", "Fault", "draw", "leader", "make"]
+
+SABOTAGE: Final = frozenset({"kill-thread", "refuse-threads"})
+"""The faults that are made within a controller's process."""
+
+CONTROLLER_ENDS: Final = SABOTAGE | {"kill-controller", "stop-controller", "end-program"}
+"""The faults at which a controller may cease to lead."""
+
+_END_S: Final = 60
 
 
 class Fault(NamedTuple):
@@ -103,11 +112,70 @@ def kill_controller(soak: Soak, _: Any, fault: Fault) -> str:
     victim = _leader_or_any(soak, fault)
     victim.kill()
     time.sleep(fault.lasts_s)
-    if victim.name != "":
-        controller_id = int(victim.name.rpartition("-")[2])
-        soak.wait_for(lambda: controller_id not in soak.registered(), "the controller's session has ended", 60)
-    victim.start()
+    _start_again(soak, victim)
     return victim.name
+
+
+def _start_again(soak: Soak, controller: Program) -> None:
+    """Start a controller that has ended, once it is registered no more."""
+    controller_id = int(controller.name.rpartition("-")[2])
+    soak.wait_for(lambda: controller_id not in soak.registered(), "the controller's session has ended", 60)
+    controller.start()
+
+
+def end_program(soak: Soak, _: Any, fault: Fault) -> str:
+    """SIGTERM of a controller, which must end in time and in order, and is started again."""
+    victim = _leader_or_any(soak, fault)
+    try:
+        code = victim.end(timeout_s=_END_S)
+    except subprocess.TimeoutExpired:
+        soak.wrong.append(f"{victim.name} has not ended {_END_S} s after SIGTERM")
+    else:
+        if code:
+            soak.wrong.append(f"{victim.name} ended with status {code} at SIGTERM")
+    time.sleep(fault.lasts_s)
+    _start_again(soak, victim)
+    return victim.name
+
+
+def kill_thread(soak: Soak, _: Any, fault: Fault) -> str:
+    """A thread of a controller dies: the log says so, and the process ends with a status, or goes on without it."""
+    victim = _leader_or_any(soak, fault)
+    began = victim.log.stat().st_size
+    name = victim.order(kill=fault.target)
+
+    def is_told() -> bool:
+        return f"[{name}]" in (text := _since(victim, began)) and "ended by an error" in text
+
+    try:
+        soak.wait_for(lambda: is_told() or not victim.is_running, "a thread's death is told", _END_S)
+    except TimeoutError:
+        soak.wrong.append(f"{name} of {victim.name} has died, and nobody says so")
+    time.sleep(fault.lasts_s)
+    _must_go_on_or_tell(soak, victim)
+    return f"{name} of {victim.name}"
+
+
+def refuse_threads(soak: Soak, _: Any, fault: Fault) -> str:
+    """The system gives a controller no thread for a while: the process goes on, or ends with a status."""
+    victim = _leader_or_any(soak, fault)
+    victim.order(refuse_s=fault.lasts_s)
+    time.sleep(fault.lasts_s + 1)
+    _must_go_on_or_tell(soak, victim)
+    return victim.name
+
+
+def _must_go_on_or_tell(soak: Soak, victim: Program) -> None:
+    assert victim.process is not None
+    if not victim.is_running:
+        if victim.process.returncode == 0 or "has ended by itself" not in _since(victim, 0):
+            soak.wrong.append(f"{victim.name} ended with status {victim.process.returncode}, and does not say why")
+        _start_again(soak, victim)
+
+
+def _since(program: Program, position: int) -> str:
+    """What a program's log says behind a position."""
+    return program.log.read_bytes()[position:].decode("utf-8", "replace")
 
 
 def stop_controller(soak: Soak, _: Any, fault: Fault) -> str:
@@ -241,6 +309,9 @@ def _packets(name: str) -> Callable[[Soak, Packets, Fault], str]:
 FAULTS: Final[dict[str, Callable[[Soak, Packets, Fault], str]]] = {
     "kill-controller": kill_controller,
     "stop-controller": stop_controller,
+    "end-program": end_program,
+    "kill-thread": kill_thread,
+    "refuse-threads": refuse_threads,
     "kill-brokers": kill_brokers,
     "stop-brokers": stop_brokers,
     "bounce": bounce,

@@ -33,6 +33,8 @@ SESSION_S: Final = 6
 GROUP: Final = 10
 """How many brokers share a process."""
 
+_SABOTEUR: Final = Path(__file__).with_name("saboteur.py")
+
 TAPPED: Final = "127.0.0.2"
 """The address at which taps listen, with the brokers' own ports."""
 
@@ -58,14 +60,16 @@ class Program:
         name: What the logs are called.
         folder: Where they go.
         arguments: Those of ``kproto``.
+        takes_orders: Whether faults can be made in the process; see ``saboteur``.
 
     Attributes:
         process: The latest process.
         started_at: When it was started, by the monotonic clock.
     """
 
-    def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str], *, takes_orders: bool = False) -> None:
         self.name, self.folder, self.arguments = name, folder, list(arguments)
+        self._orders = folder / f"{name}.order" if takes_orders else None
         self.out, self.log = folder / f"{name}.out", folder / f"{name}.log"
         self.process: subprocess.Popen[str] | None = None
         self.started_at = 0.0
@@ -75,9 +79,10 @@ class Program:
     def start(self) -> None:
         """Start a process."""
         self.started_at = time.monotonic()
+        command = ["-m", "kproto"] if self._orders is None else [str(_SABOTEUR), str(self._orders)]
         with self.out.open("a") as out, self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "kproto", *self.arguments],
+                [sys.executable, *command, *self.arguments],
                 stdin=subprocess.PIPE, stdout=out, stderr=log, text=True,
             )  # fmt: skip
 
@@ -99,12 +104,36 @@ class Program:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
+    def order(self, timeout_s: float = 60, **order: float) -> str:
+        """Have a fault made in the process; gives what it tells of it.
+
+        Raises:
+            TimeoutError: It does not obey.
+        """
+        assert self._orders is not None
+        told, ready = self._orders.with_suffix(".told"), self._orders.with_suffix(".ready")
+        deadline = time.monotonic() + timeout_s
+        while not (ready.exists() and ready.read_text() == str(self.pid)):  # the signal would end it
+            self._must_go_on(deadline)
+        told.unlink(missing_ok=True)
+        self._orders.write_text(json.dumps(order))
+        os.kill(self.pid, signal.SIGUSR1)
+        while self._orders.exists():
+            self._must_go_on(deadline)
+        return told.read_text()
+
+    def _must_go_on(self, deadline: float) -> None:
+        if not self.is_running or time.monotonic() > deadline:
+            raise TimeoutError(f"{self.name} does not obey")
+        time.sleep(0.05)
+
     def kill(self) -> None:
         """End the process as kill -9 does."""
         assert self.process is not None
         self.kills += 1
         self.process.kill()
         self.process.wait(60)
+        self._close_input()
 
     def stop(self) -> None:
         """Stop the process by SIGSTOP."""
@@ -127,9 +156,13 @@ class Program:
             self.process.wait(60)
             raise
         finally:
-            if self.process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    self.process.stdin.close()
+            self._close_input()
+
+    def _close_input(self) -> None:
+        assert self.process is not None
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     def lines(self) -> list[dict[str, Any]]:
         """The whole JSON lines that it has printed; kill -9 may leave the last of a process cut."""
@@ -190,6 +223,7 @@ class Soak:
             ["controller", "--zookeeper", self.zookeeper, "--id", str(controller_id), "--log-json",
              "--config", str(self.folder / "controller.properties"),
              "--security", str(self.folder / "security.properties")],
+            takes_orders=True,
         )  # fmt: skip
 
     def _brokers(self, number: int, ids: range, base: int) -> Program:

@@ -79,6 +79,22 @@ MANY: Final = 100
 STRAY: Final = "KP041"
 """A controller that ends amid a reassignment, after the new replicas are in ZooKeeper, never deletes the old ones."""
 
+SABOTAGED: Final[list[re.Pattern[str]]] = [
+    re.compile(text)
+    for text in (
+        r"ended by an error",
+        r"has died\b",
+        r"takes no tasks any more",
+        r"no broker can ask its controller any more",
+        r"has ended by itself: .*; start it again",
+        r"can't start new thread",
+        r"no thread for the pause",
+        r"error while processing",
+        r"could not clean up at its end",
+    )
+]
+"""What controllers may say one of whose threads has died, or whom the system gave none."""
+
 FULL_DISK: Final[list[re.Pattern[str]]] = [
     re.compile(text)
     for text in (
@@ -193,8 +209,11 @@ class Run:
         self.check("tables against the recordings", checks.tables_differ(soak, recorded))
         self.check_findings()
         for program in soak.programs:
-            was_full = program.name in {hole.tap for hole in soak.disks.holes}
-            explained = EXPLAINED + FULL_DISK if was_full else EXPLAINED
+            explained = list(EXPLAINED)
+            if program.name in {hole.tap for hole in soak.disks.holes}:
+                explained += FULL_DISK
+            if any(fault.name in faults.SABOTAGE and victim.endswith(program.name) for fault, victim in self.made):
+                explained += SABOTAGED
             self.check(f"log of {program.name}", checks.log_lines(program, explained))
         self.say(
             f"{len(journal):,} control requests, {len(journal.controller_epochs)} controller epochs, "
@@ -217,7 +236,7 @@ class Run:
         found = checks.findings(self.soak)
         rules = Counter(finding["rule"] for finding in found)
         self.say(f"the doctor: {_shown(rules)}")
-        has_ended = any(fault.name.endswith("-controller") for fault, _victim in self.made)
+        has_ended = any(fault.name in faults.CONTROLLER_ENDS for fault, _victim in self.made)
         wrong = [
             f"{finding['rule']} {finding['severity']}: {finding['text']}"
             for finding in found

@@ -56,6 +56,10 @@ class Administrator(threading.Thread):
                     change(admin)
                 except (KafkaException, ChannelError) as e:
                     self.refused[f"{change.__name__}: {_reason(e)}"] += 1
+                    if (
+                        _reason(e) == "_TIMED_OUT"
+                    ):  # librdkafka keeps the port that a controller had before it began anew
+                        admin = AdminClient(self._soak.client_settings())
                 else:
                     self.done[change.__name__] += 1
         except BaseException as e:
