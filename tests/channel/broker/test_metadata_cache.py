@@ -9,6 +9,7 @@ import weakref
 import pytest
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
+from channel.broker import metadata_cache
 from channel.broker.metadata_cache import (
     EMPTY,
     CachedController,
@@ -430,6 +431,59 @@ def test_what_is_kept_is_counted_as_it_is_decoded(kind):
         tracemalloc.stop()
     assert used < 2 * updates._kept
     assert updates._kept > len(body)
+
+
+HOSTILE = {
+    "topics": lambda i: update_metadata({f"{i} {n}": [] for n in range(600)}),
+    "partitions": lambda i: update_metadata({f"{i}": [metadata_state(n, 0, isr=[], replicas=[]) for n in range(600)]}),
+    "brokers": lambda i: update_metadata({}, [broker(n, host=f"{i}") for n in range(600)]),
+    "bare brokers": lambda i: update_metadata({}, [UpdateMetadataBroker(id=n + i) for n in range(1_200)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_hostile_updates_leave_behind_is_bounded(kind):
+    """Counted bytes after 16 different bodies of one kind: the budget of bodies, and the objects of the last update."""
+    bodies = [codec.encode(HOSTILE[kind](i), 8) for i in range(16)]
+    budget = 1 << 18
+    left = []
+    for shown in ([bodies[-1]], bodies):
+        tracemalloc.start()
+        try:
+            cache = MetadataCache(0, updates=SharedUpdates(budget))
+            for body in shown:
+                cache.update_metadata(0, cache.updates.decode(8, memoryview(body)), version=8)
+            left.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+    one, all_of_them = left
+    grows = 16 * one if kind in ("topics", "partitions") else one  # an update adds topics, and replaces the brokers
+    assert all_of_them < grows + 2 * budget
+
+
+def test_of_very_many_live_brokers_no_objects_are_kept(monkeypatch):
+    """Counted bytes of each broker, besides those of the decoded request; what is told of them is the same."""
+    count = 1_500
+    body = memoryview(codec.encode(update_metadata({}, [broker(i, host=f"h{i}") for i in range(count)]), 8))
+
+    def applied():
+        request = codec.decode_request(6, 8, body)
+        assert len(request.live_brokers) == count
+        tracemalloc.start()
+        try:
+            cache = MetadataCache(0)
+            cache.update_metadata(0, request, version=8)
+            return cache, tracemalloc.get_traced_memory()[0] / count
+        finally:
+            tracemalloc.stop()
+
+    built, before = applied()
+    monkeypatch.setattr(metadata_cache, "_MOST_BROKERS", count - 1)
+    lazy, after = applied()
+    assert after < 200 < before
+    assert dict(lazy.snapshot.alive_brokers) == dict(built.snapshot.alive_brokers)
+    assert lazy.nodes("PLAINTEXT") == built.nodes("PLAINTEXT")
+    assert count not in lazy.snapshot.alive_brokers
 
 
 def test_a_lone_broker_keeps_no_bodies():
