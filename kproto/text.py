@@ -58,6 +58,21 @@ def csv_cell(text: str) -> str:
     return text
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Write numbers in order, as ranges.
+
+    >>> ranges([4, 1, 2, 0, 7])
+    '0-2,4,7'
+    """
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
 def meant(word: str, words: Iterable[str]) -> str:
     """Return what to try in place of a word: those that look alike, else all.
 

@@ -15,9 +15,10 @@ import click
 
 from kproto.cli.ending import check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
-from kproto.cli.text import counted, print_line, ranges
+from kproto.cli.text import counted, print_line
 from kproto.errors import ConfigurationError, KprotoError
 from kproto.extras import install_command
+from kproto.text import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import counted, ranges
+from kproto.cli.text import counted
 from kproto.error_codes import error_name
-from kproto.text import printable
+from kproto.text import printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def counted(number: int, noun: str) -> str:
@@ -25,21 +25,6 @@ def counted(number: int, noun: str) -> str:
 def json_fault(error: ValueError) -> str:
     """Say why a text is no JSON, without Python's own advice about numbers of thousands of digits."""
     return "a number of thousands of digits" if "digits" in str(error) else str(error)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Write numbers in order, as ranges.
-
-    >>> ranges([4, 1, 2, 0, 7])
-    '0-2,4,7'
-    """
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def losses_of(counts: Mapping[str, int]) -> Iterator[str]:

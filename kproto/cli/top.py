@@ -24,10 +24,10 @@ from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
 from kproto.cli.sections import Section, lines_of, shortened
-from kproto.cli.text import counted, day_and_clock, ranges
+from kproto.cli.text import counted, day_and_clock
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
-from kproto.text import printable
+from kproto.text import printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kproto.tables.stored import Reader
-    from kproto.verdicts.listeners import Listener
 
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
@@ -82,6 +81,8 @@ _ONE_BATCH: Final = 1_000_000
 """The requests of one batch of a controller pass within this time, in us."""
 
 Partition = tuple[str, int]
+Listener = tuple[int, str | None, int | None, str | None]
+"""Broker, host, port and name of an advertised listener; host, port and name are null where only the id is known."""
 
 
 class Life:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproto.text import printable
 from kproto.verdicts.live_lists import LiveLists
@@ -17,10 +17,7 @@ from kproto.verdicts.live_lists import LiveLists
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kproto.verdicts.facts import Facts
-
-Listener: TypeAlias = "tuple[int, str | None, int | None, str | None]"
-"""Broker, host, port and name of an advertised listener; host, port and name are null where only the id is known."""
+    from kproto.verdicts.facts import Facts, Listener
 
 
 class Broken(NamedTuple):

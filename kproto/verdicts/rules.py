@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.api import ApiKey, api_name
 from kproto.capture.summary import not_read_text
 from kproto.error_codes import ErrorCode, error_name
+from kproto.text import ranges
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
@@ -582,8 +583,7 @@ def _behind(doctor: _Doctor) -> Iterator[Finding]:
     for one in brokers_behind(doctor.facts, doctor.us("told"), doctor.us("settled")):
         behind[one.broker].append(one)
     for broker, some in behind.items():
-        names = _named([f"{topic}-{number}" for _broker, (topic, number), *_more in some])
-        text = f"Broker {broker} was never told the newest state of {names}"
+        text = f"Broker {broker} was never told the newest state of {_partitions(one.partition for one in some)}"
         yield doctor.finding("KP030", text, min(one.since for one in some), count=len(some), broker=broker)
 
 
@@ -1011,6 +1011,22 @@ def _the(broker: Any) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _named(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+_MOST_NAMED: Final = 3
+_MOST_RANGES: Final = 8
+
+
+def _partitions(partitions: Iterable[Partition]) -> str:
+    """Name partitions by topic, as ranges: those of the first topics."""
+    of_topics: dict[str, list[int]] = defaultdict(list)
+    for topic, number in partitions:
+        of_topics[topic].append(number)
+    named = [_of_topic(topic, of_topics[topic]) for topic in list(of_topics)[:_MOST_NAMED]]
+    left = len(of_topics) - len(named)
+    return ", ".join(named) + (f" and {_counted(left, 'topic')} more" if left else "")
+
+
+def _of_topic(topic: str, numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"{topic}-{numbers[0]}"
+    parts = ranges(numbers).split(",")
+    return f"{topic}[{','.join(parts[:_MOST_RANGES])}{',...' if len(parts) > _MOST_RANGES else ''}]"

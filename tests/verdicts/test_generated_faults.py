@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +16,11 @@ import kproto.tables
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.tables.resolved import resolved_tables
+from kproto.verdicts import rules
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import judged_table
 from kproto.verdicts.rules import findings
+from kproto.verdicts.updates import Behind
 
 FEW = 3
 """Fleets of fresh seeds; ``tests/fleet_faults.py --seeds 300`` takes more."""
@@ -106,6 +109,33 @@ def test_where_packets_are_missing_it_is_unknown_who_is_behind(
         (found,) = [f for f in findings(facts) if f.rule == "KP030"]
         assert (found.broker, not found.cannot_tell) == (broker, bool(count)), name
         assert judged_table("behind", [("", facts)]).num_rows == count, name
+
+
+@pytest.mark.parametrize(
+    ("partitions", "named"),
+    [
+        ([("orders", n) for n in range(50)], "orders[0-49]"),
+        ([("orders", 3)], "orders-3"),
+        (
+            [("a", 0), ("b", 2), ("b", 1), ("a", 7), ("c", 5), ("d", 1), ("e", 1)],
+            "a[0,7], b[1-2], c-5 and 2 topics more",
+        ),
+        ([("orders", n) for n in range(0, 100, 2)], "orders[0,2,4,6,8,10,12,14,...]"),
+    ],
+)
+def test_partitions_that_a_broker_was_not_told_are_named_as_ranges(
+    partitions: list[tuple[str, int]],
+    named: str,
+    behind: tuple[int, int, dict[str, pa.Table]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of(facts: Facts, *_limits: int) -> list[Behind]:
+        sighting: Any = None
+        return [Behind(behind[0], partition, sighting, None, facts.begin) for partition in partitions]
+
+    monkeypatch.setattr(rules, "brokers_behind", of)
+    (found,) = [f for f in findings(Facts([behind[2]])) if f.rule == "KP030"]
+    assert found.text == f"Broker {behind[0]} was never told the newest state of {named}"
 
 
 def test_a_healthy_fleet_has_no_findings_but_of_its_own_history() -> None:
