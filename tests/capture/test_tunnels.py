@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import packets as make
 import pytest
 from click.testing import CliRunner
+from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packets import fragments
@@ -381,3 +382,26 @@ def test_the_page_of_inputs_names_what_is_read_and_what_is_not() -> None:
     assert not [word for word in words if word not in section]
     named = " ".join([*IN_IP, *IN_FRAMES, *LINKS])
     assert not [word for word in words & {*named.split()} if word not in section]
+
+
+REAL = DATA / "captures" / "tunnels"
+"""What tools/real_tunnels.py recorded: the same six exchanges through each tunnel that a kernel had."""
+
+
+@pytest.mark.parametrize("path", sorted(REAL.glob("*.pcap.gz")), ids=lambda path: path.name.partition(".")[0])
+def test_what_a_kernels_own_tunnel_carries_is_read_once(path: Path) -> None:
+    summary = CaptureSummary()
+    found = [(each.api_key, each.request.content, each.response.content) for each in exchanges(path, summary=summary)]  # type: ignore[union-attr]
+    source = exchanges(DATA / "captures" / "ibp-2.8-a.pcap.gz")
+    whole = {
+        (each.api_key, each.request.content, each.response.content) for each in source if each.request and each.response
+    }
+    assert len(found) == len(set(found)) == 6
+    assert set(found) <= whole
+    assert summary.bad_inputs == []
+    assert summary.gaps == summary.unmatched_requests == 0
+    if path.name.startswith("hidden"):
+        assert summary.all_not_read == {"IPsec ESP": 19, "WireGuard": 19}
+    else:
+        assert summary.all_not_read == {}
+    assert summary.copied_connections == (path.name == "dnat-any.pcap.gz")
