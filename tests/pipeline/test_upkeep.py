@@ -146,6 +146,13 @@ def test_rollups_of_other_tables_in_the_same_directory_count_for_nothing(tables:
     assert rolled_up(tables) == "2 of 2 days rolled up"
 
 
+def test_rollups_of_another_version_are_made_anew(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled_up(tables)
+    monkeypatch.setattr("kproto.query.rollups._VERSION", 2)
+    assert rolled_up(tables) == "2 of 2 days rolled up"
+    assert rolled_up(tables) == "0 of 2 days rolled up"
+
+
 def without_cluster(name: str, of: list[Any]) -> set[str]:
     """Rows without the cluster, which is found anew where rows are read."""
     names = TABLES[name].names
