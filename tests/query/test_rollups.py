@@ -112,6 +112,19 @@ def test_a_day_whose_states_are_gone_is_computed_again(tmp_path: Path) -> None:
     assert rounded(kept) == rounded(made)
 
 
+def test_a_day_that_gets_more_rows_is_computed_again(tmp_path: Path) -> None:
+    link, packets = read_pcap(DATA / "captures" / "external-controller-a.pcap.gz")
+    half = len(packets) // 2
+    for number, part in enumerate((packets[:half], packets[half:])):
+        file = tmp_path / f"control.pcap{number}"
+        file.write_bytes(pcap(part, link))
+        analyze(TasksHere(), [str(file)], OutputDirectory(tmp_path / "out"))  # type: ignore[arg-type]
+        assert roll_up(tmp_path / "out") == (1, 1)
+    assert roll_up(tmp_path / "out") == (0, 1)
+    stored = current_tables(tmp_path / "out")
+    assert rounded(broker_days(stored, tmp_path / "out")) == rounded(broker_days(stored))
+
+
 def rounded(days: pa.Table) -> list[dict[str, Any]]:
     """The rows, with sums of minutes to the millisecond: they are added up in any order."""
     rows = days.to_pylist()
