@@ -68,6 +68,8 @@ Examples:
   kproto analyze control.pcap --out tables --topic 'orders*'
       only what names these topics
   kproto analyze control.pcap --out tables --format json | jq .requests
+  kproto analyze __cluster_metadata-0 --out tables
+      a copy of KRaft's metadata log, alone or beside captures
   kproto analyze monday.pcap --out tables --cluster prod-eu
       captures of other clusters may follow
   kproto analyze --follow recordings --out tables
@@ -130,7 +132,8 @@ def command(
     """Turn captures into tables with PySpark, and sum them up.
 
     CAPTURE is a pcap or pcapng file or a broker's kafka-request.log, either also packed; or a directory, a
-    pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap. Each is read once, and the states of each
+    pattern, or a URI that pyarrow opens, such as s3://bucket/captures/*.pcap; or a copy of KRaft's
+    __cluster_metadata-0, or its files. Each is read once, and the states of each
     distinct message body are written once. With another --master than local, every worker must see CAPTURE and DIR.
 
     In a job of spark-submit, whose program is "from kproto.__main__ import main; main()", its master and settings stay.
@@ -300,19 +303,21 @@ def _readable(captures: Sequence[str]) -> list[str]:
     """
     from kproto.capture.capture_points import capture_files
     from kproto.capture.source import faults_of
+    from kproto.metadata_log.finding import find
     from kproto.tables.files import expand, open_file
 
     if "-" in captures:
         raise ConfigurationError("analyze reads files; save standard input to one first, or try kproto inspect -")
-    files = capture_files(expand(captures))
+    logs, captures = find(captures)
+    files = capture_files(expand(captures)) if captures or not logs else []
     faults = faults_of(files, opener=open_file)
     there = {name if is_uri(name) else str(Path(name).resolve()) for name in captures}
     named = next((file for file in faults if file in there), None)
     if named is not None:
         raise CaptureError(faults[named])
-    if len(faults) == len(files):
+    if len(faults) == len(files) and not logs:
         raise CaptureError(first_reasons(faults.values()))
-    return files
+    return files + logs.paths() + logs.states
 
 
 @contextmanager

@@ -52,8 +52,8 @@ def describe(names: tuple[str, ...], *, form: str) -> None:
     """Describe the tables that kproto analyze writes and kproto.tables.read gives: columns, types, units, joins.
 
     After them come the derived tables, which kproto query and kproto.pipeline.derived_table compute from the stored
-    ones, and those that KRaft's metadata log has in memory alone. The same words are in the metadata of the tables'
-    Arrow schemas.
+    ones, and those of KRaft's metadata log, which are stored where its files are named. The same words are in the
+    metadata of the tables' Arrow schemas.
     """
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError

@@ -71,6 +71,7 @@ class MetadataTraffic:
         quorum: The requests of the quorum's nodes to each other, and refused fetches.
         admin: Administrative requests.
         last_ns: When the captures end, as far as these requests tell.
+        shown_by: The names of the captures that show any of it.
     """
 
     batches: dict[tuple[int, int], tuple[RecordBatch, str]] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class MetadataTraffic:
     quorum: QuorumTraffic = field(default_factory=QuorumTraffic)
     admin: AdminTraffic = field(default_factory=AdminTraffic)
     last_ns: int = 0
+    shown_by: set[str] = field(default_factory=set)
     _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
     _told: set[tuple[int, int, int]] = field(default_factory=set)
 
@@ -98,6 +100,7 @@ class MetadataTraffic:
         if request is None or request.api_key is None or request.api_version is None:
             return
         key, version = request.api_key, request.api_version
+        self.shown_by.add(capture)
         self.last_ns = max(self.last_ns, exchange.time_ns, 0 if response is None else response.time_ns)
         try:
             if key == ApiKey.ENVELOPE or key in admin_requests.APIS:

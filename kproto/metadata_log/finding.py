@@ -72,12 +72,17 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
             of_path.snapshots.append(path)
         elif Path(path).suffix == ".log" and is_log_file(path):
             of_path.segments.append(path)
-        if of_path:
+        elif Path(path).name == _QUORUM_STATE:
+            of_path.states.append(path)
+        if of_path or of_path.states:
             found.segments += of_path.segments
             found.snapshots += of_path.snapshots
             found.states += of_path.states
         else:
             others.append(path)
+    if not found:
+        others += found.states
+        found.states.clear()
     return found, others
 
 

@@ -21,9 +21,11 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files, copies_among
+from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, scan_options
 from kproto.pipeline.facts import BrokersOfCluster
+from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
@@ -34,7 +36,7 @@ from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, g
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.reading import why_nothing
+from kproto.tables.reading import why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, checked_cluster
 from kproto.tables.relations import JUDGED_BY, judged_together
 from kproto.tables.scanning import Selection
@@ -108,6 +110,7 @@ class _Plan:
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
         knows_some: Whether the tables hold some of the captures already.
+        log: The metadata log whose tables are made; None: none is named, or the tables have it as it is.
     """
 
     stored: StoredTables | None
@@ -116,11 +119,12 @@ class _Plan:
     copies: dict[str, str]
     labels: dict[tuple[str, str], tuple[str, str]]
     knows_some: bool
+    log: LogPlan | None
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return self.stored is not None and not (self.parts or self.known.is_changed or self.labels)
+        return self.stored is not None and not (self.parts or self.known.is_changed or self.labels or self.log)
 
 
 def analyze(
@@ -138,7 +142,7 @@ def analyze(
 
     Args:
         spark: The session. Its executors must see the captures and ``out`` under the same paths.
-        captures: Files, directories, patterns, URIs.
+        captures: Files, directories, patterns, URIs; files of KRaft's metadata log are found among them.
         out: The directory for the tables.
         filters: The requests to keep; None keeps all control requests.
         capture_point: The label of all captures; None makes it of their names.
@@ -161,6 +165,8 @@ def analyze(
             job.relabel(plan.labels)
         if plan.parts:
             job.add(plan.parts, cluster)
+        if plan.log:
+            job.add_log(plan.log, cluster)
         job.commit(filters, started, whole_summary=whole_summary and plan.knows_some)
     return job.run
 
@@ -189,7 +195,8 @@ def _plan(
     cluster: str,
 ) -> _Plan:
     checked_cluster(cluster)
-    files = capture_files(expand(captures), unfinished=False)
+    logs, captures = logs_among(captures)
+    files = capture_files(expand(captures), unfinished=False) if captures or not logs else []
     stored = _stored(out, filters)
     with readable(out.path):
         known = Known(stored)
@@ -197,7 +204,18 @@ def _plan(
         knows_some = known.is_named(files)
         parts = known.parts_to_read(files, cluster, capture_point, copies)
         labels = known.labels_for(files, cluster, capture_point)
-    return _Plan(stored, known, parts, copies, labels, knows_some)
+    log = None
+    if logs:
+        recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
+        log = plan_log(
+            logs,
+            {file: each.capture for file, each in recorded.items()},
+            {file: each.id for file, each in recorded.items()},
+            stored,
+            cluster,
+            is_more_shown=bool(parts or labels),
+        )
+    return _Plan(stored, known, parts, copies, labels, knows_some, log)
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -287,6 +305,8 @@ class _Job:
         self._facts: dict[str, str] = dict(facts.get("facts", {}))
         self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
         self._beside: set[str] = set(facts.get("beside", []))
+        self._logs: dict[str, Any] = dict(facts.get("logs", {}))
+        self._log = plan.log
         self._replaced: list[str] = []
         self._figures: dict[str, Any] | None = None
         self._relabelled: dict[bytes, tuple[str, str]] = {}
@@ -301,7 +321,7 @@ class _Job:
         for read in reads:
             self._known.note(read)
         joiner = self._join(parts, reads, pieces, cluster)
-        if not self._adds and not any(piece.rows["requests"] for piece in pieces):
+        if not self._adds and not self._log and not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
         knowledge = learn(pieces, self._filters, [former.facts])
@@ -330,6 +350,31 @@ class _Job:
         self._figures = _summary(self._spark, made, small)
         self._on_step("summing up")
         self._know_bodies(made)
+
+    def add_log(self, plan: LogPlan, cluster: str) -> None:
+        """Make the tables of a metadata log in the place of those that it had."""
+        self._on_step("reading the metadata log")
+        for file in [file for file in self._stored.rows if is_of_log(file, plan.replaced)]:
+            self._replace(file)
+        for name in plan.replaced:
+            del self._logs[name]
+        has_requests = any(self._stored.rows[file] for file in without_logs(self._stored).paths("requests"))
+        made = make_log(self._spark, plan, self._work, self._filters, cluster, lists_live=not has_requests)
+        self._keep(self._work, made.rows)
+        self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
+        self._logs[cluster] = plan.held_with(made.shown_by).to_json()
+        for number, file in enumerate(without_logs(self._stored).paths("bad_inputs") if made.shown_by else ()):
+            table = read_parquet(self._stored.place(file))
+            wanted = without_kraft_note(table)
+            if wanted.num_rows < table.num_rows:
+                self._rewrite(file, wanted, f"read-{number}")
+        if not self.run.rows["requests"]:
+            raise CaptureError(why_nothing(made.bad_inputs.to_pylist()))
+        self.run.bad_inputs = [
+            bad for bad in self.run.bad_inputs if bad.offset is not None or KRAFT_TRAFFIC not in bad.reason
+        ]
+        self.run.bad_inputs += _bad_inputs(made.bad_inputs)
+        self._figures = None
 
     def _join(
         self, parts: Sequence[PartToRead], reads: Sequence[PartRead], pieces: list[StagedPart], cluster: str
@@ -487,9 +532,10 @@ class _Job:
 
     def _write_anew(self, name: str, changed: Callable[[pa.Table], pa.Table]) -> None:
         """Write a table of few rows anew, if they change."""
-        former = table_dataset(self._stored, name).to_table()
+        others = without_logs(self._stored)
+        former = table_dataset(others, name).to_table()
         table = changed(former)
-        files = self._stored.paths(name)
+        files = others.paths(name)
         if not files or not table.equals(former):
             for file in files:
                 self._replace(file)
@@ -498,7 +544,7 @@ class _Job:
     def _write_captures(self, rows: pa.Table, joiner: Joiner, watermark_us: int) -> None:
         """Add rows of ``captures``, together with the stored ones of their files, and with files that are as small."""
         changed = pa.array({*_file_keys(rows).to_pylist(), *("\0".join(each) for each in joiner.files)}, pa.string())
-        for file in sorted(self._stored.paths("captures"), reverse=True):
+        for file in sorted(without_logs(self._stored).paths("captures"), reverse=True):
             if self._stored.rows[file] > 2 * rows.num_rows:
                 keys = _file_keys(read_parquet(self._stored.place(file), ["capture", "file"]))
                 if not pc.any(pc.is_in(keys, value_set=changed)).as_py():
@@ -617,8 +663,8 @@ class _Job:
         """Note files below a directory for the manifest, and that they are to be moved."""
         for path, rows in files.items():
             self._stored.rows[path] = rows
-            if (name := path.partition("/")[0]) in self.run.rows:
-                self.run.rows[name] += rows
+            if (name := path.partition("/")[0]) not in KNOWN:
+                self.run.rows[name] = self.run.rows.get(name, 0) + rows
             self._moves[path] = folder
 
     def commit(self, filters: Filters, started: float, *, whole_summary: bool) -> None:
@@ -640,7 +686,9 @@ class _Job:
             self._moves.clear()
             for folder in ("tasks", "small", "beside"):
                 remove_tree(self._out.run / folder)
-            run.summary = self._figures or {}
+            if self._figures is None:
+                self._figures = summarize(stored_pieces(self._stored, SUMMARY_COLUMNS))
+            run.summary = self._figures
             _store_summary(summary, run.summary)
         run.seconds = time.monotonic() - started
         manifest = {
@@ -656,6 +704,7 @@ class _Job:
             "facts": self._facts,
             "beside": sorted(self._beside),
             "watermarks": self._watermarks,
+            "logs": self._logs,
             "spans": self._spans,
             "files": self._stored.rows,
         }

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.locks import LOCKS, locked
-from kproto.tables import TABLES
 from kproto.tables.files import explained
 from kproto.tables.places import (
     MANIFEST,
@@ -46,6 +45,7 @@ from kproto.tables.places import (
     remove_tree,
     require_no_link,
 )
+from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.stored import (
     BESIDE,
     ROLLUPS,
@@ -282,7 +282,7 @@ def _put(place: RemotePath, text: str, run: RemotePath) -> None:
 def _link_tables(directory: Path, run: Path, *, overwrite: bool) -> None:
     """Point the links ``current`` and ``requests`` ... at a run."""
     _link(directory, _CURRENT, run.relative_to(directory), overwrite=overwrite)
-    for name in TABLES:
+    for name in (*TABLES, *(name for name in METADATA_TABLES if (run / name).is_dir())):
         _link(directory, name, Path(_CURRENT) / name, overwrite=overwrite)
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from kproto.pipeline.settling import JOINED
 from kproto.tables.known import KnownTable
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
-from kproto.tables.schemas import KNOWN, TABLES
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.stored import (
     SCHEMA,
     StoredTables,
@@ -161,6 +161,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
                     bodies.append(wanted["body_id"].combine_chunks())
         later = [file for file in kept if _day(file) > day]
         bodies.append(_column(stored, later, "frames", "body_id"))
+        bodies.append(_column(stored, kept, "requests", "body_id"))  # those of a metadata log have no frames
         needed = {
             "bodies": ("body_id", pc.unique(pa.concat_arrays(bodies)).drop_null()),
             "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
@@ -184,8 +185,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
             table = read_parquet(stored.run / file)
             of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
             _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
-        new.keep(stored.paths("brokers"))
-        for name in ("known_recordings", "known_names", "known_places"):
+        for name in ("brokers", *METADATA_TABLES, "known_recordings", "known_names", "known_places"):
             new.keep(stored.paths(name))
         written = [read_parquet(new.place(file), ["body_id"]) for file in new.files("bodies")]
         new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]))
@@ -200,7 +200,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         marks |= {name: max(day, marks.get(name, day)) for name in clusters}
         after = new.publish({"watermarks": marks, "beside": sorted(edges)})
     left = after.counts()
-    return {name: rows - left[name] for name, rows in stored.counts().items()}
+    return {name: rows - left.get(name, 0) for name, rows in stored.counts().items()}
 
 
 def _write_what_stays(new: _NewRun, file: str, table: pa.Table, wanted: pa.Table) -> None:

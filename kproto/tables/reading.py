@@ -159,11 +159,13 @@ def chunks_of(
 
 def _without_kraft_note(piece: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """Take off the note that a capture has no control requests because it is KRaft's: its metadata log is read."""
-    bad = piece["bad_inputs"]
+    return piece | {"bad_inputs": without_kraft_note(piece["bad_inputs"])}
+
+
+def without_kraft_note(bad: pa.Table) -> pa.Table:
+    """Take that note off rows of ``bad_inputs``."""
     noted = pc.and_(pc.is_null(bad["offset"]), pc.match_substring(bad["reason"], KRAFT_TRAFFIC))
-    if not pc.any(noted).as_py():
-        return piece
-    return piece | {"bad_inputs": bad.filter(pc.invert(noted))}
+    return bad.filter(pc.invert(noted)) if pc.any(noted).as_py() else bad
 
 
 def _of_log(

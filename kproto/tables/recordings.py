@@ -184,6 +184,11 @@ class Known:
                 self._by_name[missing[row["name"]]] = Name(known, (row["size"], row["time_ns"]))
         return [file for file in files if (named := self._by_name[file]) is None or named.state != file_state(file)]
 
+    def recording_of(self, file: str) -> Recording | None:
+        """Return the recording that a file is, as far as ``changed`` and ``parts_to_read`` were asked of it."""
+        named = self._by_name.get(file)
+        return None if named is None else named.recording
+
     def is_named(self, files: Iterable[str]) -> bool:
         """Whether one of some files, of which ``changed`` was asked, is known by its name."""
         return any(self._by_name[file] is not None for file in files)

@@ -639,7 +639,8 @@ METADATA_TABLES: Final = {
     "admin_changes": ADMIN_CHANGES,
     "metadata_records": METADATA_RECORDS,
 }
-"""The tables that KRaft's metadata log has beside ``TABLES``, by name; they are in memory alone, never stored."""
+"""The tables that KRaft's metadata log has beside ``TABLES``, by name; ``kproto analyze`` stores them where files of
+the log are named."""
 
 BROKER_DAYS: Final = described(
     "Figures of each day and broker, stored by kproto tables rollup; those of several days add up.",

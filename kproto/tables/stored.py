@@ -42,6 +42,9 @@ what is read on where connections go on in another recording."""
 SCHEMA: Final = 7
 """The version of the tables' columns and of the manifest."""
 
+_STORED: Final = TABLES | METADATA_TABLES | KNOWN
+"""The tables that may be stored, by name."""
+
 _BATCH_ROWS: Final = 1 << 18
 
 
@@ -79,11 +82,11 @@ class StoredTables:
         return self.counts()[name]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows of each table."""
+        """Return the number of rows of each of ``TABLES``, and of those of a metadata log where there is one."""
         found = dict.fromkeys(TABLES, 0)
         for file, rows in self.rows.items():
-            if (name := file.partition("/")[0]) in found:
-                found[name] += rows
+            if (name := file.partition("/")[0]) not in KNOWN:
+                found[name] = found.get(name, 0) + rows
         return found
 
 
@@ -147,7 +150,7 @@ def _wrong_in(facts: dict[str, Any]) -> str | None:
     foreign = next((file for file in files if not _is_file_of_a_table(file)), None)
     if foreign is not None:
         return f"it lists {foreign!r:.200}"
-    if not isinstance(beside, list) or not all(map(is_plain_name, beside)) or {SUMMARY, *TABLES, *KNOWN} & set(beside):
+    if not isinstance(beside, list) or not all(map(is_plain_name, beside)) or {SUMMARY, *_STORED} & set(beside):
         return "it names files elsewhere"
     if not _is_map(facts.get("facts", {}), beside.__contains__):
         return "it names files elsewhere"
@@ -157,6 +160,7 @@ def _wrong_in(facts: dict[str, Any]) -> str | None:
         "base": lambda value: isinstance(value, str),
         "bodies_decoded": is_count,
         "seconds": lambda value: isinstance(value, float | int) and 0 <= value < 1e12,
+        "logs": lambda value: _is_map(value, _is_log),
     }
     wrong = next((name for name, is_right in others.items() if name in facts and not is_right(facts[name])), None)
     return None if wrong is None else f"its {wrong!r} says {facts[wrong]!r:.80}"
@@ -173,6 +177,22 @@ def is_count(value: object) -> bool:
 
 def _is_span(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(us) is int and abs(us) < 1 << 63 for us in value)
+
+
+def _is_log(value: object) -> bool:
+    """Whether a value says what tables hold of a metadata log: sizes and hashes of files, and ids of recordings."""
+    if not isinstance(value, dict) or set(value) != {"segments", "others", "captures", "blank"}:
+        return False
+    pairs, ids = [value["segments"], value["others"]], [value["captures"], value["blank"]]
+    return (
+        all(isinstance(each, list) for each in (*pairs, *ids))
+        and all(
+            isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) and isinstance(pair[1], str)
+            for each in pairs
+            for pair in each
+        )
+        and all(isinstance(name, str) for each in ids for name in each)
+    )
 
 
 def _is_day(value: object) -> bool:
@@ -198,7 +218,7 @@ def _is_file_of_a_table(file: str) -> bool:
     folder, _slash, name = file.rpartition("/")
     table, slash, day = folder.partition("/")
     is_dated = table in TABLES and day.startswith("date=") and _is_day(day[5:])
-    is_there = is_dated if slash else table in TABLES or table in KNOWN
+    is_there = is_dated if slash else table in _STORED
     return is_there and is_plain_name(name) and name.endswith(".parquet")
 
 
@@ -302,9 +322,9 @@ def table_dataset(stored: StoredTables, name: str) -> pa.dataset.Dataset:
 
     found = [arrow_path(file) for file in stored.files(name)]
     if not found:
-        return dataset.dataset(TABLES[name].empty_table())
+        return dataset.dataset(_STORED[name].empty_table())
     paths = [path for path, _files in found]
-    return dataset.dataset(paths, TABLES[name], format="parquet", filesystem=found[0][1], partitioning="hive")
+    return dataset.dataset(paths, _STORED[name], format="parquet", filesystem=found[0][1], partitioning="hive")
 
 
 Reader = Callable[[str, Sequence[str]], "Iterable[pa.Table]"]
@@ -315,13 +335,10 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
     """Return a reader of stored tables, or of tables in memory."""
 
     def read(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        if name in METADATA_TABLES and (not isinstance(source, Mapping) or name not in source):
-            yield METADATA_TABLES[name].empty_table().select(columns)
-            return
         if isinstance(source, Mapping):
-            yield source[name].select(columns)
+            yield (source[name] if name in source else _STORED[name].empty_table()).select(columns)
             return
-        yield TABLES[name].empty_table().select(columns)  # of a table without rows there is no batch
+        yield _STORED[name].empty_table().select(columns)  # of a table without rows there is no batch
         try:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
                 yield pa.Table.from_batches([batch])

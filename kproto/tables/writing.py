@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kproto.tables.places import arrow_path, make_new
-from kproto.tables.schemas import KNOWN, TABLES
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _UNIQUE: Final = ("frame_id", "response_frame_id", "exchange_id", "payload")
 
 def file_schema(name: str) -> pa.Schema:
     """Return the columns of a table's files; the date stands in the name of the directory."""
-    schema = TABLES[name] if name in TABLES else KNOWN[name]
+    schema = (TABLES | METADATA_TABLES | KNOWN)[name]
     return schema.remove(schema.get_field_index("date")) if name in DATED and "date" in schema.names else schema
 
 
@@ -84,7 +84,7 @@ class TableFiles:
         """
         if not table.num_rows:
             return
-        for of_day, rows in days_of(table) if "ts" in table.column_names else [(day, table)]:
+        for of_day, rows in days_of(table) if name in DATED and "ts" in table.column_names else [(day, table)]:
             path, writer = self._file(name, of_day)
             writer.write_table(rows.select(writer.schema.names))
             self._rows[path] += rows.num_rows

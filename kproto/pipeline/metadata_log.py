@@ -1,0 +1,237 @@
+"""Files of KRaft's metadata log -> tables on disk, in one task: the fold needs the order of offsets.
+
+The tables of a cluster's log are files of their own among the others, made anew where the log has grown. The manifest
+remembers what was read by size and hash, never by a path: a run that adds to a log is given the former files again, as
+they were or grown, and the captures that were read beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow.compute as pc
+
+from kproto.errors import CaptureError, ConfigurationError
+from kproto.metadata_log.finding import LogFiles, find
+from kproto.pipeline.tasks import for_each, results
+from kproto.tables.metadata_points import read_traffic
+from kproto.tables.metadata_rows import tables_of_files
+from kproto.tables.points import points_of
+from kproto.tables.writing import BY_BODY, TableFiles, days_of, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from kproto.tables.filters import Filters
+    from kproto.tables.places import Place
+    from kproto.tables.stored import StoredTables
+
+_LOG: Final = "log"
+_CHUNK: Final = 1 << 20
+
+
+class _Held(NamedTuple):
+    """What the tables hold of a log.
+
+    Attributes:
+        segments: Size and hash of each segment.
+        others: Those of snapshots and quorum-states, which nodes replace.
+        captures: The recordings that were read beside it and show it.
+        blank: Those that do not.
+    """
+
+    segments: frozenset[tuple[int, str]]
+    others: frozenset[tuple[int, str]]
+    captures: frozenset[str]
+    blank: frozenset[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in the manifest."""
+        return {name: sorted(getattr(self, name)) for name in self._fields}
+
+    @classmethod
+    def from_json(cls, entry: Any) -> _Held:
+        """Return what an entry of a manifest says, of which ``kproto.tables.stored`` knows that it is one."""
+        segments, others = (frozenset((size, text) for size, text in entry[name]) for name in ("segments", "others"))
+        return cls(segments, others, frozenset(entry["captures"]), frozenset(entry["blank"]))
+
+
+@dataclass(slots=True)
+class LogPlan:
+    """A log whose tables a run makes.
+
+    Attributes:
+        files: Its files.
+        captures: The captures that are named beside them, with the label of each.
+        held: What the tables will hold then, if no capture shows the log.
+        recordings: The recordings that the captures are.
+        replaced: The clusters whose logs these tables replace.
+    """
+
+    files: LogFiles
+    captures: Mapping[str, str]
+    held: _Held
+    recordings: Mapping[str, str]
+    replaced: list[str] = field(default_factory=list)
+
+    def held_with(self, shown_by: Collection[str]) -> _Held:
+        """What the tables hold of the log, where these captures show it."""
+        captures = frozenset(self.recordings[file] for file in shown_by)
+        return self.held._replace(captures=captures, blank=self.held.blank - captures)
+
+
+@dataclass(slots=True)
+class MadeLog:
+    """The files that a task made of a log.
+
+    Attributes:
+        rows, spans: Of each, see ``kproto.tables.writing.TableFiles``.
+        shown_by: The captures that show the log.
+        bad_inputs: That table.
+    """
+
+    rows: dict[str, int]
+    spans: dict[str, list[int]]
+    shown_by: list[str]
+    bad_inputs: pa.Table
+
+
+def logs_among(captures: Sequence[str]) -> tuple[LogFiles, list[str]]:
+    """Part captures into the files of a metadata log, by their absolute paths, and the others."""
+    found, others = find(captures)
+    every = (found.segments, found.snapshots, found.states)
+    return LogFiles(*([str(Path(path).absolute()) for path in paths] for paths in every)), others
+
+
+def plan_log(
+    files: LogFiles,
+    captures: Mapping[str, str],
+    recordings: Mapping[str, str],
+    stored: StoredTables | None,
+    cluster: str,
+    *,
+    is_more_shown: bool,
+) -> LogPlan | None:
+    """Return what a run makes of a log; None: the tables have all of it.
+
+    Args:
+        files: The log's files.
+        captures: The captures beside them, with the label of each.
+        recordings: The id of the recording that each of these is.
+        stored: The tables.
+        cluster: The cluster of the log.
+        is_more_shown: Whether the captures have more than the tables.
+
+    Raises:
+        CaptureError: A file cannot be read.
+        ConfigurationError: The tables hold more of this cluster's log than is named.
+    """
+    facts = {} if stored is None else stored.facts.get("logs", {})
+    former = {name: _Held.from_json(entry) for name, entry in facts.items()}
+    sizes = sorted({size for held in former.values() for size, _hash in held.segments})
+    named = [_hashes(path, sizes) for path in files.segments]
+    beginnings = {each for hashes in named for each in hashes}
+    replaced = [name for name, held in former.items() if held.segments & beginnings]
+    for name in dict.fromkeys([*replaced, *([cluster] if cluster in former else [])]):
+        missing = len(former[name].segments - beginnings)
+        unshown = len(former[name].captures.difference(recordings.values()))
+        if missing or unshown:
+            lacking = f"{missing} segments" if missing else f"{unshown} captures"
+            raise ConfigurationError(
+                f"the tables hold a metadata log of cluster {name!r}, of which {lacking} are not named: name them too, "
+                "as they were or grown; or another cluster with --cluster; or make new tables with --overwrite"
+            )
+    held = _Held(
+        frozenset(hashes[-1] for hashes in named),
+        frozenset(_hashes(path, ())[-1] for path in (*files.snapshots, *files.states)),
+        frozenset(),
+        frozenset(recordings.values()),
+    )
+    same = former.get(cluster)
+    if same is not None and not is_more_shown and same[:2] == held[:2] and held.blank <= same.captures | same.blank:
+        return None
+    return LogPlan(files, captures, held, recordings, [*dict.fromkeys([*replaced, *([cluster] if same else [])])])
+
+
+def _hashes(path: str, sizes: Sequence[int]) -> list[tuple[int, str]]:
+    """Return the hashes of a file's beginnings of some sizes, ascending, and of the whole, each with its size."""
+    found: list[tuple[int, str]] = []
+    state, at = blake2b(digest_size=16), 0
+    try:
+        with Path(path).open("rb") as file:
+            for size in sizes:
+                while at < size and (data := file.read(min(size - at, _CHUNK))):
+                    state.update(data)
+                    at += len(data)
+                if at < size:
+                    break
+                found.append((at, state.hexdigest()))
+            while data := file.read(_CHUNK):
+                state.update(data)
+                at += len(data)
+    except OSError as e:
+        raise CaptureError(f"{path}: {e.strerror or e}") from None
+    return [*found, (at, state.hexdigest())]
+
+
+def make_log(
+    spark: SparkSession, plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, lists_live: bool
+) -> MadeLog:
+    """Make the tables of a log in one task, see ``write_log``; its executor opens the files by the names given here."""
+
+    def run(numbers: Iterator[int]) -> Iterator[object]:
+        for _number in numbers:
+            yield write_log(plan, directory, filters, cluster, lists_live=lists_live)
+
+    (made,) = results(for_each(spark, 1, run))
+    assert isinstance(made, MadeLog)
+    return made
+
+
+def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, lists_live: bool) -> MadeLog:
+    """Write the tables of a log.
+
+    Args:
+        plan: The log.
+        directory: Where the files go.
+        filters: The requests and states to keep.
+        cluster: The declared cluster.
+        lists_live: See ``kproto.tables.metadata_rows.tables_of_files``.
+    """
+    points = points_of(list(plan.captures)) if plan.captures else []
+    traffic = read_traffic(points, ports=filters.ports)
+    shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
+    tables = tables_of_files(
+        plan.files, filters, traffic if shown_by else None, capture=plan.captures[shown_by[0]] if shown_by else None,
+        cluster=cluster, lists_live=lists_live or not shown_by,
+    )  # fmt: skip
+    written = TableFiles(directory, _kind(cluster))
+    for name, table in tables.items():
+        if name not in BY_BODY:
+            written.write(name, table)
+    for day, requests in days_of(tables["requests"]):
+        for name in BY_BODY:
+            of_day = pc.is_in(tables[name]["body_id"], value_set=requests["body_id"].combine_chunks())
+            written.write(name, tables[name].filter(of_day), day)
+    return MadeLog(written.close(), written.spans, shown_by, tables["bad_inputs"])
+
+
+def _kind(cluster: str) -> str:
+    return _LOG + blake2b(cluster.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def is_of_log(file: str, clusters: Collection[str] | None = None) -> bool:
+    """Whether a stored file is of a metadata log: of any, or of one of some clusters."""
+    kind = kind_of(file)
+    return kind.startswith(_LOG) if clusters is None else kind in map(_kind, clusters)
+
+
+def without_logs(stored: StoredTables) -> StoredTables:
+    """Stored tables without the files of metadata logs."""
+    return replace(stored, rows={file: rows for file, rows in stored.rows.items() if not is_of_log(file)})
