@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
 from kproto.tables.joining import Begin, End, border_rows, borders_of
+from kproto.tables.known import KnownTable
 from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import current_tables, table_dataset
@@ -303,3 +304,26 @@ def test_a_directory_of_a_tables_name_is_not_removed(tables: Path) -> None:
     (tables / "requests" / "mine").write_text("mine")
     compact(OutputDirectory(tables))
     assert (tables / "requests" / "mine").read_text() == "mine"
+
+
+def test_what_connections_went_on_with_is_forgotten_with_their_days(tmp_path: Path) -> None:
+    """Else each connection that was ever seen would stay: those of the day before the first that stays may go on."""
+    captures, out = rotated(tmp_path), OutputDirectory(tmp_path / "out")
+    analyze(TasksHere(), [str(captures[0])], out)  # type: ignore[arg-type]
+    borders = KnownTable(current_tables(out.path), "known_borders").all()
+    last = datetime.fromtimestamp(max(borders["time_ns"].to_pylist()) / 1e9, UTC)
+
+    def left() -> set[str]:
+        stored = current_tables(out.path)
+        files = {file.name for file in Path(str(stored.run)).glob("edges-*")}
+        assert files == {name for name in stored.facts["beside"] if name.startswith("edges-")}
+        assert files == set(KnownTable(stored, "known_borders").all()["edges"].to_pylist())
+        return files
+
+    before = left()
+    assert before
+    expire(out, last + timedelta(days=1))
+    assert left() == before
+    expire(out, last + timedelta(days=2))
+    assert not left()
+    assert analyze(TasksHere(), list(map(str, captures)), out).captures_read == 1  # type: ignore[arg-type]
