@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,11 +19,17 @@ if TYPE_CHECKING:
     from selenium import webdriver
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow  # Sphinx and a browser: CI has both, make docs the first
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a site that is built of the committed pages; a warning fails the build."""
+    """The folder of a site that is built of the committed pages; a warning fails the build.
+
+    ``KPROTO_SITE`` names one that ``make docs`` has built of these pages just before.
+    """
+    if built := os.environ.get("KPROTO_SITE"):
+        return Path(built)
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
@@ -36,7 +43,6 @@ def driver() -> Iterator[webdriver.Chrome]:
         yield driver
 
 
-@pytest.mark.slow
 def test_every_field_of_every_version_is_in_the_wire_reference(site: Path) -> None:
     page = (site / "generated" / "updatemetadata.html").read_text(encoding="utf-8")
     for words in ("versions 0 to 8", "offline_replicas", "is_kraft_controller", "int8, tag 0"):

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from kproto.tables.clusters import CLUSTER_COLUMNS, ClusterEvidence
+from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import REQUESTS
 
 
-def clusters(*updates: tuple[int, int | None]) -> int:
-    """The number of clusters of two brokers under a controller each, with these further updates of one list."""
+def names(*updates: tuple[int, int | None], declared: str | None = None) -> list[str]:
+    """The clusters of two brokers under a controller each, with these further updates of one list."""
     base: dict[str, Any] = dict.fromkeys(CLUSTER_COLUMNS)
     rows = [
         base | {"capture": "a", "server_ip": f"10.0.0.{broker}", "server_port": 9092, "ts": 0, "api_key": 4}
@@ -26,8 +27,9 @@ def clusters(*updates: tuple[int, int | None]) -> int:
         for broker, error in updates
     ]  # fmt: skip
     evidence = ClusterEvidence()
+    evidence.add_captures(pa.Table.from_pylist([{"capture": "a", "cluster": declared}]))
     evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in CLUSTER_COLUMNS])))
-    return len(set(evidence.clusters(dict, lambda _point, _ts: 0, {}).values()))
+    return sorted(set(evidence.clusters(dict, lambda _point, _ts: 0, {}).values()))
 
 
 @pytest.mark.parametrize(
@@ -37,4 +39,9 @@ def clusters(*updates: tuple[int, int | None]) -> int:
 def test_a_list_of_brokers_joins_those_that_did_not_refuse_it(
     updates: list[tuple[int, int | None]], found: int
 ) -> None:
-    assert clusters(*updates) == found
+    assert len(names(*updates)) == found
+
+
+def test_a_capture_that_somebody_named_is_of_that_cluster_and_the_default_is_no_name() -> None:
+    assert names(declared="blue") == ["blue"]
+    assert len(names(declared=DEFAULT_CLUSTER)) == len(names(declared=None)) == 2
