@@ -78,11 +78,13 @@ _AT: Final = """
 _NEW: Final = """
         SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c
         WHERE leader_epoch = 0 AND partition_epoch = 0 AND (cluster, topic, partition) IN (
-            SELECT (d.cluster, topic, partition) FROM partition_states s JOIN deliveries d USING (body_id)
-            WHERE s.api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
+            SELECT (q.cluster, topic, partition) FROM partition_states s JOIN requests q USING (body_id)
+            WHERE q.api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
+              AND coalesce(type, 0) <> 2
         )"""
 """SQL of the partitions that were created. The first state has epochs of 0 and LeaderAndIsr calls it new, as all but
-version 0 do: a broker that comes back is told first states of old ones too."""
+version 0 do: a broker that comes back is told first states of old ones too, and in a migration KRaft's controller calls
+all partitions of a broker new in its full requests."""
 
 _DIFF: Final = """
     WITH asked AS (

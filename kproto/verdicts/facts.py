@@ -386,10 +386,11 @@ class Facts:
                     if body_id not in found:
                         continue
                 else:
+                    is_full = found[body_id].request.type == FULL  # such a request calls all partitions new
                     state = State(
                         leader, leader_epoch, -1 if partition_epoch is None else partition_epoch, tuple(isr or ()),
                         tuple(replicas or ()),
-                        None if adding is None else tuple(adding), tuple(removing or ()), bool(is_new),
+                        None if adding is None else tuple(adding), tuple(removing or ()), bool(is_new) and not is_full,
                         None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
                         None if elr is None else tuple(elr),
                     )  # fmt: skip

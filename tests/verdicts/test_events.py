@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 from conftest import DATA
 from table_truth import CAPTURES, name_of
+from windows import Window
 
+import kproto.tables
 from kproto.cli import main
+from kproto.query import ask, open_tables
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.events import ClusterEvent, command_for, events
 from kproto.verdicts.facts import Facts
@@ -64,6 +67,19 @@ def test_topics_are_created_and_deleted_as_they_were(path: Path) -> None:
                 assert "topic created" in kinds, of["name"]
             elif step == "delete topic":
                 assert "topic deleted" in kinds, of["name"]
+
+
+def test_a_kraft_controller_that_takes_over_creates_nothing(tmp_path: Path) -> None:
+    """Its full requests call every partition of a broker new, where a capture shows them first too."""
+    window = Window.of(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-migration-a"))
+    tables = kproto.tables.read(window.since(window.at(0.374)).write(tmp_path / "window.pcap"))
+    found = events(Facts([tables]))
+    takeover = min(event.ts for event in found if event.kind == "controller" and "3000" in event.text)
+    assert {event.topic for event in found if event.kind == "topic created"} == {"wTAS3KkhGfTdydJTP", "3-Ohcf-6R"}
+    with open_tables(tables) as sql:
+        answer = ask(sql, "diff", from_ns=(takeover - 1000) * 1000, to_ns=(takeover + 1_000_000) * 1000)
+    assert len(answer.rows) > 50
+    assert "created" not in {row[answer.columns.index("change")] for row in answer.rows}
 
 
 def test_each_event_has_a_command_that_runs() -> None:
