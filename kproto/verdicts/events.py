@@ -319,9 +319,11 @@ def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
 
 
 def _gaps(facts: Facts) -> Iterator[ClusterEvent]:
-    for broker, since in facts.incomplete_since.items():
-        text = f"Bytes of the connection to {broker_name(broker)} are missing from here on"
-        yield ClusterEvent(since, "gap", text, f"kproto summary {SOURCE}", broker)
+    for broker, holes in facts.holes.items():
+        first = min(holes, key=lambda hole: hole.since)
+        how_long = "from here on" if first.until is None else f"for {(first.until - first.since) / _SECOND:.1f} s"
+        text = f"Bytes of the connection to {broker_name(broker)} are missing {how_long}"
+        yield ClusterEvent(first.since, "gap", text, f"kproto summary {SOURCE}", broker)
 
 
 def _of_controllers(facts: Facts) -> Iterator[ClusterEvent]:

@@ -39,7 +39,7 @@ from kproto.verdicts.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kproto.tables.stored import Reader
 
@@ -186,6 +186,12 @@ def _absences(changes: Iterable[tuple[int, frozenset[int]]]) -> dict[int, list[S
         listed |= live
         before = live
     return dict(found)
+
+
+def _after(times: Sequence[int], ts: int) -> int | None:
+    """The first of ascending times after a time; None: there is none."""
+    place = bisect_right(times, ts)
+    return times[place] if place < len(times) else None
 
 
 class Removals:
@@ -936,32 +942,67 @@ class Facts:
         return frozenset(request.broker_id for request in self.requests if isinstance(request.broker_id, str))
 
     @cached_property
-    def incomplete_since(self) -> dict[Any, int]:
-        """The time since which bytes of the connections to a broker are missing; brokers without loss are not in it.
+    def holes(self) -> dict[Any, list[Stretch]]:
+        """The times during which bytes of the connections to each broker are missing; brokers without are not in it.
 
-        A connection that the capture shows from the middle of a request on is complete from the next request on. Where
-        the recorder dropped packets, whole connections to the servers that it shows may be missing.
+        A hole ends with the next request on its connection that was answered; if later holes of that connection may not
+        be listed, with the next connection to the broker. A connection that the capture shows from the middle of a
+        request on is complete from the next request on.
         """
         brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
-        found: dict[Any, int] = {}
+        answered: dict[Any, list[int]] = defaultdict(list)  # the times of requests, by broker and by connection
+        for request in self.requests:
+            if request.response_frame_id is not None:
+                answered[request.broker_id].append(request.ts)
+                answered[request.conn_id].append(request.ts)
+        found: dict[Any, list[Stretch]] = defaultdict(list)
         for row in self.captures:
-            for server in row["servers"] or () if row["dropped_packets"] else ():
-                address = server["ip"], server["port"]
-                found[brokers.get(address, self._address(*address))] = self.begin
-            for loss in row["losses"] or ():
-                if loss["kind"] != "partial start":
-                    address = loss["server_ip"], loss["server_port"]
-                    broker = brokers.get(address, self._address(*address))
-                    since = self.begin
-                    if loss["ts"] is not None:
-                        since = micros(loss["ts"])
-                        since -= self.clocks.get(row["capture"], _SAME).ahead(since)
-                    found[broker] = min(since, found.get(broker, since))
-        return found
+            losses = [loss for loss in row["losses"] or () if loss["kind"] != "partial start"]
+            are_all = row["gaps"] == len(losses) == sum(loss["kind"] == "gap" for loss in losses)
+            for loss in losses:
+                address = loss["server_ip"], loss["server_port"]
+                broker = brokers.get(address, self._address(*address))
+                since = self.begin
+                if loss["ts"] is not None:
+                    since = micros(loss["ts"])
+                    since -= self.clocks.get(row["capture"], _SAME).ahead(since)
+                same = answered.get(loss["conn_id"], [])
+                until = _after(same, since) if are_all else None
+                if until is None:
+                    until = _after(answered.get(broker, []), max([since, *same[-1:]]))
+                found[broker].append(Stretch(since, until))
+        return dict(found)
 
-    def may_hide(self, broker: Any, until: int) -> str:
-        """Why a request to a broker until a time may have passed that the captures do not show; empty: none can."""
-        since = self.incomplete_since.get(broker)
-        if since is not None and since <= until:
+    @cached_property
+    def _may_lack_connections(self) -> frozenset[Any]:
+        """The brokers to which whole connections may be missing: those whose recorder dropped packets."""
+        brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
+        places = (
+            (server["ip"], server["port"])
+            for row in self.captures
+            if row["dropped_packets"]
+            for server in row["servers"] or ()
+        )
+        return frozenset(brokers.get(place, self._address(*place)) for place in places)
+
+    def may_hide(self, broker: Any, first: int, last: int, within: int) -> str:
+        """Why a request to a broker may have passed that the captures do not show; empty: none can.
+
+        Where the recorder dropped packets, a request can pass unseen only if no connection without holes lasts all the
+        time: a controller has one connection to each broker.
+
+        Args:
+            broker: The broker.
+            first, last: The times between which the request is missing.
+            within: How long before and after, in us, it may have passed as well.
+        """
+        if any(
+            hole.since <= last + within and (hole.until is None or first - within <= hole.until)
+            for hole in self.holes.get(broker, ())
+        ):
             return "bytes of its connection are missing in the capture"
+        if broker in self._may_lack_connections:
+            spans = self.spans.get(broker)
+            if spans is None or not spans.covers(first, min(last + within, self.end - within)):
+                return "bytes of its connection are missing in the capture"
         return "lines of a request log cannot be read" if self.unread_lines else ""

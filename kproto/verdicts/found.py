@@ -178,7 +178,7 @@ def _findings(facts: Facts) -> Iterable[Row]:
 
 def _missed(facts: Facts) -> Iterable[Row]:
     for broker, body in missed_updates(facts, _TOLD_US):
-        if facts.may_hide(broker, body.first + _TOLD_US):
+        if facts.may_hide(broker, body.first, body.first, _TOLD_US):
             continue  # the doctor says that it cannot tell
         sent = body.request
         yield (
@@ -217,8 +217,8 @@ def _down(facts: Facts) -> Iterable[Row]:
 
 
 def _behind(facts: Facts) -> Iterable[Row]:
-    for broker, partition, newest, told, _since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
-        if facts.may_hide(broker, facts.end):
+    for broker, partition, newest, told, since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
+        if facts.may_hide(broker, since, facts.end, _TOLD_US):
             continue  # the doctor says that it cannot tell
         leader, epoch = (None, None) if told is None else (told.state.leader, told.state.leader_epoch)
         now = newest.state

@@ -116,6 +116,7 @@ class _Doctor:
         *,
         about: Any = None,
         lacks: str = "",
+        is_shown: bool = False,
         severity: Severity | None = None,
         **more: Any,
     ) -> Finding:
@@ -127,21 +128,22 @@ class _Doctor:
             first, last: The times at which it began and was last seen; ``last`` None: it lasts.
             about: The broker whose requests the finding misses, if that is not ``broker``.
             lacks: The data that the captures lack, so that the finding is uncertain.
+            is_shown: Whether the captures lack nothing at any of its times, though they may between them.
             severity: If it is not that of the rule.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
-        rests_on = RULES[rule].rests_on
-        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, last) or lacks
+        rests_on = [basis for basis in RULES[rule].rests_on if not (is_shown and basis == "absence")]
+        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last) or lacks
         if not lacks:
             return Finding(rule, severity or RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
-    def _lacks(self, rests_on: Collection[Basis], broker: Any, last: int) -> str:
-        """What the captures lack of what a finding about a broker until a time rests on; empty: nothing."""
+    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int) -> str:
+        """What the captures lack of what a finding about a broker between two times rests on; empty: nothing."""
         facts = self.facts
-        if "absence" in rests_on and (hidden := facts.may_hide(broker, last + self.us("told"))):
+        if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"))):
             return hidden
         if "time" in rests_on and not facts.has_one_clock:
             return "the clocks of its captures cannot be compared"
@@ -592,9 +594,12 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
     missed: dict[int, list[int]] = defaultdict(list)
     for broker, body in missed_updates(doctor.facts, doctor.us("told")):
         missed[broker].append(body.first)
-    for broker, times in missed.items():
+    for broker, every in missed.items():
+        certain = [ts for ts in every if not doctor.facts.may_hide(broker, ts, ts, doctor.us("told"))]
+        times = certain or every
         text = f"Broker {broker} missed {_counted(len(times), 'metadata update')} that most others got"
-        yield doctor.finding("KP031", text, min(times), max(times), count=len(times), broker=broker)
+        of: dict[str, Any] = {"count": len(times), "broker": broker}
+        yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
     late: dict[Any, list[Late]] = defaultdict(list)
     for one in late_updates(
         doctor.facts, int(doctor.limit("late-ms") * 1000), doctor.limit("late-factor"), doctor.us("queued")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -100,12 +101,23 @@ def test_a_broker_that_kept_its_registration_is_behind_over_a_new_connection_too
 def test_where_packets_are_missing_it_is_unknown_who_is_behind(
     behind: tuple[int, int, dict[str, pa.Table]],
 ) -> None:
-    broker, _since, tables = behind
+    """Dropped packets leave holes in a connection that lasts: one without a hole shows all that passed."""
+    broker, since, tables = behind
     captures = tables["captures"]
     place = captures.column_names.index("dropped_packets")
     dropped = captures.set_column(place, captures.schema.field(place), pa.array([1] * len(captures), pa.int64()))
-    for name, lacking, count in (("whole", captures, 1), ("dropped packets", dropped, 0)):
-        facts = Facts([{**tables, "captures": lacking}])
+    apart = told_over_another_connection(behind)
+    requests = tables["requests"].filter(pc.equal(tables["requests"]["broker_id"], broker))
+    early = max(ts for ts in requests["ts"].cast(pa.int64()).to_pylist() if ts < since - 15_000_000)
+    for name, some, lacking, count in (
+        ("whole", tables, captures, 1),
+        ("dropped packets, one connection", tables, dropped, 1),
+        ("dropped packets, two connections", apart, dropped, 0),
+        ("a hole before", tables, with_a_hole(behind, early - 1), 1),
+        ("a hole then", tables, with_a_hole(behind, since - 1), 0),
+        ("a hole that is not listed", tables, with_a_hole(behind, early - 1, gaps=2), 0),
+    ):
+        facts = Facts([{**some, "captures": lacking}])
         (found,) = [f for f in findings(facts) if f.rule == "KP030"]
         assert (found.broker, not found.cannot_tell) == (broker, bool(count)), name
         assert judged_table("behind", [("", facts)]).num_rows == count, name
@@ -136,6 +148,19 @@ def test_partitions_that_a_broker_was_not_told_are_named_as_ranges(
     monkeypatch.setattr(rules, "brokers_behind", of)
     (found,) = [f for f in findings(Facts([behind[2]])) if f.rule == "KP030"]
     assert found.text == f"Broker {behind[0]} was never told the newest state of {named}"
+
+
+def with_a_hole(behind: tuple[int, int, dict[str, pa.Table]], ts: int, gaps: int = 1) -> pa.Table:
+    """The captures as if bytes of the broker's connection were missing after a time in us."""
+    broker, _since, tables = behind
+    requests = [row for row in tables["requests"].to_pylist() if row["broker_id"] == broker]
+    request = max(
+        (row for row in requests if row["ts"].timestamp() * 1e6 < ts + 10), key=lambda row: row["ts"].timestamp()
+    )
+    at = {name: request[name] for name in ("conn_id", "server_ip", "server_port")}
+    loss = {**at, "direction": "request", "kind": "gap", "ts": datetime.fromtimestamp(ts / 1e6, UTC), "bytes": 100}
+    (row,) = tables["captures"].to_pylist()
+    return pa.Table.from_pylist([row | {"gaps": gaps, "losses": [loss]}], tables["captures"].schema)
 
 
 def test_a_healthy_fleet_has_no_findings_but_of_its_own_history() -> None:
