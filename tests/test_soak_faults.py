@@ -156,7 +156,7 @@ NOTHING = {"requests": pa.table(COLUMNS), "bad_inputs": pa.table({})}
 )
 def test_only_what_passed_while_the_disk_was_full_may_be_missing(soak, broker_id, time, is_wrong):
     request = {"controllerId": 1, "controllerEpoch": 1, "brokerEpoch": 1}
-    line = {"broker": broker_id, "api_key": 6, "correlation_id": 1, "time": time, "request": request}
+    line = {"broker_id": broker_id, "api_key": 6, "correlation_id": 1, "time": time, "request": request}
     journal = SimpleNamespace(of_broker={broker_id: [line | {"response": {"errorCode": 0}}]})
     assert bool(list(checks.missing_frames(soak, journal, NOTHING))) == is_wrong
 

@@ -192,7 +192,7 @@ class FleetCommands:
         leader = self._fleet.controller_id
         return [
             {
-                "broker": member.id,
+                "broker_id": member.id,
                 "host": member.host,
                 "port": member.port,
                 "broker_epoch": member.epoch,

@@ -245,7 +245,7 @@ def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> St
 def _announce(brokers: Iterable[ClusterMember]) -> None:
     members = list(brokers)
     for member in members:
-        print_line({"broker": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
+        print_line({"broker_id": member.id, "host": member.host, "port": member.port, "broker_epoch": member.epoch})
     print(f"{counted(len(members), 'broker')} listening; Ctrl-C ends them", file=sys.stderr, flush=True)
 
 
@@ -327,7 +327,7 @@ def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> Broke
     def answered(context: RequestContext, request: Any, answer: Any) -> None:
         record = {
             "time": time.time(),
-            "broker": broker_id,
+            "broker_id": broker_id,
             "client": context.peer,
             "api_key": context.api_key,
             "api_version": context.version,

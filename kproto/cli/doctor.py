@@ -395,7 +395,7 @@ def _known(baseline: str) -> frozenset[tuple[Any, ...]]:
 
 def _known_row(row: dict[str, Any]) -> tuple[Any, ...]:
     """Return the key of a finding in a baseline."""
-    broker = None if row["broker"] is None else str(row["broker"])
+    broker = None if row["broker_id"] is None else str(row["broker_id"])
     found = row.get("cluster"), row["rule"], broker, row["topic"], row["partition"]
     if not all(value is None or isinstance(value, (str, int)) for value in found):
         raise TypeError("values of other kinds")

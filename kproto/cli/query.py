@@ -188,13 +188,14 @@ def command(
 
         answer = answer._replace(rows=[(*row[:-1], command_for(row[-1], sources)) for row in answer.rows])
     title = QUESTIONS[question].text if question is not None else "Answer" if sql else "Tables"
+    names = ["broker_id" if name == "broker" and question else name for name in answer.columns]
     match form:
         case "json":
             for row in answer.rows:
-                print(json.dumps(dict(zip(answer.columns, map(_json_value, row), strict=True))))
+                print(json.dumps(dict(zip(names, map(_json_value, row), strict=True))))
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(answer.columns)
+            writer.writerow(names)
             writer.writerows([_csv_text(value) for value in row] for row in answer.rows)
         case _:
             _print_text(title, answer)

@@ -48,6 +48,10 @@ class PlantedFinding(NamedTuple):
     topic: str | None = None
     partition: int | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"broker_id" if name == "broker" else name: value for name, value in self._asdict().items()}
+
 
 @dataclass
 class Planted:

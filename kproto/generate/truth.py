@@ -72,14 +72,14 @@ class Truth:
                 {
                     "name": planted.name,
                     "time_ns": planted.time_ns,
-                    "required": [finding._asdict() for finding in planted.required],
-                    "allowed": [finding._asdict() for finding in planted.allowed],
+                    "required": [finding.to_json() for finding in planted.required],
+                    "allowed": [finding.to_json() for finding in planted.allowed],
                 }
                 for planted in self.planted
             ],
-            "required": [finding._asdict() for finding in self.required],
-            "allowed": [finding._asdict() for finding in self.allowed],
-            "under_min_isr": [finding._asdict() for finding in self.under_min_isr],
+            "required": [finding.to_json() for finding in self.required],
+            "allowed": [finding.to_json() for finding in self.allowed],
+            "under_min_isr": [finding.to_json() for finding in self.under_min_isr],
         }
 
 

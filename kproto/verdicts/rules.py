@@ -83,7 +83,7 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values; times are ISO 8601 in UTC."""
         times = {"first": moment(self.first), "last": moment(self.last)}
-        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain = {"broker_id" if name == "broker" else name: getattr(self, name) for name in self.__slots__}
         return {"rule": self.rule, "name": RULES[self.rule].name} | plain | times
 
     def _repr_html_(self) -> str:

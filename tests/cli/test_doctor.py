@@ -43,7 +43,7 @@ def test_json_is_an_object_for_each_finding() -> None:
     assert [(row["topic"], row["partition"], row["severity"]) for row in found] == [
         ("tVPM9N8d", 0, "trouble"), ("tVPM9N8d", 1, "trouble"),
     ]  # fmt: skip
-    assert {"rule", "name", "severity", "text", "first", "last", "count", "broker", "cannot_tell"} < found[0].keys()
+    assert {"rule", "name", "severity", "text", "first", "last", "count", "broker_id", "cannot_tell"} < found[0].keys()
 
 
 def test_each_cluster_in_tables_is_judged_by_itself(tmp_path: Path) -> None:

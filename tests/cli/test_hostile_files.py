@@ -43,7 +43,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-FINDING = {"cluster": None, "rule": "KP011", "broker": 1, "topic": "a", "partition": 0}
+FINDING = {"cluster": None, "rule": "KP011", "broker_id": 1, "topic": "a", "partition": 0}
 
 
 def no_files(folder: Path) -> Iterator[Path]:

@@ -73,7 +73,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
     )
     try:
         brokers = [json.loads(server.stdout.readline()) for _ in range(2)]
-        assert [b["broker"] for b in brokers] == [0, 1]
+        assert [b["broker_id"] for b in brokers] == [0, 1]
         address = f"127.0.0.1:{brokers[1]['port']}"
         out, _ = kproto("send", address, "--api", "UpdateMetadata", text=json.dumps(UPDATE))
         assert json.loads(out) == {"errorCode": 0}
@@ -81,7 +81,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         out, _ = kproto("send", address, "--api", "6", "--api-version", "8", text=json.dumps(stale))
         assert json.loads(out) == {"errorCode": 11}
         told = [json.loads(server.stdout.readline()) for _ in range(2)]
-        assert [(t["broker"], t["request"], t["response"]) for t in told] == [
+        assert [(t["broker_id"], t["request"], t["response"]) for t in told] == [
             (1, UPDATE, {"errorCode": 0}),
             (1, stale, {"errorCode": 11}),
         ]
@@ -257,7 +257,7 @@ def test_brokers_listen_at_the_base_port_and_their_id():
     port = free_ports(1)
     first = port - 100
     with brokers("--count", "1", "--first-id", "100", "--base-port", str(first)) as server:
-        assert json.loads(server.stdout.readline()) == {"broker": 100, "host": "127.0.0.1", "port": port} | {
+        assert json.loads(server.stdout.readline()) == {"broker_id": 100, "host": "127.0.0.1", "port": port} | {
             "broker_epoch": 1
         }
 
@@ -295,7 +295,7 @@ def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
         controller.wait_all()
         (sent,) = controller.journal.entries
     (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (line["broker"], line["client_id"], line["api_key"], line["api_version"]) == (0, "5", 6, 8)
+    assert (line["broker_id"], line["client_id"], line["api_key"], line["api_version"]) == (0, "5", 6, 8)
     assert line["request"] == sent.message.to_json(8)
     assert line["response"] == {"errorCode": 0}
     assert not gone.is_set()

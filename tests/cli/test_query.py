@@ -46,7 +46,7 @@ def test_json_is_an_object_a_line_and_csv_has_a_header() -> None:
     rows = list(csv.DictReader(io.StringIO(query(str(CAPTURE), "stale", "--format", "csv").stdout)))
     assert len(answers) == len(rows) > 3
     assert [row["reason"] for row in rows] == [answer["reason"] for answer in answers]
-    assert [row["broker"] for row in rows] == [str(answer["broker"]) for answer in answers]
+    assert [row["broker_id"] for row in rows] == [str(answer["broker_id"]) for answer in answers]
     assert all(answer["ts"].startswith("2026-11-20T19:47:") and answer["ts"].endswith("Z") for answer in answers)
 
 

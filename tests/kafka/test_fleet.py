@@ -313,7 +313,7 @@ def test_a_rehearsal_from_standard_input(rehearsal: Rehearsal) -> None:
         input=steps, capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["broker"] for line in lines[:3]] == [500, 501, 502]
+    assert [line["broker_id"] for line in lines[:3]] == [500, 501, 502]
     bounced, unknown, killed, restarted = lines[3:]
     assert "no broker 999 here" in unknown["error"]
     for event, listening in (bounced, 3), (killed, 2), (restarted, 3):

@@ -44,7 +44,7 @@ class Journal:
         for group in soak.groups:
             for line in group.lines():
                 if line.get("api_key") in CONTROL_APIS and line.get("request") is not None:
-                    self.of_broker[line["broker"]].append(line)
+                    self.of_broker[line["broker_id"]].append(line)
 
     def __len__(self) -> int:
         return sum(map(len, self.of_broker.values()))
@@ -281,11 +281,11 @@ def missing_frames(soak: Soak, journal: Journal, recorded: dict[str, Any]) -> It
     in_hole: Counter[tuple[Any, ...]] = Counter()
     for line in (line for lines in journal.of_broker.values() for line in lines if line["response"] is not None):
         key = (
-            line["broker"], line["api_key"], line["correlation_id"], line["request"]["controllerId"],
+            line["broker_id"], line["api_key"], line["correlation_id"], line["request"]["controllerId"],
             line["request"]["controllerEpoch"], line["request"].get("brokerEpoch", -1), line["response"]["errorCode"],
         )  # fmt: skip
         answered[key] += 1
-        in_hole[key] += soak.is_in_hole(line["broker"], line["time"])
+        in_hole[key] += soak.is_in_hole(line["broker_id"], line["time"])
     found = requests_of(recorded["requests"])
     # A kill or a reset may come between a broker's answer and the tap, or between the answer and the journal's line.
     lost, unknown = answered - found, found - answered

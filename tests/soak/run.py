@@ -244,7 +244,7 @@ class Run:
             and not (finding["rule"] == STRAY and finding["partition"] is not None and has_ended)
             and not (finding["rule"] == "KP061" and self.soak.disks.holes)
         ]
-        registered = {finding["broker"] for finding in found if finding["rule"] == "KP035"}
+        registered = {finding["broker_id"] for finding in found if finding["rule"] == "KP035"}
         for fault, victim in self.made:
             if fault.name == "kill-brokers":
                 ids = set(self.soak.ids_of(next(g for g in self.soak.groups if g.name == victim)))

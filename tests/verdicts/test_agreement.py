@@ -289,8 +289,8 @@ def test_requests_for_an_earlier_registration_are_the_same_everywhere(
 
 def test_brokers_that_missed_updates_are_the_same_everywhere(path: Path, doctor: list[Row]) -> None:
     told = [row for row in doctor if row["rule"] == "KP031"]
-    missed = {row["broker"] for row in rows("query", path, "missed")}
-    assert {row["broker"] for row in told if not row["cannot_tell"]} <= missed <= {row["broker"] for row in told}
+    missed = {row["broker_id"] for row in rows("query", path, "missed")}
+    assert {row["broker_id"] for row in told if not row["cannot_tell"]} <= missed <= {row["broker_id"] for row in told}
 
 
 def test_unanswered_requests_are_the_same_everywhere(path: Path, summary: Row, shown: list[Row]) -> None:

@@ -102,7 +102,7 @@ def test_query_events_controllers_and_reassignments_answer_from_a_capture() -> N
     every = rows("events")
     assert every == sorted(every, key=lambda row: row["ts"])
     assert path in every[0]["command"]
-    assert {row["broker"] for row in rows("events", "--broker", "1")} == {1}
+    assert {row["broker_id"] for row in rows("events", "--broker", "1")} == {1}
     assert [(row["controller_epoch"], row["controller_id"]) for row in rows("controllers")] == [(1, 2), (2, 0), (3, 2)]
     moved = rows("reassignments", "--topic", "jyf*")
     assert {(row["partition"], tuple(row["added"]), tuple(row["removed"])) for row in moved} == {

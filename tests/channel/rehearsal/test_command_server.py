@@ -74,7 +74,7 @@ def test_the_state_of_the_brokers(server, fleet):
     fleet.kill(0)
     status, brokers = ask(server, "GET", "/brokers")
     assert status == 200
-    assert [(b["broker"], b["up"], b["paused"], b["leads_cluster"]) for b in brokers] == [
+    assert [(b["broker_id"], b["up"], b["paused"], b["leads_cluster"]) for b in brokers] == [
         (0, False, False, False),
         (1, True, True, False),
         (2, True, False, True),
