@@ -21,6 +21,7 @@ from kproto.pipeline.upkeep import compact, expire
 from kproto.tables import TABLES, Filters, read
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.stored import current_run, current_tables
+from kproto.tables.writing import DATED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,11 +95,11 @@ def test_new_captures_are_added_without_reading_the_others(
 
 
 def test_adding_a_capture_reads_no_row_of_the_others(spark: SparkSession, captures: list[str], tmp_path: Path) -> None:
-    """But for the ids of stored bodies and of sets of live brokers."""
+    """But for the ids of sets of live brokers."""
     out = OutputDirectory(tmp_path / "out")
     analyze(spark, captures[:1], out)
     for file in current_run(out.path).rglob("*.parquet"):
-        if file.relative_to(current_run(out.path)).parts[0] in ("requests", "responses", "frames", "partition_states"):
+        if file.relative_to(current_run(out.path)).parts[0] in {*DATED}:
             file.write_bytes(b"not read")
     run = analyze(spark, captures[1:2], out)
     assert (run.captures_read, run.rows["captures"]) == (1, 2)
