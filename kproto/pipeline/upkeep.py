@@ -237,6 +237,8 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
                 joined,
             )
             number += 1
+        for name in KNOWN:
+            new.know(name, KnownTable(stored, name).all())
         after = new.publish()
     return len(stored.rows), len(after.rows)
 
@@ -246,8 +248,7 @@ def _groups(stored: StoredTables) -> list[list[str]]:
     groups: list[list[str]] = []
     sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
     for file in stored.rows:
-        if file.partition("/")[0] in KNOWN:  # in the order of their age
-            groups.append([file])
+        if file.partition("/")[0] in KNOWN:
             continue
         key = file.rpartition("/")[0], kind_of(file), *_clusters(stored.run / file)
         size = _size(stored.run / file)
