@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import reprlib
+import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kproto.text import printable
@@ -21,6 +22,10 @@ logging.addLevelName(TRACE, "TRACE")
 
 LINE: Final = 400
 """Longest rendering of one object in a log line, in characters."""
+
+
+_PEERS_MOST: Final = 100
+_PEERS_EVERY_S: Final = 10.0
 
 
 class PrefixLogger(logging.LoggerAdapter[logging.Logger]):
@@ -83,6 +88,36 @@ def get_logger(module: str, prefix: str = "") -> Logger:
     logger = logging.getLogger(module)
     logger.addFilter(_printable)  # once, however often
     return PrefixLogger(logger, prefix) if prefix else logger
+
+
+class PeerLines:
+    """Lines of which peers decide how many there are: a flood of connections fills no disk.
+
+    Of each kind, which is a level and a text without its arguments, a hundred are logged in ten seconds. The last says
+    that others are left out, and before the next line of the kind after that time stands how many they were.
+
+    Args:
+        log: Takes the lines.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._counts: dict[tuple[int, str], tuple[float, int]] = {}
+
+    def __call__(self, level: int, text: str, *args: object) -> None:
+        """Log a line, or count it."""
+        now = time.monotonic()
+        began, count = self._counts.get((level, text), (now, 0))
+        if now - began >= _PEERS_EVERY_S:
+            if count > _PEERS_MOST:
+                self._log.log(level, "%d lines like the next were left out", count - _PEERS_MOST)
+            began, count = now, 0
+        count += 1
+        self._counts[level, text] = began, count
+        if count < _PEERS_MOST:
+            self._log.log(level, text, *args)
+        elif count == _PEERS_MOST:
+            self._log.log(level, f"{text}; more lines like this are left out for a while", *args)
 
 
 def state_change_log(broker_id: int) -> Logger:

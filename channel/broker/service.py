@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from channel.api_errors import error_response
 from channel.errors import IllegalState
-from channel.logs import get_logger
+from channel.logs import PeerLines, get_logger
 from kproto import codec, headers
 from kproto.api import CONTROL_APIS, ApiKey, api_name, response_header_version
 from kproto.error_codes import ErrorCode
@@ -72,6 +73,7 @@ class BrokerService:
         self._server = server
         self._worker = worker
         self._settings = settings
+        self._tell = PeerLines(_log)
 
     def __call__(self, received: ReceivedRequest) -> None:
         """Take a frame; an unreadable frame closes the connection without an answer, as in Kafka."""
@@ -165,7 +167,7 @@ class BrokerService:
             self._follow(received, context, request, plan)
 
     def _refuse(self, received: ReceivedRequest, error: KprotoError) -> None:
-        _log.warning("broker %d closes %s: %s", self.broker.broker_id, received.connection, error)
+        self._tell(logging.WARNING, "broker %d closes %s: %s", self.broker.broker_id, received.connection, error)
         received.close_connection()
 
     def _follow(self, received: ReceivedRequest, context: RequestContext, request: Any, plan: Interception) -> None:

@@ -99,7 +99,7 @@ class DoorServer(ThreadingHTTPServer):
         self._lock = new_lock("HTTP door")
         self._deadlines: dict[socket.socket, float | None] = {}  # in the order of their beginning; None during a step
         super().__init__(address, handler)
-        self._acceptor = Acceptor(self.socket)
+        self._acceptor = Acceptor(self.socket, is_bounded=True)  # it answers while others take all descriptors
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; an ``OSError`` leaves it out."""

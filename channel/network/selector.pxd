@@ -77,7 +77,7 @@ cdef class ChannelRegistry:
 
 
 cdef class Selector:
-    cdef object _clock, _metrics, _metrics_of, _dial, _window
+    cdef object _clock, _metrics, _metrics_of, _dial, _tell, _window
     cdef public Py_ssize_t _max_receive_size
     cdef Traffic _traffic
     cdef public object _builder, _poller, _waker, _computed

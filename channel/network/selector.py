@@ -5,6 +5,7 @@ One ``poll`` returns at most one received frame of each connection; further fram
 
 from __future__ import annotations
 
+import logging
 import random
 import select
 import struct
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
 from channel.locks import guards_calls
-from channel.logs import get_logger
+from channel.logs import PeerLines, get_logger
 
 from . import sockets
 from .channel import Channel, ChannelState, Disconnection, KafkaConnection, MuteState, Phase, Receive
@@ -936,6 +937,7 @@ class Selector:
         self._polls = polls or (metrics.polls if metrics is not None else PollTimes(clock))
         self._metrics_of = metrics_of or (lambda _: metrics)
         self._builder = channel_builder
+        self._tell = PeerLines(_log)
         self._dial = dial
         self._max_receive_size = max_receive_size
         self._window = Window()
@@ -1092,7 +1094,7 @@ class Selector:
         """End a connection whose authentication failed; a client is answered after the delay."""
         authenticator = channel.authenticator
         answers_late = authenticator is not None and authenticator.is_server and channel.transport.ready
-        _log.warning("connection %s to %s: %s", channel.id, channel.transport.remote, error)
+        self._tell(logging.WARNING, "connection %s to %s: %s", channel.id, channel.transport.remote, error)
         if channel.metrics is not None:
             channel.metrics.authentication_failed(authenticator)
         channel.authentication_failed(error)

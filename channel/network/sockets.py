@@ -215,10 +215,14 @@ class Acceptor:
     Args:
         sock: The listening socket.
         make_room: Ends another connection at once, in place of which a new one is accepted; returns whether it has.
+        is_bounded: The listener has few connections, whoever connects, which may take the last descriptors.
     """
 
-    def __init__(self, sock: socket.socket, make_room: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, sock: socket.socket, make_room: Callable[[], bool] = lambda: False, *, is_bounded: bool = False
+    ) -> None:
         self._sock = sock
+        self._is_bounded = is_bounded
         self._make_room = make_room
         self._refused = 0
         self._told_at = -_TOLD_EVERY_S
@@ -238,7 +242,7 @@ class Acceptor:
                 raise
             self._tell(str(e.strerror).lower())
             raise OutOfDescriptors(e.errno, e.strerror) from e
-        if _is_reserved(sock):
+        if not self._is_bounded and _is_reserved(sock):
             sock = self._in_place_of_another(sock)
         return sock, (str(address[0]), int(address[1]))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from channel.addresses import parse_address, show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
-from channel.logs import get_logger
+from channel.logs import PeerLines, get_logger
 from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
@@ -113,6 +113,7 @@ class Tap(Startable):
         if not mappings:
             raise ConfigurationError("nothing to relay: name at least one LISTEN=UPSTREAM")
         self._recorder = _GuardedRecorder(recorder)
+        self._tell = PeerLines(_log)
         self._listener_tls = listener_tls
         self._upstream_tls = upstream_tls
         self._clock = clock
@@ -240,7 +241,7 @@ class Tap(Startable):
             near = _transport(client, self._listener_tls, server_side=True, host="")
             far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
         except (OSError, ValueError) as e:  # a ValueError for a name that TLS does not take
-            _log.warning("cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, e)
+            self._tell(logging.WARNING, "cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, e)
             reset_on_close(client)
             client.close()
             if node is not None:
@@ -269,7 +270,7 @@ class Tap(Startable):
         now = self._clock.nanoseconds()
         for link in [each for each in self._opening if each.deadline_ns <= now]:
             names = show_address(link.client_address), show_address(link.node_address)
-            _log.warning("the connection of %s to %s is reset: it was not established in time", *names)
+            self._tell(logging.WARNING, "the connection of %s to %s is reset: it was not established in time", *names)
             self._end(link, reset=True)
 
     def _end(self, link: Link, *, reset: bool = False) -> None:
@@ -312,7 +313,7 @@ class Tap(Startable):
         except (OSError, AuthenticationFailed) as e:
             level = logging.DEBUG if link.opened else logging.WARNING
             names = show_address(link.client_address), show_address(link.node_address)
-            _log.log(level, "the connection of %s to %s is ended: %s", *names, e)
+            self._tell(level, "the connection of %s to %s is ended: %s", *names, e)
             self._end(link, reset=True)
         except Exception:  # noqa: BLE001 - a fault in one connection must not end the others
             _log.exception("the connection of %s is ended", show_address(link.client_address))

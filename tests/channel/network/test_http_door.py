@@ -231,6 +231,14 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
             assert accepted.recv(100) == b"asked again"
 
 
+def test_a_door_answers_while_a_flood_of_another_server_takes_the_descriptors(few_descriptors):
+    with SocketServer("test") as server, HttpDoor("test-door", "answer", *LOOPBACK, Answering) as door:
+        listener = server.listen(lambda request: request.respond([bytes(request.payload)]))
+        with flooded(listener.port, few_descriptors):
+            for _ in range(5):
+                assert get(door.address)[2] == "here\n"
+
+
 def test_a_server_without_any_descriptor_waits_and_logs_once(monkeypatch, caplog):
     class Full:
         def accept(self):
