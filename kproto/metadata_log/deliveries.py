@@ -60,7 +60,7 @@ class MetadataTraffic:
 
     Attributes:
         batches: By (epoch, base offset), each with the name of the capture that showed it first.
-        sent_in: The last epoch whose leader sent each of them.
+        sent_in: The last epoch whose leader sent each of them, where it is a later one than its own.
         deliveries: The first delivery of each batch to each replica, in the order of time.
         committed: (time in ns, high watermark) where an answer named a higher one.
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
@@ -191,7 +191,8 @@ class MetadataTraffic:
                         continue
                     of = found.epoch, found.base_offset
                     self.batches.setdefault(of, (found, capture))
-                    self.sent_in[of] = max(partition.current_leader.leader_epoch, self.sent_in.get(of, found.epoch))
+                    if partition.current_leader.leader_epoch > self.sent_in.get(of, found.epoch):
+                        self.sent_in[of] = partition.current_leader.leader_epoch
                     key = node_id, found.epoch, found.base_offset
                     if key not in self._told:
                         self._told.add(key)

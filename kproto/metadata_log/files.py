@@ -114,7 +114,7 @@ class ShownLog(NamedTuple):
 
     Attributes:
         batches: By (epoch, base offset), each with the name of the capture that showed it first.
-        sent_in: The last epoch whose leader sent each of them.
+        sent_in: The last epoch whose leader sent each of them, where it is a later one than its own.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
         diverged: Answers by which leaders told replicas to cut off their logs.
     """
@@ -267,7 +267,7 @@ def read(files: LogFiles, shown: ShownLog | None = None) -> MetadataLog:
     snapshots: dict[tuple[int, int], LogSnapshot] = {}
     if shown is not None:
         for key, (batch, capture) in shown.batches.items():
-            hold(batch, capture, shown.sent_in[key])
+            hold(batch, capture, shown.sent_in.get(key, batch.epoch))
         snapshots |= shown.snapshots
     _settle(log, held, certain, () if shown is None else shown.diverged)
     for path in files.snapshots:
