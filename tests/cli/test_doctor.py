@@ -148,6 +148,7 @@ def test_a_summary_begins_with_the_same_findings() -> None:
     assert json.loads(chosen)["findings"] is None  # of a part of the requests nothing follows
 
 
+@pytest.mark.slow
 def test_findings_of_a_long_stream_rest_on_its_last_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "scan", partial(scanning.scan, batch_bytes=5000))
     monkeypatch.setattr(resolved, "chunks_of", partial(reading.chunks_of, chunk_bytes=5000))

@@ -85,6 +85,10 @@ def given(paths: Iterable[Path]) -> Iterator[set[str]]:
         if not path.name.startswith("test_"):  # helpers and conftest
             for name, scope in scopes.items():
                 anywhere.setdefault(name, []).append(scope)
+    known = {name for scopes in files.values() for name in scopes}
+    for scopes in files.values():
+        for scope in scopes.values():
+            scope.names &= known  # of all names that occur, tests define few
     for path, scopes in files.items():
         for name, scope in scopes.items():
             if not (path.name.startswith("test_") and name.startswith(("test_", "Test"))):

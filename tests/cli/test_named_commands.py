@@ -112,6 +112,7 @@ def test_the_doctors_command_shows_something_of_a_planted_fault(name: str, tmp_p
         assert "\n  nothing" not in printed
 
 
+@pytest.mark.slow
 def test_the_doctors_commands_show_something_of_faults_that_are_not_planted() -> None:
     found = {
         rule_id: words

@@ -161,6 +161,7 @@ def test_a_capture_that_begins_late_says_nothing_that_the_whole_does_not_say() -
     assert {(row["broker"], row["broker_epoch"]) for row in answer(place, "restarts")} <= epochs
 
 
+@pytest.mark.slow
 def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:
     place = str(metadata("kraft-4.1-a"))
     (summary,) = lines("summary", place)

@@ -77,6 +77,7 @@ def test_a_copy_of_a_file_adds_nothing_and_is_not_read(how: str, capture: Path, 
     assert sum(1 for _ in exchanges([first, second])) == sum(1 for _ in exchanges(first))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @example(seed=288226)  # the last file read ends before the end of a connection that the whole shows
 @given(seed=st.integers(0, 1 << 32))

@@ -100,6 +100,7 @@ def cut(packets: list[Packet], link: int, ends: list[int], folder: Path, names: 
     return files
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @example(name="ibp-2.4-IV1-a", ends=[19], seed=0)  # within the first exchanges of connections older than it
 @example(name="ibp-2.4-IV1-a", ends=[5, 11, 15, 19], seed=1)

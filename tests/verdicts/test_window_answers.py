@@ -71,6 +71,7 @@ def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
     return begin_ns // 1000 + third, begin_ns // 1000 + 2 * third
 
 
+@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a-cut"), 0.953)
@@ -123,6 +124,7 @@ def test_a_controlled_shutdown_is_one_however_long_it_takes() -> None:
     assert {fact[2] for fact in every.facts["left"]} >= {"a controlled shutdown"}
 
 
+@pytest.mark.slow
 @few
 @given(some_captures, st.integers(0, 1 << 32))
 @example(next(path for path in REAL if path.name == "ibp-2.4-IV0-a.pcap.gz"), 2951442)  # an update is lost
