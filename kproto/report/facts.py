@@ -73,6 +73,7 @@ def report_facts(
             "captures": figures.captures,
             "clusters": figures.clusters,
             "controllers": senders,
+            "quorum": figures.quorum(),
             "stale": figures.stale(senders),
             "errors": figures.errors(),
             "brokers": figures.responders(),

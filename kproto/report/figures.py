@@ -227,6 +227,30 @@ class ReportFigures:
         )
         return {"percentiles": PERCENTILES, "brokers": self._linked(rows)}
 
+    def quorum(self) -> Row:
+        """Return when KRaft's quorum had no leader that answered, and when brokers had not applied what was committed.
+
+        Returns:
+            ``outages``: first and last (us), whether it ``lasts``, the votes asked for, the fetches refused, the nodes
+            that asked; ``lag``: of each broker first and last of ten seconds' worst lag over a second, and that lag.
+        """
+        outages = self._rows(
+            """
+            SELECT cluster, epoch_us(valid_from) AS first, epoch_us(coalesce(valid_to, last_ts)) AS last,
+                   valid_to IS NULL AS lasts, votes, refused, nodes
+            FROM quorum_outages WHERE cluster IN (SELECT cluster FROM requests) ORDER BY cluster, first
+            """
+        )
+        lag = self._rows(
+            """
+            SELECT cluster, broker_id, epoch_us(ts) - lag_us AS first, epoch_us(ts) AS last, lag_us
+            FROM broker_progress WHERE lag_us > 1000000 AND cluster IN (SELECT cluster FROM requests)
+            ORDER BY cluster, broker_id, last
+            """
+        )
+        return {"outages": self._first(outages, "times without a leader of the quorum", "quorum-outages"),
+                "lag": self._first(lag, "times of metadata lag", "metadata-lag")}  # fmt: skip
+
     def flaps(self) -> list[Row]:
         """Return partitions whose leader changed again and again, the most frequent first."""
         query = """

@@ -11,6 +11,7 @@ from report_tables import BEGIN, Cluster, fleet, state
 
 from kproto.error_codes import ErrorCode
 from kproto.generate import PlannedFleet, write_captures
+from kproto.query import ask, open_tables
 from kproto.report import Limits, report_facts
 from kproto.tables import read
 
@@ -105,6 +106,19 @@ def test_a_bound_on_states_cuts_partitions_too() -> None:
     facts = report_facts(fleet(100).tables(), Limits(states=30))
     assert len(facts["timeline"]["partitions"]["topic"]) == 10
     assert len(facts["timeline"]["states"]["row"]) == 30
+
+
+def test_krafts_outages_and_lag_are_those_of_the_questions() -> None:
+    tables = read(str(CAPTURES.parent / "kraft" / "kraft-4.1-b.pcap.gz"))
+    quorum = report_facts(tables)["quorum"]
+    asked = ask(open_tables(tables), "quorum-outages")
+    rows = [dict(zip(asked.columns, row, strict=True)) for row in asked.rows]
+    assert [(row["lasts"], row["votes"], row["nodes"]) for row in quorum["outages"]] == [
+        (row["valid_to"] is None, row["votes"], row["nodes"]) for row in rows
+    ]
+    assert all(row["first"] < row["last"] for row in quorum["outages"])
+    assert [row["broker_id"] for row in quorum["lag"]] == [2, 2]  # it was stopped twice
+    assert all(row["last"] - row["first"] == row["lag_us"] > 1_000_000 for row in quorum["lag"])
 
 
 @pytest.mark.parametrize(

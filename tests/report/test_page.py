@@ -126,6 +126,21 @@ def test_a_fenced_zombie_is_marked_and_leads_to_its_request(show: Show, incident
     assert request["request"]["controllerId"] == 99
 
 
+def test_krafts_quorum_without_a_leader_and_late_metadata_have_lanes(show: Show) -> None:
+    page = show(read(str(CAPTURES.parent / "kraft" / "kraft-4.1-b.pcap.gz")))
+    page.run("arguments[0].focus()", page.find("#controllers-lanes canvas"))
+    ActionChains(page.driver).send_keys(Keys.END).perform()
+    assert page.text("#spoken").startswith(
+        "broker 2 metadata lag: broker 2 had not applied for 17.9 s what was committed"
+    )
+    ActionChains(page.driver).send_keys(Keys.ARROW_UP).perform()
+    assert page.text("#spoken").startswith("no quorum leader: no leader of the quorum answers again: ")
+    ActionChains(page.driver).send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT).perform()
+    said = page.text("#spoken")
+    assert said.startswith("no quorum leader: no leader of the quorum answered for 10.3 s: ")
+    assert "fetches in vain by nodes 0, 1, 2, 1000" in said
+
+
 HOSTILE = (
     "</script><script>window.hurt = 1</script>",
     "<img src=x onerror='window.hurt = 2'>",

@@ -1,4 +1,5 @@
-// Controllers as rows, one for each epoch: from the first to the last of their requests, stale ones marked.
+// Controllers as rows, one for each epoch: from the first to the last of their requests, stale ones marked. Below them
+// what KRaft's captures show beside: when the quorum had no leader that answered, and when brokers' metadata lagged.
 
 class Controllers {
   constructor(facts) {
@@ -16,10 +17,18 @@ class Controllers {
       stale: this.facts.stale.filter((row) => row.cluster === sender.cluster && row.controller_id === sender.controller_id
         && row.controller_epoch === sender.controller_epoch),
     }));
+    const outages = this.facts.quorum.outages.filter(mine).map((row) => ({ ...row, text: outageWords(row) }));
+    if (outages.length) this.rows.push({ name: "no quorum leader", spans: outages });
+    const late = this.facts.quorum.lag.filter(mine);
+    for (const id of new Set(late.map((row) => row.broker_id))) {
+      const rows = late.filter((row) => row.broker_id === id);
+      this.rows.push({ name: `broker ${id} metadata lag`, spans: rows.map((row) => ({ ...row, text: `broker ${id} had not applied for ${duration(row.lag_us)} what was committed` })) });
+    }
   }
 
   label(place) {
     const row = this.rows[place];
+    if (row.spans) return { text: row.name, suffix: "", shorter: [] };
     const { controller_id: id, controller_epoch: epoch } = row;
     return { text: `${row.is_kraft_controller ? "KRaft " : ""}controller ${id}`, suffix: `  epoch ${epoch}`, shorter: [`${id}, epoch ${epoch}`, `${id} e${epoch}`] };
   }
@@ -27,6 +36,14 @@ class Controllers {
   draw(pen, place, top, x, width) {
     const row = this.rows[place];
     const middle = top + this.rowHeight / 2;
+    if (row.spans) {
+      pen.fillStyle = theme.bad;
+      for (const span of row.spans) {
+        const begin = Math.max(x(span.first), -10);
+        pen.fillRect(begin, middle - 6, Math.max(Math.min(x(span.last), width + 10) - begin, 3), 12);
+      }
+      return;
+    }
     const from = Math.max(x(row.first), -10);
     const wide = Math.max(Math.min(x(row.last), width + 10) - from, 3);
     const onlyStale = row.zombies >= row.requests;
@@ -55,6 +72,12 @@ class Controllers {
 
   marks(place) {
     const row = this.rows[place];
+    if (row.spans) {
+      return row.spans.map((span) => ({
+        from: span.first, to: span.last, text: `${span.text}\n${clock(span.first, 3)} to ${clock(span.last, 3)}`,
+        open: () => range.set(span.first - (span.last - span.first) * 0.5, span.last + (span.last - span.first) * 0.5),
+      }));
+    }
     const whole = {
       from: row.first, to: row.last,
       text: `${plural(row.requests, "request")} to ${plural(row.brokers, "broker")}, ${counted(row.refused)} refused\n${day(row.first)} ${clock(row.first)} to ${clock(row.last)}`,
@@ -64,6 +87,11 @@ class Controllers {
       from: stale.ts, to: stale.ts, text: `${clock(stale.ts, 6)}  ${staleWords(stale)}`, open: () => openRequest(this.facts, stale.request, {}),
     }))];
   }
+}
+
+function outageWords(row) {
+  const end = row.lasts ? "no leader of the quorum answers again" : `no leader of the quorum answered for ${duration(row.last - row.first)}`;
+  return `${end}: ${plural(row.votes, "vote")} asked for, ${counted(row.refused)} fetches in vain by nodes ${row.nodes.join(", ")}`;
 }
 
 function staleWords(row) {
