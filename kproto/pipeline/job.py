@@ -183,8 +183,11 @@ def unchanged(
     Raises:
         ConfigurationError: The tables there cannot be read, and are not to be overwritten.
     """
-    plan = _plan(captures, out, filters or Filters(), capture_point, cluster)
-    return _as_stored(captures, plan) if plan.is_empty else None
+    try:
+        plan = _plan(captures, out, filters or Filters(), capture_point, cluster)
+        return _as_stored(captures, plan) if plan.is_empty else None
+    except FileNotFoundError:
+        return None  # another run has just written other ones: a run of one's own waits for it
 
 
 def _plan(

@@ -20,7 +20,7 @@ from tasks_here import TasksHere
 from kproto.capture.borders import Border
 from kproto.capture.frozen import freeze, thaw
 from kproto.errors import ConfigurationError
-from kproto.pipeline import analyze
+from kproto.pipeline import analyze, unchanged
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
@@ -327,3 +327,16 @@ def test_what_connections_went_on_with_is_forgotten_with_their_days(tmp_path: Pa
     expire(out, last + timedelta(days=2))
     assert not left()
     assert analyze(TasksHere(), list(map(str, captures)), out).captures_read == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_missing_table_of_what_is_known_is_named_in_one_line(name: str, tmp_path: Path) -> None:
+    captures, out = rotated(tmp_path), OutputDirectory(tmp_path / "out")
+    analyze(TasksHere(), [str(captures[0])], out)  # type: ignore[arg-type]
+    for file in current_tables(out.path).files(name):
+        Path(str(file)).unlink()
+    if name in ("known_recordings", "known_names"):  # as where another run has just written other ones
+        assert unchanged([str(captures[0])], out) is None
+    with pytest.raises(FileNotFoundError, match=name) as caught:
+        analyze(TasksHere(), [str(captures[1])], out)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
