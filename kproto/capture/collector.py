@@ -224,9 +224,13 @@ class Conversation:
     def end(self, side: Side) -> list[Event]:
         """Note the end of one side's stream; after the end of both, requests without response are given up."""
         events: list[Event] = []
-        for cut in self._cutters[side].end():
-            self._handle(side, cut, events)
         self._ended += 1
+        first = self._ended == 1
+        if first and self.client in (None, side) and self._cutters[side].searching:
+            return events  # its last request may be found by the answer that still comes
+        for each in (side,) if first else (1 - side, side):
+            for cut in self._cutters[each].end():
+                self._handle(each, cut, events)  # type: ignore[arg-type]  # 0 or 1
         if self._ended == 2:
             self._believe([cut for cut in self._doubtful if not cut.status or cut.header.client_id], events)
             self._match_again(events)
@@ -386,7 +390,7 @@ class Conversation:
         )
         if len(start) < 8 or not isinstance(requests, RequestCutter) or not requests.searching:
             return
-        if 4 <= size <= self._limit and size + 4 >= length and correlation_id:
+        if 4 <= size <= self._limit and size + 4 >= length:
             todo: list[Chunk] = []
             for cut in requests.answered(correlation_id, todo):
                 self._handle(1 - side, cut, events)  # type: ignore[arg-type]  # 0 or 1

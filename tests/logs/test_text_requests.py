@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from log_lines import clock_of, read, rows_of
+from state_runs import files_of
 
+import kproto.tables
 from kproto.api import ApiKey
 from kproto.json_form import snake_case
+from kproto.tables.resolved import resolved_tables
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMER = {
     4: {
@@ -129,3 +137,11 @@ def test_the_form_before_0_10_says_what_to_read_instead() -> None:
     assert found == []
     assert "UpdateMetadataRequest" in summary.bad_inputs[0].reason
     assert "state-change.log" in summary.bad_inputs[0].reason
+
+
+def test_the_log_of_one_broker_accuses_no_other_of_what_it_does_not_show(tmp_path: Path) -> None:
+    """Whether other brokers accepted the deletion of a topic stands in their own logs: no stray replica is found."""
+    (tmp_path / "kafka-request.log").write_bytes(files_of("kafka-2.0.1")["broker-1/kafka-request.log"])
+    found = findings(Facts([resolved_tables(kproto.tables.read(tmp_path))]))
+    assert {each.rule for each in found} >= {"KP011", "KP035"}
+    assert "KP041" not in {each.rule for each in found}
