@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import pytest
 from channel.config import ChannelConfig
 from channel.network.node_client import NodeClient
 from channel.node import controller_node
-from channel.node.controller_node import Candidate, ControllerNode
+from channel.node.controller_node import Candidate, ControllerNode, NodeRequests, PassedRequests
 from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource
 
 if TYPE_CHECKING:
@@ -41,6 +43,66 @@ def test_settings_are_read_on_the_threads_for_them(node: ControllerNode, monkeyp
         answer = client.ask(asked, 4)
     assert answer.results[0].error_code == 0
     assert [name.startswith("controller-7-settings-thread") for name in threads] == [True]
+
+
+def test_delayed_answers_get_the_servers_clock_and_the_workers_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def delayed(*arguments: Any) -> Any:
+        given.extend(arguments)
+        return original(*arguments)
+
+    original = controller_node.DelayedAnswers
+    monkeypatch.setattr(controller_node, "DelayedAnswers", delayed)
+    node, names, later = ControllerNode(7, "127.0.0.1:1"), [], threading.Event()
+    node.controller.start = lambda: None  # type: ignore[method-assign]
+    node.start()
+    try:
+        call_later, submit = given
+        call_later(1, lambda: (names.append(threading.current_thread().name), later.set()))
+        assert later.wait(30)
+        done = threading.Event()
+        submit(lambda: (names.append(threading.current_thread().name), done.set()))
+        assert done.wait(30)
+    finally:
+        node.close(30)
+    assert "worker" not in names[0]
+    assert names[1].startswith("controller-7-worker-thread")
+
+
+def test_a_node_is_registered_with_its_address_and_the_time_in_ms(
+    node: ControllerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int, bytes]] = []
+
+    def register(_session: object, broker_id: int, contents: bytes) -> int:
+        written.append((broker_id, contents))
+        return 77
+
+    monkeypatch.setattr(controller_node, "cluster_id", lambda _session: "a-cluster")
+    monkeypatch.setattr(controller_node, "register_broker", register)
+    before = time.time()
+    node._register(SimpleNamespace(exists=lambda _path: None))  # type: ignore[arg-type]
+    ((broker_id, contents),) = written
+    told = json.loads(contents)
+    assert before - 1 <= int(told["timestamp"]) / 1000 <= time.time() + 1
+    assert node.endpoint is not None
+    assert (broker_id, told["host"], told["port"]) == (7, node.endpoint.host, node.endpoint.port)
+    assert node._broker.broker_epoch == 77
+
+
+def test_what_a_node_answers_is_told_before_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def channels(_protocol: object, _security: object, versions: Any) -> Any:
+        given.append(versions)
+        return original(_protocol, _security, versions)
+
+    original = controller_node.server_channels
+    monkeypatch.setattr(controller_node, "server_channels", channels)
+    ControllerNode(7, "127.0.0.1:1").close(30)
+    told = {each.api_key for each in given[0](3).api_keys}
+    assert told >= NodeRequests.keys | PassedRequests.keys
 
 
 def test_a_candidate_reports_its_broker_and_each_epoch_once() -> None:
