@@ -8,11 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from kproto import reference
+from kproto.api import CONTROL_APIS
 from kproto.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +51,18 @@ def test_commands_print_what_the_page_shows(block, monkeypatch):
     if wanted and wanted[-1] == "...":
         wanted, got = wanted[:-1], got[: len(wanted) - 1]
     assert got == wanted, said
+
+
+def test_the_number_of_apis_is_that_of_the_reference():
+    others = {api_key for api_key, _kind in reference._MESSAGES}.difference(CONTROL_APIS)
+    assert f"{len(others)} other APIs in" in README.read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_command_line_has_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (`.*?) \|", page.partition("## Extras")[2].partition("## Settings")[0], re.MULTILINE)
+    assert {name for cell in listed for name in re.findall(r"`(\w+)`", cell)} == set(project["optional-dependencies"])
 
 
 def test_the_python_examples_hold(monkeypatch):
