@@ -32,6 +32,8 @@ CONTROLLER_ENDS: Final = SABOTAGE | {"kill-controller", "stop-controller", "end-
 """The faults at which a controller may cease to lead."""
 
 _END_S: Final = 60
+_REPLACED: Final = ("-send-thread", "controller-scheduler")
+"""The ends of the names of threads without which a controller goes on: it gets others."""
 
 
 class Fault(NamedTuple):
@@ -145,13 +147,20 @@ def kill_thread(soak: Soak, _: Any, fault: Fault) -> str:
     name = victim.order(kill=fault.target)
 
     def is_told() -> bool:
-        return f"[{name}]" in (text := _since(victim, began)) and "ended by an error" in text
+        lines = _since(victim, began).splitlines()
+        return any(f'"thread": "{name}"' in line and "ended by an error" in line for line in lines)
 
     try:
-        soak.wait_for(lambda: is_told() or not victim.is_running, "a thread's death is told", _END_S)
+        soak.wait_for(is_told, "a thread's death is told", _END_S)
     except TimeoutError:
         soak.wrong.append(f"{name} of {victim.name} has died, and nobody says so")
-    time.sleep(fault.lasts_s)
+    if name.endswith(_REPLACED):
+        time.sleep(fault.lasts_s)
+    else:
+        try:
+            soak.wait_for(lambda: not victim.is_running, "a process ends with its thread", _END_S)
+        except TimeoutError:
+            soak.wrong.append(f"{victim.name} goes on without its {name}")
     _must_go_on_or_tell(soak, victim)
     return f"{name} of {victim.name}"
 
