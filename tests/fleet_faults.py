@@ -33,6 +33,13 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 """How a fleet's capture is cut into files."""
 
+FLEETS = {
+    902: ("meant-for-earlier-registration", "behind", "two-leaders", "two-controllers-in-one-epoch"),
+    905: ("no-leader", "leader-epoch-used-twice", "leader-flapping"),
+    910: ("zombie-controller-refused", "partition-error-not-put-right", "behind", "deletion-waiting"),
+}
+"""Fleets that are looked at through windows: planted faults by seed."""
+
 LOSS = 0.001
 """Share of frames that the capture misses in the fleets with loss."""
 

@@ -49,7 +49,7 @@ DIFF: Final = (
 )  # fmt: skip
 """What a row of the question ``diff`` is about."""
 
-_TIMES: Final = ("valid_from", "ts", "first_ts")
+_TIMES: Final = ("valid_from", "ts", "first_ts", "last_request")
 
 
 class Said(NamedTuple):
@@ -152,14 +152,16 @@ def _of_report(report: Mapping[str, Any]) -> dict[str, dict[Fact, list[int]]]:
         partition = line["topics"][partitions["topic"][place]], partitions["partition"][place]
         isr, replicas = (flat(line["brokers"][n]) for n in (isr, replicas))
         found.setdefault((*partition, leader, epoch, isr, replicas), []).append(ts)
-    stale = {(row["controller_id"], row["controller_epoch"]): [row["first"]] for row in report["stale"]}
+    stale: dict[Fact, list[int]] = {}
+    for row in report["stale"]:
+        stale.setdefault((row["controller_id"], row["controller_epoch"]), []).append(row["ts"])
     controllers = {(row["controller_id"], row["controller_epoch"]): [row["first"]] for row in report["controllers"]}
     return {"report": found, "report stale": stale, "report controllers": controllers}
 
 
 def _of_summary(paths: Sequence[str]) -> dict[str, dict[Fact, list[int]]]:
     summary = summarize(resolved_pieces(paths))
-    zombies = {(row["controller_id"], row["controller_epoch"]): [0] for row in summary["zombies"]}
+    zombies = {(row["controller_id"], row["controller_epoch"]): [_us_of(row["first"])] for row in summary["zombies"]}
     deletions = {
         (row["topic"], number): [_us_of(row["first"])] for row in summary["deletions"] for number in row["partitions"]
     }
@@ -234,6 +236,9 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
             deleted = every.facts["events"].get(("topic deleted", None, fact[0], None))
             if surface in OF_LIVING_TOPICS and deleted and min(deleted) < begin_us:
                 continue  # its deletion waits since before the window, which shows states that are told again
+            is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
+            if is_older and any(fact[:4] == other[:4] for other in whole):
+                continue  # who decided it before the window, the window may not tell
             if fact not in whole:
                 yield surface, fact, times
 
@@ -253,6 +258,17 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
                 inside = [ts for ts in inside if min(known, default=ts) < ts]
             if surface in NEEDS_A_STATE_BEFORE:
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
+            if surface == "leader":  # one that was decided before the window may be told of another controller
+                shown = {(other[:4]) for other in part.facts["leader"]}
+                inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts or fact[:4] not in shown]
+            if surface in ("missed", "behind"):  # needs a connection that was in use before what was missed
+                missed = (
+                    inside
+                    if surface == "missed"
+                    else [ts for of, some in every.facts["missed"].items() if of[0] == fact[0] for ts in some]
+                )
+                sent = [ts for of, some in part.facts["propagation"].items() if of[1] == fact[0] for ts in some]
+                inside = inside if min(sent, default=0) < max(missed, default=1 << 62) else []
             if surface in NEEDS_A_LIST_BEFORE or (surface == "events" and fact[0] in OF_LISTS):
                 inside = [ts for ts in inside if part.live < ts]
             if (surface == "propagation" and fact[0] in every.again) or (surface == "events" and fact[0] in SEVERAL):

@@ -111,6 +111,11 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
                 away = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
                 yield ClusterEvent(until, "broker back", away, show, broker)
                 back[broker].append((since, until))
+    listed = facts.live_changes[0][1] if facts.live_changes else frozenset()
+    for ts, live in facts.live_changes:
+        for broker in live - listed:
+            back[broker].append((facts.begin, ts))  # it had left before the first list, or is new
+        listed |= live
     for broker, some in lives.items():
         options = ("--broker", str(broker)) if isinstance(broker, int) else ()
         for life in some:

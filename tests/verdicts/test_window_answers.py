@@ -7,6 +7,7 @@ few windows, ``make explore`` more, afresh.
 
 from __future__ import annotations
 
+import gzip
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from fixed_draws import drawn
+from fleet_faults import FLEETS, fleet_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
@@ -25,6 +27,7 @@ from windows import Window
 import kproto.tables
 from kproto.capture import CaptureReader, CaptureSummary
 from kproto.errors import CaptureError
+from kproto.generate import write_captures
 from kproto.query import ask, open_tables
 from kproto.tables.filters import Filters
 from kproto.tables.schemas import TABLES
@@ -105,6 +108,38 @@ def test_a_capture_that_ends_earlier_says_nothing_new_and_loses_nothing(path: Pa
         assert list(new_in(said, every)) == []
         # an answer may take seconds, and without it a request is not known to be accepted
         assert list(lost_in(said, every, 0, end // 1000 - 10 * SECOND_US)) == []
+
+
+@cache
+def planted(seed: int) -> tuple[Window, Said]:
+    """The capture of a fleet with planted faults, and what is said of it."""
+    with TemporaryDirectory() as directory:
+        (path,) = write_captures(fleet_of(seed, FLEETS[seed]), Path(directory)).files
+        packed = Path(directory) / "fleet.pcap.gz"
+        packed.write_bytes(gzip.compress(Path(path).read_bytes(), 1))
+        window = Window.of(packed)
+    said = said_of_window(window)
+    assert said is not None
+    return window, said
+
+
+@pytest.mark.slow
+@fewer
+@given(st.sampled_from(sorted(FLEETS)), some_part, st.booleans())
+@example(910, 0.82, True)
+@example(902, 0.35, False)
+def test_every_surface_tells_of_planted_faults_in_a_window_as_in_the_whole(seed: int, part: float, later: bool) -> None:
+    window, every = planted(seed)
+    at = window.at(part)
+    diff_us = thirds(at, window.at(1)) if later else thirds(window.at(0), at)
+    said = said_of_window(window.since(at) if later else window.until(at), diff_us)
+    if said is None:
+        return
+    with TemporaryDirectory() as directory:
+        every = with_diff(window.write(Path(directory) / "fleet.pcap"), every, diff_us)
+    since, until = (at // 1000 + 2 * SECOND_US, 1 << 62) if later else (0, at // 1000 - 10 * SECOND_US)
+    assert list(new_in(said, every, at // 1000 if later else 0)) == []
+    assert list(lost_in(said, every, since, until)) == []
 
 
 @pytest.mark.parametrize("path", REAL[::5], ids=name_of)

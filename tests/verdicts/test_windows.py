@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixed_draws import drawn
-from fleet_faults import fits, fleet_of
+from fleet_faults import FLEETS, fits, fleet_of
 from hypothesis import given
 from hypothesis import strategies as st
 from table_truth import CAPTURES, name_of
@@ -116,13 +116,6 @@ def test_a_snaplen_is_told_as_a_warning(snaplen: int) -> None:
     found = found_in(window.cut_to(snaplen))
     assert "warning" in {f.severity for f in found if f.rule == "KP061"}
     assert not alarms(found)
-
-
-FLEETS = {
-    902: ("meant-for-earlier-registration", "behind", "two-leaders", "two-controllers-in-one-epoch"),
-    905: ("no-leader", "leader-epoch-used-twice", "leader-flapping"),
-    910: ("zombie-controller-refused", "partition-error-not-put-right", "behind", "deletion-waiting"),
-}
 
 
 @cache
