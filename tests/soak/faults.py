@@ -143,8 +143,14 @@ def end_program(soak: Soak, _: Any, fault: Fault) -> str:
 def kill_thread(soak: Soak, _: Any, fault: Fault) -> str:
     """A thread of a controller dies: the log says so, and the process ends with a status, or goes on without it."""
     victim = _leader_or_any(soak, fault)
-    began = victim.log.stat().st_size
-    name = victim.order(kill=fault.target)
+    began, name = victim.log.stat().st_size, ""
+
+    def is_killed() -> bool:
+        nonlocal name
+        name = victim.order(kill=fault.target)
+        return bool(name)
+
+    soak.wait_for(is_killed, f"{victim.name} has a thread", _END_S)
 
     def is_told() -> bool:
         lines = _since(victim, began).splitlines()

@@ -247,7 +247,7 @@ class Run:
             if not ALLOWED & {finding["severity"], finding["rule"]}
             and not (finding["rule"] == STRAY and finding["partition"] is not None and ends)
             and not (finding["rule"] == "KP008" and ends >= OFTEN)
-            and not (finding["rule"] == "KP038" and finding["broker"] in CONTROLLERS and ends >= OFTEN)
+            and not (finding["rule"] == "KP038" and finding["broker_id"] in CONTROLLERS and ends >= OFTEN)
             and not (finding["rule"] == "KP061" and self.soak.disks.holes)
         ]
         registered = {finding["broker_id"] for finding in found if finding["rule"] == "KP035"}

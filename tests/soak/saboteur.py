@@ -28,20 +28,19 @@ def no_thread(*_: Any) -> None:
 
 
 def kill(number: int) -> str:
-    """Kill one of the channel's threads, and wake it; gives its name."""
-    from channel.lead.election import ControllerChange
-    from channel.lead.events import ControllerEventManager
-    from channel.threads import StoppableThread
-
-    threads = [each for each in threading.enumerate() if isinstance(each, StoppableThread)]
+    """Kill one of the channel's threads, and wake it; gives its name, which is empty while there is none."""
+    kind = getattr(sys.modules.get("channel.threads"), "StoppableThread", ())  # it may come amid the first imports
+    threads: list[Any] = [each for each in threading.enumerate() if isinstance(each, kind)]
+    if not threads:
+        return ""
     victim = sorted(threads, key=lambda each: each.name)[number % len(threads)]
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim.ident or 0), ctypes.py_object(Killed))
-    if isinstance(victim, ControllerEventManager):
-        victim.put(ControllerChange())
+    if hasattr(victim, "clear_and_put"):
+        victim.put(sys.modules["channel.lead.election"].ControllerChange())
     else:
         victim.interrupt()
-        with victim._initiated._cond:  # type: ignore[attr-defined]
-            victim._initiated._cond.notify_all()  # type: ignore[attr-defined]
+        with victim._initiated._cond:
+            victim._initiated._cond.notify_all()
     return victim.name
 
 
