@@ -1,0 +1,44 @@
+"""Changes that follow from a broker's absence make no partition flap; where lists show none, its connections do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kproto.verdicts.flaps import _changes
+
+S = 1_000_000
+
+
+def changes(leaders: tuple[int, int], breaks: list[int], listed_to: set[int]) -> int:
+    """How many changes of the leader at second 100 count, where nobody's coming or going is known from lists."""
+    steps = [
+        SimpleNamespace(ts=ts, state=SimpleNamespace(leader=leader, isr=(2, 3), replicas=(1, 2, 3)))
+        for ts, leader in zip((0, 100 * S), leaders, strict=True)
+    ]
+    facts: Any = SimpleNamespace(
+        listed_to=frozenset(listed_to), spans={1: SimpleNamespace(breaks=breaks)}, begin=0, end=1000 * S,
+        is_settling=lambda _brokers, _ts, _settled: False,
+    )  # fmt: skip
+    life: Any = SimpleNamespace(steps=steps)
+    return len(_changes(facts, life, 60 * S)["leader"])
+
+
+@pytest.mark.parametrize(
+    ("leaders", "breaks", "listed_to", "counted"),
+    [
+        ((1, 2), [90 * S], {1}, 0),  # broker 1 alone was sent lists, and its connections ended shortly before
+        ((2, 1), [101 * S], {1}, 0),  # or a second after
+        ((1, 2), [102 * S], {1}, 1),
+        ((1, 2), [39 * S], {1}, 1),
+        ((1, 2), [], {1}, 1),
+        ((2, 3), [90 * S], {1}, 1),  # others' changes do not follow from it
+        ((1, 2), [90 * S], {1, 2}, 1),  # lists that others were sent would show it
+    ],
+)
+def test_a_change_beside_the_only_listeners_absence_is_no_flap(
+    leaders: tuple[int, int], breaks: list[int], listed_to: set[int], counted: int
+) -> None:
+    assert changes(leaders, breaks, listed_to) == counted
