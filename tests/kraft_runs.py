@@ -19,10 +19,12 @@ NODES = {
     "kraft-3.9-m": (0, 1, 2, 3000),
     "kraft-4.0-a": (0, 1, 2, 3, 1000, 1001, 1002),
     "kraft-4.1-c": (0, 1, 2, 1000, 1001, 1002),
+    "kraft-4.1-d": (0, 1, 2, 1000),
 }
-MADE = ("kraft-3.9-m", "kraft-4.0-a", "kraft-4.1-c")
+MADE = ("kraft-3.9-m", "kraft-4.0-a", "kraft-4.1-c", "kraft-4.1-d")
 """Runs of ``tools/real_kafka/kraft_scenario.py``: a migration from ZooKeeper; an upgrade from 3.9, in which a node has
-lost the beginning of its log; a quorum whose voters change, of which the capture has the last 20 seconds."""
+lost the beginning of its log; a quorum whose voters change, of which the capture has the last 20 seconds; features that
+are updated from 4.0 to 4.1, and a broker that is unregistered."""
 
 _PLACE = tempfile.TemporaryDirectory(prefix="kproto-kraft-")
 

@@ -21,6 +21,7 @@ from kproto.metadata_log.records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    KRaftVersionRecord,
     KRaftVotersRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -523,6 +524,7 @@ CHANGING: Final = (
     TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, FeatureLevelRecord,
     UnregisterBrokerRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
     UserScramCredentialRecord, RemoveUserScramCredentialRecord, KRaftVotersRecord,
+    KRaftVersionRecord,
 )  # fmt: skip
 """The records that a request can make."""
 
@@ -547,6 +549,8 @@ def _subjects(record: object) -> Iterator[tuple[Any, ...]]:
         yield *subject, record.value
     elif isinstance(record, FeatureLevelRecord):
         yield "feature", record.name
+    elif isinstance(record, KRaftVersionRecord):
+        yield "feature", "kraft.version"
     elif isinstance(record, UnregisterBrokerRecord):
         yield "unregister", record.broker_id
     elif isinstance(record, AccessControlEntryRecord):

@@ -65,7 +65,6 @@ def asked(path: Path, question: str) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     for row in rows:
         row["time_ms"] = round(datetime.fromisoformat(row["valid_from"]).replace(tzinfo=UTC).timestamp() * 1000)
-        row["broker_id"] = row.get("broker")
     return rows
 
 

@@ -108,7 +108,7 @@ def test_starts_of_brokers_and_controllers(run: str, node: int | None) -> None:
     wanted = expected(run, node)
     starts: dict[int, list[tuple[int, int | None]]] = defaultdict(list)
     for row in answer(places(run, node), "restarts"):
-        starts[row["broker"]].append((row["broker_epoch"], ms(row["valid_from"])))
+        starts[row["broker_id"]].append((row["broker_epoch"], ms(row["valid_from"])))
         assert row["mode"] == "KRaft"
         assert row["shown_by"] == "registered with a new incarnation id"
     assert starts == wanted.starts
@@ -127,7 +127,8 @@ def test_unclean_elections_are_all_that_the_doctor_wakes_people_for(run: str, no
     assert {(row["topic"], row["partition"]) for row in found if row["rule"] == "KP011"} == {
         (topic, partition) for topic, partition, _epoch in unclean
     }
-    assert sum(row["rule"] == "KP011" for row in found) == len(unclean) > 0
+    assert sum(row["rule"] == "KP011" for row in found) == len(unclean)
+    assert unclean or run == "kraft-4.1-d"
     assert {row["rule"] for row in found if row["severity"] != "note"} <= {"KP010", "KP011"}  # and what had no leader
 
 
@@ -143,7 +144,7 @@ def test_a_migration_is_one_story() -> None:
     led = [(row["leader_epoch"], row["controller_id"], row["controller_epoch"]) for row in
            answer(place, "leader", "--partition", "orders-1")]  # fmt: skip
     assert led == [(0, 1, 1), (1, 0, 2), (2, 0, 2), (3, 3000, 1), (4, 3000, 1), (5, 3000, 1), (6, 3000, 2)]
-    modes = [(row["broker"], row["mode"]) for row in answer(place, "restarts")]
+    modes = [(row["broker_id"], row["mode"]) for row in answer(place, "restarts")]
     assert modes == sorted(modes, key=lambda row: (row[0], row[1] == "KRaft"))
     log_alone = answer(metadata("kraft-3.9-m", 3000), "leader")
     both = answer((*place, str(metadata("kraft-3.9-m", 3000))), "leader")
@@ -157,8 +158,8 @@ def test_a_capture_that_begins_late_says_nothing_that_the_whole_does_not_say() -
     place = (str(capture("kraft-4.1-c")),)
     whole = answer(metadata("kraft-4.1-c", 1001), "leader")
     assert answer((*place, str(metadata("kraft-4.1-c", 1001))), "leader") == whole
-    epochs = {(row["broker"], row["broker_epoch"]) for row in answer(metadata("kraft-4.1-c", 1001), "restarts")}
-    assert {(row["broker"], row["broker_epoch"]) for row in answer(place, "restarts")} <= epochs
+    epochs = {(row["broker_id"], row["broker_epoch"]) for row in answer(metadata("kraft-4.1-c", 1001), "restarts")}
+    assert {(row["broker_id"], row["broker_epoch"]) for row in answer(place, "restarts")} <= epochs
 
 
 @pytest.mark.slow
