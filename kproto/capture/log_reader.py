@@ -28,7 +28,7 @@ from kproto.logs.state_lines import (
     writer_named_now,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
-from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper
+from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper, unindented
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
 from .summary import StreamLoss
@@ -59,6 +59,9 @@ _LONGEST_PREFIX: Final = 300
 
 _LONGEST_HEAD: Final = 48
 """A line that is no longer may be the time and level of the next one, which a mail client put apart."""
+
+_CHOPPED: Final = re.compile(rb"(?:\.\.\.|\xe2\x80\xa6|[^-=]>)\s*$")
+"""What programs put where they cut a line: a value at the end may lack digits."""
 
 _PART_BYTES: Final = 50
 """Estimated memory of a part beside its bytes."""
@@ -142,11 +145,11 @@ class _HeldLine:
 
     def is_whole(self) -> bool:
         """Whether the logger's name has come, perhaps in two parts."""
-        return _LOGGER.search(b"".join(self._parts[-2:])) is not None
+        return _LOGGER.search(b"".join(unindented(self._parts[-2:]))) is not None
 
     def forms(self) -> list[bytes]:
         """The texts that the line may have; the first one that tells something counts."""
-        parts = self._parts
+        parts = unindented(self._parts)
         if len(parts) == 1:
             return parts
         joined = [b" ".join(each.strip() for each in parts), b"".join(parts)]
@@ -369,6 +372,8 @@ class LogReader:
             text, at = writer_named_now(text)
         if at < 0:
             return False
+        if _CHOPPED.search(text, max(len(text) - 9, 0)):
+            raise UnusableLine("a line whose end is missing: a program cut it to show it")
         stamps = stamps + stamps_in(text[:at])
         if not stamps and _THROWN.search(text[:at]):
             return False  # the text of an exception that follows a line

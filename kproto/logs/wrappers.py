@@ -357,7 +357,7 @@ class Unwrapper:
         if (goes_on and self._size <= LONGEST_LINE) or not text.strip():
             self._open.append(message)
             if self._is_struct:
-                self._depth = 0 if _ENDS_STRUCT.search(b"".join(each.text for each in self._open[-3:])) else 1
+                self._depth = 0 if _ENDS_STRUCT.search(b"".join(each.text.strip() for each in self._open[-3:])) else 1
             else:
                 inner, self._in_string = _nesting(text, in_string=self._in_string)
                 self._depth += inner
@@ -554,8 +554,15 @@ def _quoted(text: bytes) -> Any:
     return value if end == len(bare) and isinstance(value, (str, list)) else None
 
 
+def unindented(parts: list[bytes]) -> list[bytes]:
+    """The parts of a line without the indentation that all of them have, as in markdown."""
+    width = len(parts[0]) - len(parts[0].lstrip())
+    return [part[width:] for part in parts] if width and not any(part[:width].strip() for part in parts) else parts
+
+
 def _joined(parts: list[bytes]) -> bytes:
     """Put a request's line together that was cut: by a terminal, at one width, or by a mail client, at spaces."""
+    parts = unindented(parts)
     joined = b"".join(parts)
     if len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1:
         return joined

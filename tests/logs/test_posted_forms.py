@@ -1,4 +1,4 @@
-"""What people post: real logs of eight kinds in 249 forms give the rows of the plain log, in each."""
+"""What people post: real logs of eight kinds in 250 forms give the rows of the plain log, in each."""
 
 # ruff: noqa: E501  log lines are as long as they are
 
@@ -367,6 +367,7 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a terminal, 80 columns": lambda lines: cut((x.line for x in lines), 80),
     "a terminal, 120 columns": lambda lines: cut((x.line for x in lines), 120),
     "a terminal, 200 columns": lambda lines: cut((x.line for x in lines), 200),
+    "a terminal of 120 columns, indented": lambda lines: textwrap.indent(cut((x.line for x in lines), 120), "    "),
     "a terminal of 120 columns, compose": lambda lines: cut((f"kafka-1  | {x.line}" for x in lines), 120),
     "pieces of CRI": lambda lines: pieces(lines, 150),
     "pieces of CRI, short": lambda lines: pieces(lines, 61),
@@ -539,6 +540,17 @@ def test_a_date_that_may_be_two_days_is_none(date: str) -> None:
     assert events == []
     reason = "a date whose day and month may be either number, such as 03/04/2024"
     assert [bad.reason for bad in summary.bad_inputs] == [reason]
+
+
+@pytest.mark.parametrize("mark", ["...", "\u2026", ">"])
+@pytest.mark.parametrize("log", [log for log in LOGS if "requests" not in log])
+def test_a_line_that_was_shown_in_part_is_not_read_in_part(log: str, mark: str) -> None:
+    lines = [x.line[:60] + mark for x in lines_of(log)]
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
+    reader.begin_file("state-change.log")
+    assert reader.feed("\n".join(lines).encode()) + reader.end() == []
+    assert {bad.reason for bad in summary.bad_inputs} == {"a line whose end is missing: a program cut it to show it"}
 
 
 def test_a_line_without_its_logger_takes_nothing_of_the_next() -> None:
