@@ -91,7 +91,7 @@ SABOTAGED: Final[list[re.Pattern[str]]] = [
         r"no broker can ask its controller any more",
         r"has ended by itself: .*; start it again",
         r"can't start new thread",
-        r"the handler of \S+ failed; closing",  # its worker gets no thread
+        r"the handler of \S+ failed; closing",  # its worker has died, or gets no thread
         r"no thread for the pause",
         r"while processing SendThreadFailed",
         r"error while processing",
