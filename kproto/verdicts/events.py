@@ -114,7 +114,7 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
     listed = facts.live_changes[0][1] if facts.live_changes else frozenset()
     for ts, live in facts.live_changes:
         for broker in live - listed:
-            back[broker].append((facts.begin, ts))  # it had left before the first list, or is new
+            back[broker].append((ts - _BEFORE, ts))  # it had left before the first list, or is new
         listed |= live
     for broker, some in lives.items():
         options = ("--broker", str(broker)) if isinstance(broker, int) else ()
