@@ -794,6 +794,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         "KP041": "never got the deletion of {} and is back: its log stays",
         "KP042": "never accepted the deletion of {}, whose name is used again",
     }
+    asked = {request.broker_id for request in facts.requests} if found else set()
     for (rule, topic, broker), times in found.items():
         if facts.end - min(times) <= doctor.us("told"):
             continue
@@ -801,6 +802,9 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         if rule == "KP040" and (topic, broker) in errors:
             text = f"Broker {broker} refused the deletion of {topic} with {error_name(errors[topic, broker])}"
         lacks = "the capture has no answer to a deletion that was sent" if (topic, broker) in unsure else ""
+        dead = facts.dead_since(broker)
+        if broker not in asked and (dead is None or dead > min(times)):
+            lacks = "the capture has no request to that broker"
         yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic, lacks=lacks)
 
 
