@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.footer import saying_zone
+from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
 from kproto.cli.small_files import text_of
 from kproto.cli.text import counted
@@ -223,11 +223,18 @@ def _judged(
             file=sys.stderr,
         )
     clusters = by_cluster(iter(kept))
+    is_empty = True
     for number, (name, pieces) in enumerate(clusters, 1):
         facts = Facts(pieces, redact=redact)
-        if not facts.requests:
-            raise CaptureError(why_nothing(bad))
-        yield None if len(clusters) == 1 else str(number) if redact else name, facts
+        if facts.requests:
+            is_empty = False
+            yield None if len(clusters) == 1 else str(number) if redact else name, facts
+    if is_empty:
+        raise CaptureError(why_nothing(bad))
+    unread = [file for file in bad if file["offset"] is None]  # what was read in part is a finding, KP065
+    if redact:
+        unread = [file | {"reason": "a file cannot be read"} for file in unread]
+    warn_of_bad_inputs(unread, "no finding rests on that; kproto summary names all")
 
 
 def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -58,27 +58,32 @@ def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None,
     """
     check_apis(filters)
     keep_pandas_out()
+    from kproto.tables.reading import why_nothing
     from kproto.tables.resolved import by_cluster, resolved_pieces
+    from kproto.verdicts.summary import summarize
 
     clusters = by_cluster(saying_zone(resolved_pieces(captures, filters, cluster)))
+    is_empty = True
+    bad: list[dict[str, Any]] = []
     for name, pieces in clusters:
-        _print_summary(name if len(clusters) > 1 else None, pieces, filters, every=every, form=form)
+        facts = _FactPieces()
+        summary = summarize(pieces if filters.by_request else facts.kept(pieces))
+        bad = summary["bad_inputs"]  # of all clusters
+        if summary["requests"]:
+            is_empty = False
+            _print_summary(name if len(clusters) > 1 else None, summary, facts, filters, every=every, form=form)
+    if is_empty:
+        raise CaptureError(why_nothing(bad))
+    warn_of_bad_inputs(bad, "all stand in bad_inputs of --format json")
 
 
 def _print_summary(
-    cluster: str | None, pieces: Iterable[Mapping[str, pa.Table]], filters: Filters, *, every: bool, form: str
+    cluster: str | None, summary: dict[str, Any], facts: _FactPieces, filters: Filters, *, every: bool, form: str
 ) -> None:
     """Print the summary of a cluster, with its name if there are several."""
     from kproto.cli.sections import print_sections
     from kproto.cli.summary_text import one_line, page_of, sections_of
-    from kproto.tables.reading import why_nothing
-    from kproto.verdicts.summary import summarize
 
-    facts = _FactPieces()
-    summary = summarize(pieces if filters.by_request else facts.kept(pieces))
-    if not summary["requests"]:
-        raise CaptureError(why_nothing(summary["bad_inputs"]))
-    warn_of_bad_inputs(summary["bad_inputs"], "all stand in bad_inputs of --format json")
     match form:
         case "json":
             found = facts.findings()

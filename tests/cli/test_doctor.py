@@ -169,3 +169,18 @@ def test_under_min_isr_is_told_as_present_only_of_partitions_that_lack_replicas_
     for row in changed:
         number = len(isr[row["topic"], row["partition"]])
         assert (f"-{row['partition']} has {number} in-sync replicas" in str(row["text"])) is (0 < number < 2)
+
+
+def test_files_that_cannot_be_read_are_told_once(tmp_path: Path) -> None:
+    """No finding rests on them: "nothing is wrong" without a word on them would be a verdict on what nobody read."""
+    (tmp_path / "empty.pcap").touch()
+    (tmp_path / "secret photo.pcap").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "control.pcap.gz").symlink_to(UNCLEAN)
+    told = doctor(str(tmp_path)).stderr
+    assert told.count("\n") == 1
+    assert "empty.pcap: an empty file; nothing was recorded in it; skipped, with 1 more bad input in 2 files" in told
+    redacted = doctor(str(tmp_path), "--redact").stderr
+    assert "a file cannot be read; skipped, with 1 more bad input in 2 files" in redacted
+    assert "empty" not in redacted
+    alone = doctor(str(tmp_path / "empty.pcap"))
+    assert (alone.exit_code, alone.stderr.count("\n")) == (2, 1)

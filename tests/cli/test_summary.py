@@ -334,3 +334,16 @@ def test_the_summary_of_a_thousand_brokers_is_a_page(monkeypatch: pytest.MonkeyP
     every = CliRunner().invoke(main, ["summary", path("ibp-3.9-a"), "--all"]).stdout.splitlines()
     assert len(every) > 3000
     assert not any("--all" in line for line in every)
+
+
+def test_of_several_clusters_those_without_a_chosen_request_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "empty.pcap").touch()
+    names = [path("ibp-3.9-a"), path("ibp-2.8-a"), str(tmp_path / "empty.pcap")]
+    every = summary(*names, "--format", "line")
+    assert (every.exit_code, every.stdout.count("\n")) == (0, 2)
+    assert every.stderr.count("\n") == 1  # the bad input is told once
+    since = "2026-11-20T19:37"  # the first was over by then
+    (alone,) = map(json.loads, summary(*names, "--format", "json", "--since", since).stdout.splitlines())
+    assert alone["cluster"] == "at [::1]:19092"
+    none = summary(*names, "--since", "2040-01-01")
+    assert (none.exit_code, none.stdout) == (2, "")
