@@ -63,6 +63,9 @@ _LONGEST_HEAD: Final = 48
 _CHOPPED: Final = re.compile(rb"(?:\.\.\.|\xe2\x80\xa6|[^-=]>)\s*$")
 """What programs put where they cut a line: a value at the end may lack digits."""
 
+_BASE64: Final = re.compile(rb"(?i)content-transfer-encoding:\s*base64\b")
+"""Of a mail's source."""
+
 _PART_BYTES: Final = 50
 """Estimated memory of a part beside its bytes."""
 
@@ -371,6 +374,8 @@ class LogReader:
         if at < 0:
             text, at = writer_named_now(text)
         if at < 0:
+            if _BASE64.match(text):
+                raise UnusableLine("a part of a mail that is in base64: save it as a file of its own")
             return False
         if _CHOPPED.search(text, max(len(text) - 9, 0)):
             raise UnusableLine("a line whose end is missing: a program cut it to show it")

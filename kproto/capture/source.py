@@ -291,6 +291,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:
         return None
+    if b"\ncontent-transfer-encoding: base64" in head.lower():
+        raise CaptureError(f"{name}: the source of a mail whose text is in base64: save the log in it as a file")
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
         "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also packed with gzip, "

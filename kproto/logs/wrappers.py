@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import html
 import json
+import quopri
 import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -42,6 +43,8 @@ class LogLine(NamedTuple):
 class Lines:
     """Cuts the bytes of a file into lines; reads UTF-16 as UTF-8, and leaves a byte order mark out.
 
+    The source of a mail may be quoted-printable: ``=`` is written as ``=3D``, and ends a line that goes on in the next.
+
     Attributes:
         offset: Of the next line in the file.
     """
@@ -53,6 +56,8 @@ class Lines:
         self._too_long = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
+        self._is_quoted = False  # whether quoted-printable was recognised
+        self._soft: list[tuple[bytes, int, int]] = []  # lines that go on in the next
 
     def feed(self, data: bytes, *, last: bool = False) -> Iterator[tuple[bytes | None, int, int]]:
         """Yield each line that is whole with its end, its offset and its length; None for one that is too long."""
@@ -71,7 +76,10 @@ class Lines:
             self._parts.append(data[:end])
             whole = b"".join(self._parts)
             self._parts, self._held, held = [], 0, self._held
-            yield from self._cut(whole, held)
+            lines = self._cut(whole, held)
+            if self._is_quoted or self._soft or b"=3D" in whole or b"=\n" in whole or b"=\r\n" in whole:
+                lines = self._unquoted(lines, last=last)
+            yield from lines
         if end < len(data):
             self._held += len(data) - end
             if self._held > LONGEST_LINE:
@@ -111,11 +119,49 @@ class Lines:
             yield (line if len(line) <= LONGEST_LINE else None), self.offset, length
             self.offset += length
 
+    def _unquoted(
+        self, lines: Iterator[tuple[bytes | None, int, int]], *, last: bool
+    ) -> Iterator[tuple[bytes | None, int, int]]:
+        """Yield lines without the encoding of a mail's source, where they have it."""
+        soft = self._soft
+        for line, offset, length in lines:
+            fits = _QUOTED.fullmatch(line) if line is not None and len(line) <= _LONGEST_QUOTED else None
+            if line is not None and fits is not None:
+                goes_on = bool(fits[1])
+                self._is_quoted |= b"=3D" in line or (goes_on and bool(soft) and min(length, soft[-1][2]) > _SOFT)
+                soft.append((line, offset, length))
+                if goes_on and len(soft) < _MOST_SOFT:
+                    continue
+            yield from self._end_soft()
+            if fits is None:
+                yield line, offset, length
+        if last:
+            yield from self._end_soft()
+
+    def _end_soft(self) -> Iterator[tuple[bytes | None, int, int]]:
+        soft, self._soft[:] = self._soft[:], []
+        if self._is_quoted and soft:
+            yield quopri.decodestring(b"".join(line for line, _, _ in soft)), soft[0][1], sum(each[2] for each in soft)
+        else:
+            yield from soft
+
     def _length(self, line: bytes) -> int:
         if self._decoder is None:
             return len(line)
         return 2 * len(line) if line.isascii() else len(line.decode("utf-8", "replace").encode("utf-16-le", "replace"))
 
+
+_QUOTED: Final = re.compile(rb"(?:[^=\r\n]|=(?:[2-9A-F][0-9A-F]|09))*(=?)[ \t]*\r?\n?")
+"""A line of quoted-printable; what it escapes is no control character, as ``id=10`` would be one."""
+
+_LONGEST_QUOTED: Final = 80
+"""A line of quoted-printable has at most 76 bytes, and its end."""
+
+_SOFT: Final = 56
+"""A line is broken where it would be longer; two in a row that are no longer than this are no sign."""
+
+_MOST_SOFT: Final = 20_000
+"""The most lines of quoted-printable that are put together."""
 
 _COLOURS: Final = re.compile(
     rb"\x1b\[[0-9;:?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]"

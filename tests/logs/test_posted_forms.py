@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import csv
 import gzip
@@ -11,6 +12,7 @@ import html
 import io
 import json
 import lzma
+import quopri
 import re
 import textwrap
 import time
@@ -24,8 +26,10 @@ from state_runs import files_of, logs_of
 
 from kproto.capture import CaptureReader, CaptureSummary, Exchange
 from kproto.capture.source import Source
+from kproto.errors import CaptureError
 from kproto.logs import LogReading
 from kproto.logs.times import stamps_in
+from kproto.logs.wrappers import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -364,6 +368,11 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a mail, 78 columns": lambda lines: wrapped((x.line for x in lines), 78),
     "a mail, 72 columns, no quote": lambda lines: wrapped((x.line for x in lines), 72, ""),
     "a mail, 100 columns, no quote": lambda lines: wrapped((x.line for x in lines), 100, ""),
+    "a mail's source": lambda lines: quopri.encodestring(plain(lines).encode()),
+    "a mail's source, CRLF": lambda lines: quopri.encodestring(plain(lines).encode()).replace(b"\n", b"\r\n"),
+    "a mail's source, headers": lambda lines: b"From: a@b\nContent-Transfer-Encoding: quoted-printable\n\n" + quopri.encodestring(plain(lines).encode()),
+    "a mail's source, quoted": lambda lines: quopri.encodestring("".join(f"> {x.line}\n" for x in lines).encode()),
+    "a mail's source, Docker's": lambda lines: quopri.encodestring("\n".join(json.dumps(OBJECTS["Docker"](x)) for x in lines).encode()),
     "a terminal, 80 columns": lambda lines: cut((x.line for x in lines), 80),
     "a terminal, 120 columns": lambda lines: cut((x.line for x in lines), 120),
     "a terminal, 200 columns": lambda lines: cut((x.line for x in lines), 200),
@@ -557,3 +566,47 @@ def test_a_line_without_its_logger_takes_nothing_of_the_next() -> None:
     lines = lines_of("states before 1.0")
     bare = "".join(f"[{x.at}] {x.level} {x.text}\nsome text of another kind\n" for x in lines)
     assert rows_of(bare) == rows_of(plain(lines))
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_lines_that_only_seem_quoted_printable_are_as_they_stand(log: str) -> None:
+    lines = lines_of(log)
+    settings = "log.dirs=\nssl.keystore.location=\n" * 3
+    assert rows_of(settings + plain(lines)) == rows_of(plain(lines))
+    assert rows_of("topicId=3DhKZ4b2Q0W\n" + plain(lines)) == rows_of(plain(lines))
+
+
+def test_a_number_is_no_escape() -> None:
+    """``id=10`` would be a control character."""
+    line = "[2026-11-20 10:00:00,000] INFO [Broker id=10] Stopped (state.change.logger)\n"
+    assert (
+        b"".join(each or b"" for each, _, _ in Lines().feed(f"a=3Db\n{line}".encode(), last=True))
+        == f"a=b\n{line}".encode()
+    )
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_offsets_of_lines_of_a_mails_source_are_those_of_the_file(step: int) -> None:
+    text = plain(lines_of("states at TRACE"))
+    data = quopri.encodestring(text.encode())
+    lines = Lines()
+    found = [each for at in range(0, len(data), step) for each in lines.feed(data[at : at + step])]
+    found += lines.feed(b"", last=True)
+    assert b"".join(line or b"" for line, _, _ in found) == text.encode()
+    assert [at for _, at, _ in found] == [sum(each for _, _, each in found[:n]) for n in range(len(found))]
+    assert sum(length for _, _, length in found) == len(data)
+
+
+def test_a_part_of_a_mail_in_base64_is_noted_and_a_mail_of_base64_is_refused() -> None:
+    lines = lines_of("states at TRACE")
+    part = "Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(plain(lines).encode()).decode()
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
+    reader.begin_file("mail.eml")
+    reader.feed(f"{plain(lines)}--boundary\n{part}".encode())
+    reader.end()
+    assert [bad.reason for bad in summary.bad_inputs] == [
+        "a part of a mail that is in base64: save it as a file of its own"
+    ]
+    with pytest.raises(CaptureError, match="a mail whose text is in base64"):
+        rows_of(f"From: a@b\nSubject: c\n{part}")
