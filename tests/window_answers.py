@@ -117,7 +117,8 @@ def said_in(tables: Mapping[str, Any], cluster: str | None = None, diff_us: tupl
                 if row.get("event") in SEVERAL:
                     row |= {"topic": None, "partition": None}
                 if time is not None:
-                    of.setdefault(tuple(flat(row.get(name)) for name in names), []).append(us(time))
+                    last = [us(row["last_ts"])] if question == "flaps" else []
+                    of.setdefault(tuple(flat(row.get(name)) for name in names), []).extend([us(time), *last])
         of = facts.setdefault("propagation", {})
         for change, broker, lag, first in sql.execute(
             "SELECT change_id, broker_id, lag_us, first_ts FROM propagation"
@@ -197,7 +198,7 @@ That is a controller that sent nothing in the window, how a broker left of which
 broker at an address.
 """
 
-NEEDS_A_STATE_BEFORE: Final = {"isr", "diff"}
+NEEDS_A_STATE_BEFORE: Final = {"isr", "diff", "flaps"}
 OF_REASSIGNMENTS: Final = {"reassignment begins", "reassignment ends"}
 NEEDS_A_LIST_BEFORE: Final = {"left"}
 OF_LISTS: Final = {"broker left", "broker back", "broker new"}
@@ -236,11 +237,21 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
             deleted = every.facts["events"].get(("topic deleted", None, fact[0], None))
             if surface in OF_LIVING_TOPICS and deleted and min(deleted) < begin_us:
                 continue  # its deletion waits since before the window, which shows states that are told again
+            if surface == "flaps" and deleted and max(deleted) > max(times):
+                continue  # it exists no more at the end of the whole
             is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
             if is_older and any(fact[:4] == other[:4] for other in whole):
                 continue  # who decided it before the window, the window may not tell
             if fact not in whole:
                 yield surface, fact, times
+
+
+def _was_registered(part: Said, every: Said, broker: Any, ts: int) -> bool:
+    """Whether a window shows the registration of a broker, in the same mode, before one that began at ``ts``."""
+    lives = every.facts["restarts"].items()
+    modes = {life[2] for life, some in lives if life[0] == broker and ts in some}
+    known = (some for life, some in part.facts["restarts"].items() if life[0] == broker and life[2] in modes)
+    return any(min(some) < ts for some in known)
 
 
 def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[Found]:
@@ -254,10 +265,11 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
                 place = (fact[0], fact[1]) if surface == "reassignments" else (fact[2], fact[3])
                 inside = [ts for ts in inside if part.led.get(place, ts) < ts]
             if surface == "events" and fact[0] == "registered again":  # needs the registration before
-                known = [ts for life, some in part.facts["restarts"].items() if life[0] == fact[1] for ts in some]
-                inside = [ts for ts in inside if min(known, default=ts) < ts]
+                inside = [ts for ts in inside if _was_registered(part, every, fact[1], ts)]
             if surface in NEEDS_A_STATE_BEFORE:
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts]
+            if surface == "flaps" and len(inside) < len(times):
+                continue  # some of its changes lie outside, and the rest may be too few
             if surface == "leader":  # one that was decided before the window may be told of another controller
                 shown = {(other[:4]) for other in part.facts["leader"]}
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts or fact[:4] not in shown]

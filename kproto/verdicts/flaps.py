@@ -9,7 +9,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kproto.verdicts.states import most_within
+from kproto.verdicts.states import most_within, often_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Flapping(NamedTuple):
         what: Which of the two.
         partition: The partition.
         most: The most changes within the window.
-        times: The times of its changes, ascending, without changes that follow from a broker's coming or going.
+        times: The times of the changes that make it flap, ascending: none that follows from a broker's coming or going.
         leaders: The leaders that came with these changes.
     """
 
@@ -47,10 +47,10 @@ def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[
     """
     for partition, life in facts.present.items():
         for what, changes in _changes(facts, life, settled).items():
-            times = sorted(ts for ts, _leader in changes)
-            most = most_within(times, window)
-            if most >= least:
-                yield Flapping(what, partition, most, times, frozenset(leader for _ts, leader in changes))
+            times = often_within(sorted(ts for ts, _leader in changes), window, least)
+            if times:
+                leaders = frozenset(leader for ts, leader in changes if ts in times)
+                yield Flapping(what, partition, most_within(times, window), times, leaders)
 
 
 def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:

@@ -125,10 +125,10 @@ LEADER_FLAPS: Final = described(
     "follow from a broker's coming or going.",
     CLUSTER,
     *_PLACE,
-    column("first_ts", TIME, "When the first such change passed (UTC, us)."),
+    column("first_ts", TIME, "When the first of these changes passed (UTC, us)."),
     column("last_ts", TIME, "When the last one passed (UTC, us)."),
     column("changes", pa.int64(), f"The most changes within {_FLAP_MINUTES} minutes."),
-    column("leaders", INTS, "The leaders that came, ascending; -1 none."),
+    column("leaders", INTS, "The leaders that came with them, ascending; -1 none."),
 )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode, error_name
 from kproto.metadata_log.heartbeats import ALIVE
-from kproto.verdicts.states import micros, most_within
+from kproto.verdicts.states import micros, most_within, often_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -142,9 +142,9 @@ def _in_vain(rows: Rows, most: int, window: float) -> Iterator[Shown]:
     for first, _last, _count, api_key, _node, epoch, is_pre_vote in rows("quorum_requests"):
         if api_key == ApiKey.VOTE and not is_pre_vote and epoch not in led:
             asked[epoch] = min(micros(first), asked.get(epoch, micros(first)))
-    times = sorted(asked.values())
-    count = most_within(times, window)
-    if count >= most:
+    times = often_within(sorted(asked.values()), window, most)
+    if times:
+        count = most_within(times, window)
         text = f"{count} elections of the quorum within {window / _MINUTE:g} minutes had no winner"
         yield Shown("KP074", text, times[0], times[-1], count)
 

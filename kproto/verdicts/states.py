@@ -34,6 +34,18 @@ def most_within(times: Sequence[int], window: float) -> int:
     return max((bisect_left(times, ts + window) - place for place, ts in enumerate(times)), default=0)
 
 
+def often_within(times: Sequence[int], window: float, least: float) -> list[int]:
+    """Those of ascending times of which at least ``least`` lie within a window."""
+    found: list[int] = []
+    ahead = 0
+    for place, ts in enumerate(times):
+        beyond = bisect_left(times, ts + window)
+        if beyond - place >= least:
+            found += times[max(ahead, place) : beyond]
+            ahead = beyond
+    return found
+
+
 INCREMENTAL: Final = 1
 """The type of a KRaft controller's request that holds some partitions, those that have changed."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kproto.verdicts.flaps import _changes
+from kproto.verdicts.states import often_within
 
 S = 1_000_000
 
@@ -42,3 +43,20 @@ def test_a_change_beside_the_only_listeners_absence_is_no_flap(
     leaders: tuple[int, int], breaks: list[int], listed_to: set[int], counted: int
 ) -> None:
     assert changes(leaders, breaks, listed_to) == counted
+
+
+@pytest.mark.parametrize(
+    ("times", "often"),
+    [
+        ([0, 100, 200, 300], [0, 100, 200, 300]),
+        ([0, 900, 1000, 1100, 1200, 2500], [900, 1000, 1100, 1200]),  # lone ones before and after are not of it
+        ([0, 100, 200, 300, 5000, 9000, 9100, 9200, 9300], [0, 100, 200, 300, 9000, 9100, 9200, 9300]),  # twice
+        ([0, 200, 400, 599, 700, 800], [0, 200, 400, 599, 700, 800]),  # windows that overlap count each once
+        ([0, 200, 400, 600], []),  # ten minutes and no more
+        ([], []),
+    ],
+)
+def test_a_flap_lasts_from_the_first_to_the_last_change_of_those_that_came_often(
+    times: list[int], often: list[int]
+) -> None:
+    assert often_within(times, 600, 4) == often
