@@ -60,7 +60,7 @@ _LONGEST_PREFIX: Final = 300
 _LONGEST_HEAD: Final = 48
 """A line that is no longer may be the time and level of the next one, which a mail client put apart."""
 
-_CHOPPED: Final = re.compile(rb"(?:\.\.\.|\xe2\x80\xa6|[^-=]>)\s*$")
+_CHOPPED: Final = re.compile(rb"(?:\.\.\.|\xe2\x80\xa6|[^<]{8}[^-=<]>)\s*$")
 """What programs put where they cut a line: a value at the end may lack digits."""
 
 _BASE64: Final = re.compile(rb"(?i)content-transfer-encoding:\s*base64\b")
@@ -377,7 +377,7 @@ class LogReader:
             if _BASE64.match(text):
                 raise UnusableLine("a part of a mail that is in base64: save it as a file of its own")
             return False
-        if _CHOPPED.search(text, max(len(text) - 9, 0)):
+        if _CHOPPED.search(text, max(len(text) - 18, 0)):
             raise UnusableLine("a line whose end is missing: a program cut it to show it")
         stamps = stamps + stamps_in(text[:at])
         if not stamps and _THROWN.search(text[:at]):

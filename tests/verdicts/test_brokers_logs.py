@@ -227,10 +227,10 @@ def test_restarts_are_the_broker_epochs_that_brokers_accepted(path: Path) -> Non
     found: dict[int, list[int]] = defaultdict(list)
     rows = answer(path, "restarts")
     for row in rows:
-        found[row["broker"]].append(row["broker_epoch"])
+        found[row["broker_id"]].append(row["broker_epoch"])
     assert found == {broker: epochs for broker, epochs in wanted.items() if epochs}
     for before, after in pairwise(rows):
-        if before["broker"] == after["broker"]:
+        if before["broker_id"] == after["broker_id"]:
             assert before["last_request"] < before["valid_to"] == after["valid_from"]
         else:
             assert before["valid_to"] is None
