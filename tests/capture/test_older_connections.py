@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproto.api import ApiKey, response_body_version
-from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
+from kproto.capture import CaptureReader, CaptureSummary, Exchange, FrameStatus, exchanges
 from kproto.capture.cutter import MOST_PENDING
 from kproto.error_codes import ErrorCode
 
@@ -97,9 +97,12 @@ def test_a_client_that_closes_before_its_only_answer_comes_is_read() -> None:
 
 
 def answered(found: Iterable[Exchange]) -> dict[tuple[object, ...], tuple[int, bool]]:
-    """The requests: when each was sent, and whether it was answered."""
+    """The requests: when each was sent, and whether it was answered, the answer being there whole."""
     return {
-        (e.client, e.server, e.correlation_id, e.request.content): (e.time_ns, e.response is not None)
+        (e.client, e.server, e.correlation_id, e.request.content): (
+            e.time_ns,
+            e.response is not None and e.response.status is FrameStatus.WHOLE,
+        )
         for e in found
         if e.request is not None
     }
