@@ -28,7 +28,7 @@ from kproto.logs.state_lines import (
     writer_named_now,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
-from kproto.logs.wrappers import LONGEST_LINE, Lines, LogLine, Unwrapper, unindented
+from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, unindented
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
 from .summary import StreamLoss
@@ -110,9 +110,6 @@ _ENDS: Final = (b"r)\n", b"r)\r\n")
 
 _LOGGER: Final = re.compile(rb" \([A-Za-z][\w.$]{2,200}\)[\s\"]*$")
 
-_TERMINALS: Final = frozenset((80, 100, 120, 132, 140, 150, 160, 180, 200, 240))
-"""Usual widths of terminals."""
-
 
 class _HeldLine:
     """A line without the logger that ends it, and the lines behind it that may be its rest.
@@ -128,7 +125,7 @@ class _HeldLine:
         self._parts: list[bytes] = []
         self._widths: list[int] = []
         self._size = 0
-        self._cut: tuple[int, int, int] = (0, 0, 0)  # how many lines were cut, the narrowest and the widest
+        self._cut = CutWidths()
 
     def begin(self, first: LogLine) -> None:
         """Hold a line."""
@@ -156,15 +153,9 @@ class _HeldLine:
         if len(parts) == 1:
             return parts
         joined = [b" ".join(each.strip() for each in parts), b"".join(parts)]
-        if self._is_terminals():
+        if self._cut.are_of_terminal(self._widths[:-1]):
             joined.reverse()
         return joined if self.is_whole() else [parts[0], *joined]
-
-    def _is_terminals(self) -> bool:
-        cut = self._widths[:-1]
-        count, least, most = self._cut
-        self._cut = count, least, most = count + 1, min(least or cut[0], *cut), max(most, *cut)
-        return least == most and (count > 1 or len(cut) > 1 or cut[0] - 1 in _TERMINALS)
 
 
 class LogReader:

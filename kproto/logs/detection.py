@@ -34,6 +34,9 @@ _MARK: Final = re.compile(
 
 _TIME: Final = re.compile(rb"\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)")
 
+_QUOTE: Final = re.compile(rb"^(?:> ?)+", re.M)
+_END: Final = re.compile(rb"\r?\n")
+
 _EXPORT: Final = b"__CURSOR="
 _MOST_LINES: Final = 50
 
@@ -45,6 +48,8 @@ def looks_like_log(head: bytes) -> bool:
         return False
     if _DATED.search(text):
         return True
+    if (record := _QUOTE.sub(b"", text).lstrip()).startswith(b'{"') and _DATED.match(_END.sub(b"", record)):
+        return True  # a record that was cut into several lines
     is_json = text.lstrip()[:1] in (b"{", b"[")
     return any(
         is_json or _TIME.search(text, _begin(text, found.start()), found.start()) for found in _MARK.finditer(text)

@@ -11,6 +11,7 @@ import json
 import quopri
 import re
 from collections import OrderedDict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .request_lines import MARK, STRUCTS, parse_request
@@ -194,6 +195,12 @@ LONGEST_HEAD: Final = 100
 _BEGIN_OF_OBJECT: Final = b" \t,["
 """What may stand before the brace with which an object begins that is printed over several lines."""
 
+_BEFORE_VALUE: Final = frozenset((b":", b",", b"["))
+"""What stands before an object within a JSON record."""
+
+_TERMINALS: Final = frozenset((80, 100, 120, 132, 140, 150, 160, 180, 200, 240))
+"""Usual widths of terminals."""
+
 _TEXTS: Final = (
     "log", "message", "msg", "MESSAGE", "_raw", "event", "body", "@message", "line", "text", "textPayload",
     "jsonPayload", "payload", "raw", "content", "data", "full_message", "short_message",
@@ -221,6 +228,13 @@ _BEHIND_BRACE: Final = frozenset((b'"', b" ", b"}", b"\n", b"\r", b"\t", b""))
 _DEEPEST: Final = 12
 _LINE_BYTES: Final = 200
 """Estimated memory of a line that waits for others, beside its bytes."""
+
+_MANY: Final = 4
+"""A mail client does not cut a record into more parts than these at one width."""
+
+_MOST_UNDECIDED: Final = 50
+_LARGE: Final = 1 << 16
+"""How many JSON records wait until one shows what cut them, and the estimated memory of one that does not."""
 
 _MOST_OPEN: Final = 64
 """Of how many streams pieces are kept."""
@@ -250,6 +264,32 @@ class _Pieces:
         return _spanning([self._first, self._last], bytes(self.text))
 
 
+class CutWidths:
+    """Tells whether a terminal cut lines: all at one width, with their spaces; a mail client cuts at spaces."""
+
+    def __init__(self) -> None:
+        self._count = self._least = self._most = 0
+        self._is_exact = False  # whether a part began or ended with a space, or many of one record had one width
+
+    def are_of_terminal(self, cut: list[int]) -> bool:
+        """Take the lengths, with their ends, of the parts of one line without its last one."""
+        self._count += 1
+        self._least, self._most = min(self._least or cut[0], *cut), max(self._most, *cut)
+        return self._least == self._most and (self._count > 1 or len(cut) > 1 or cut[0] - 1 in _TERMINALS)
+
+    def are_sure(self, parts: list[LogLine]) -> bool:
+        """Take the parts of a record; return whether it is certain by now what cut it."""
+        self.are_of_terminal([part.length for part in parts[:-1]])
+        self._is_exact |= len(parts) > _MANY or any(
+            a.text[-1:] == b" " or b.text[:1] == b" " for a, b in pairwise(parts)
+        )
+        return self._is_exact or self._least != self._most
+
+    def are_likely_of_terminal(self) -> bool:
+        """Whether a terminal cut the records so far."""
+        return self._least == self._most and (self._is_exact or self._most - 1 in _TERMINALS)
+
+
 class Unwrapper:
     """Takes off what stands around lines, puts pieces together, and reads the lines of journald's export format.
 
@@ -264,6 +304,9 @@ class Unwrapper:
         self._in_string = False
         self._is_struct = False  # whether it is a request logged as text
         self._is_cut = False  # whether the object is one line that was cut, not one that is printed over several
+        self._is_record = False  # whether it is a JSON record of one line that was cut
+        self._widths = CutWidths()  # of such records
+        self._undecided: list[list[LogLine]] = []  # such records, of which it is not known yet what cut them
         self._size = 0
         self._is_bare = False  # whether the last line was one with a time that is not quoted
         self._head: bytes = b""  # time and level, perhaps of the next line
@@ -281,14 +324,18 @@ class Unwrapper:
             self.is_open = True
             yield from self._exported(line, offset, length)
             return
-        yield from self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0)
-        self.is_open = bool(self._open)
+        for message in self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0):
+            if self._undecided:
+                yield from self._end_records()
+            yield message
+        self.is_open = bool(self._open or self._undecided)
 
     def end(self) -> Iterator[LogLine]:
         """End the file; yield what can be read of lines that lack their end."""
         if self._export:
             yield from self._exported(b"\n", self._export_at, 0)
         held, self._open = self._open, []
+        yield from self._end_records()
         for each in held:
             yield from self._whole(each, 0, gather=False)
         pieces, self._pieces = self._pieces, OrderedDict()
@@ -336,7 +383,7 @@ class Unwrapper:
         """Take a line of the log itself: text, JSON, or a line of an object that is printed over several."""
         text = message.text
         if self._open:
-            wrapped = _json(text)[0] if text[:2] == b'{"' and text[-1:] == b"}" else []
+            wrapped = _json(text)[0] if not self._is_record and text[:2] == b'{"' and text[-1:] == b"}" else []
             if (
                 wrapped
                 and isinstance(wrapped[0], dict)
@@ -360,7 +407,13 @@ class Unwrapper:
                 return
         begin = text.find(b"{")
         mark = text.find(MARK)
-        if gather and (mark >= 0 or text.strip(_BEGIN_OF_OBJECT) == b"{") and self._begins_object(message, mark):
+        is_record = begin >= 0 and text[begin : begin + 2] == b'{"' and not text[:begin].strip(_BEGIN_OF_OBJECT)
+        if (
+            gather
+            and not is_record
+            and (mark >= 0 or text.strip(_BEGIN_OF_OBJECT) == b"{")
+            and self._begins_object(message, mark)
+        ):
             return
         if begin >= 0 and (mark < 0 or begin < mark) and text[begin + 1 : begin + 2] in _BEHIND_BRACE:
             if text[begin - 1 : begin] == b"[" and text[: begin - 1].strip() == b"":
@@ -373,7 +426,19 @@ class Unwrapper:
                 yield from found
                 if found or self._open or not rest.strip():
                     return
+            elif gather and is_record and self._begins_record(message, begin):
+                return
         yield message
+
+    def _begins_record(self, message: LogLine, begin: int) -> bool:
+        """Begin a JSON record whose line was cut; return whether it goes on in the next one."""
+        text = message.text
+        depth, in_string = _nesting(text[begin:], in_string=False)
+        if depth <= 0:
+            return False
+        self._open, self._depth, self._size = [message], depth, len(text) + _LINE_BYTES
+        self._in_string, self._is_cut, self._is_struct, self._is_record = in_string, True, False, True
+        return True
 
     def _begins_object(self, message: LogLine, mark: int) -> bool:
         """Begin an object that goes on in the next lines; return whether this line does."""
@@ -390,13 +455,17 @@ class Unwrapper:
         if depth <= 0 or (in_string and not is_cut):
             return False
         self._open, self._depth, self._size = [message], depth, len(text) + _LINE_BYTES
-        self._in_string, self._is_cut, self._is_struct = in_string, is_cut, is_struct
+        self._in_string, self._is_cut, self._is_struct, self._is_record = in_string, is_cut, is_struct, False
         return True
 
     def _gather(self, message: LogLine, depth: int) -> Iterator[LogLine]:
         text = message.text
         self._size += len(text) + _LINE_BYTES
-        if self._is_cut:
+        if self._is_record:
+            last = self._open[-1].text.rstrip()[-1:]
+            begins = text[:2] == b'{"' and (self._in_string or last not in _BEFORE_VALUE)
+            goes_on = not begins and (last == b'"' or not _BEGINS_RECORD.match(text))
+        elif self._is_cut:
             goes_on = MARK not in text and not _HAS_TIME.search(text, 0, 200)
         else:
             goes_on = bool(_CONTINUED.match(text)) and not _BEGINS_RECORD.match(text)
@@ -405,11 +474,19 @@ class Unwrapper:
             if self._is_struct:
                 self._depth = 0 if _ENDS_STRUCT.search(b"".join(each.text.strip() for each in self._open[-3:])) else 1
             else:
-                inner, self._in_string = _nesting(text, in_string=self._in_string)
+                before = self._open[-2].text if self._is_record else b""  # perhaps it ends within an escape
+                before = before[len(before.rstrip(b"\\")) :]
+                inner, self._in_string = _nesting(before + text, in_string=self._in_string)
                 self._depth += inner
             if self._depth > 0:
                 return
             held, self._open = self._open, []
+            if self._is_record:
+                self._undecided.append(held)
+                is_large = self._size > _LARGE or len(self._undecided) == _MOST_UNDECIDED
+                if self._widths.are_sure(held) or is_large:
+                    yield from self._end_records()
+                return
             joined = _joined([each.text for each in held]) if self._is_cut else b"\n".join(each.text for each in held)
             yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
             return
@@ -417,6 +494,15 @@ class Unwrapper:
         for each in held:
             yield from self._whole(each, depth, gather=False)
         yield from self._whole(message, depth)
+
+    def _end_records(self) -> Iterator[LogLine]:
+        """Put JSON records together that were cut."""
+        undecided, self._undecided = self._undecided, []
+        is_terminal = self._widths.are_likely_of_terminal()
+        for held in undecided:
+            parts = unindented([each.text for each in held])
+            joined = b"".join(parts) if is_terminal else b" ".join(part.strip() for part in parts)
+            yield from self._whole(_spanning(held, joined), 0, gather=False)
 
     def _records(self, value: Any, message: LogLine, depth: int) -> Iterator[LogLine]:
         """Find the log lines in JSON, and the times beside them."""

@@ -451,6 +451,17 @@ def _forms() -> dict[str, Callable[[list[Line]], str | bytes]]:
         prefix, fields = PREFIXES[outer], OBJECTS[inner]
         each(f"{outer}: {inner}", lambda x, prefix=prefix, fields=fields: prefix(x) + json.dumps(fields(x)))  # type: ignore[misc]
     forms.update(WHOLE)
+    for name in ("Docker", "JsonLayout", "filebeat", "JsonTemplateLayout, ECS", "JSON with a whole line"):
+        for width in (80, 97, 120):
+            forms[f"a terminal, {width} columns: {name}"] = lambda lines, name=name, width=width: cut(  # type: ignore[misc]
+                (json.dumps(OBJECTS[name](x)) for x in lines), width
+            )
+        for mark, width in (("", 72), ("> ", 72), ("", 100)):
+            forms[f"a mail, {width} columns, {mark}: {name}"] = lambda lines, name=name, width=width, mark=mark: (
+                wrapped(  # type: ignore[misc]
+                    (json.dumps(OBJECTS[name](x)) for x in lines), width, mark
+                )
+            )
     return forms
 
 
@@ -566,6 +577,13 @@ def test_a_line_without_its_logger_takes_nothing_of_the_next() -> None:
     lines = lines_of("states before 1.0")
     bare = "".join(f"[{x.at}] {x.level} {x.text}\nsome text of another kind\n" for x in lines)
     assert rows_of(bare) == rows_of(plain(lines))
+
+
+def test_a_json_record_whose_end_is_missing_takes_nothing_of_the_next() -> None:
+    lines = lines_of("states at INFO")
+    records = [json.dumps(OBJECTS["Docker"](x)) for x in lines]
+    for rest in ("\n".join(records), plain(lines)):
+        assert rows_of(f"{records[0][:70]}\n{rest}") == rows_of(plain(lines))
 
 
 @pytest.mark.parametrize("log", LOGS)
