@@ -248,13 +248,15 @@ def _follow(
 
 
 def _note(run: Run) -> None:
-    """Say on standard error what the run left out: copies of other files, and requests of days that have expired."""
+    """Say on standard error what the run left out: copies of other files, requests of days that have expired, logs."""
     if run.copies:
         (copy, original), *others = run.copies.items()
         rest = f", and {len(others)} more" if others else ""
         print(f"{printable(copy)} is a copy of {printable(original)}{rest}: read once", file=sys.stderr)
     if run.expired:
         print(f"{counted(run.expired, 'request')} of days that have expired: not added", file=sys.stderr)
+    for note in run.notes:
+        print(printable(note), file=sys.stderr)
 
 
 def _listed(out: Place) -> str:

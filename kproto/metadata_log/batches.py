@@ -36,7 +36,9 @@ _BEFORE_CRC: Final = Packed(">qiibI").pack
 _AFTER_CRC: Final = Packed(">hiqqqhii").pack
 _OVERHEAD: Final = 12
 """Bytes of the base offset and the length, which the length does not count."""
+_CRC: Final = slice(17, 21)
 _CRC_FROM: Final = 21
+_LAST_DELTA: Final = slice(23, 27)
 _LARGEST_OFFSET: Final = (1 << 63) - 1
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
@@ -103,6 +105,11 @@ class RecordBatch:
     is_control: bool
     count: int
     data: bytes
+
+    @property
+    def crc(self) -> bytes:
+        """The CRC of the batch as it was written."""
+        return self.data[_CRC]
 
     def entries(self) -> Iterator[RawRecord]:
         """Yield the records.
@@ -253,6 +260,32 @@ def _batch_at(data: bytes, at: int) -> RecordBatch | Fault:
     if crc32c(memoryview(whole)[_CRC_FROM:]) != crc:
         return Fault(at, len(whole), f"the batch at offset {base} does not match its CRC")
     return RecordBatch(base, base + last, epoch, max_time, bool(attributes & _CONTROL), count, whole)
+
+
+def stored_batch(data: bytes) -> RecordBatch:
+    """Return the batch of bytes that ``kproto.metadata_log.secrets.stored_bytes`` made, whose CRC it does not check.
+
+    Raises:
+        Malformed: They hold no header.
+    """
+    if len(data) < HEADER_BYTES:
+        raise Malformed(f"a batch of {len(data)} bytes", 0)
+    base, _length, epoch, _magic, _crc, attributes, last, _base_time, max_time, *_producer, count = _HEADER.unpack_from(
+        data
+    )
+    return RecordBatch(base, base + last, epoch, max_time, bool(attributes & _CONTROL), count, data)
+
+
+def rewritten(batch: RecordBatch, values: Sequence[tuple[bytes | None, bytes | None]]) -> bytes:
+    """Write a batch with other records of its time; offsets and CRC stay, so that it is known as the same one."""
+    data = bytearray(
+        encode_batch(
+            values, base_offset=batch.base_offset, epoch=batch.epoch, time_ms=batch.time_ms, control=batch.is_control
+        )
+    )
+    for kept in (_CRC, _LAST_DELTA):
+        data[kept] = batch.data[kept]
+    return bytes(data)
 
 
 def encode_batch(

@@ -110,12 +110,12 @@ class Divergence(NamedTuple):
 
 
 class ShownLog(NamedTuple):
-    """What captures show of a log.
+    """What captures show of a log, or stored tables keep of it.
 
     Attributes:
-        batches: By (epoch, base offset), each with the name of the capture that showed it first.
+        batches: By (epoch, base offset), each with the name of what showed it first.
         sent_in: The last epoch whose leader sent each of them, where it is a later one than its own.
-        snapshots: Those that a replica fetched whole, by end offset and epoch.
+        snapshots: Those that are whole, by end offset and epoch.
         diverged: Answers by which leaders told replicas to cut off their logs.
     """
 
@@ -138,6 +138,7 @@ class MetadataLog:
         fault_count: How much is wrong.
         gaps: The ranges of offsets that no file holds: first and last.
         file_batches: The number of batches in each file.
+        sent_in: Of each batch, by (epoch, base offset), the newest epoch whose leader is known to have had it.
     """
 
     batches: list[RecordBatch] = field(default_factory=list)
@@ -148,6 +149,7 @@ class MetadataLog:
     fault_count: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     file_batches: dict[str, int] = field(default_factory=dict)
+    sent_in: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def fault(self, path: str, at: int | None, size: int | None, reason: str) -> None:
         """Note that something is wrong."""
@@ -229,25 +231,25 @@ class LogStep(NamedTuple):
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(files: LogFiles, shown: ShownLog | None = None) -> MetadataLog:
+def read(files: LogFiles, *shown: ShownLog | None) -> MetadataLog:
     """Read the files of a metadata log.
 
     Args:
         files: The files.
-        shown: What captures show of the same log.
+        shown: What captures show of the same log, and stored tables keep.
 
     Raises:
         CaptureError: A file cannot be opened.
     """
     log = MetadataLog()
+    certain = log.sent_in
     held: dict[tuple[int, int], tuple[RecordBatch, str]] = {}
-    certain: dict[tuple[int, int], int] = {}
 
     def hold(batch: RecordBatch, path: str, epoch: int) -> None:
         key = batch.epoch, batch.base_offset
         known, where = held.setdefault(key, (batch, path))
         certain[key] = max(epoch, batch.epoch, certain.get(key, epoch))
-        if known.data[_CRC] != batch.data[_CRC]:
+        if known.crc != batch.crc:
             log.fault(
                 path, None, None,
                 f"the batch at offset {batch.base_offset} of epoch {batch.epoch} differs from that in {where}; are "
@@ -265,11 +267,12 @@ def read(files: LogFiles, shown: ShownLog | None = None) -> MetadataLog:
         for batch, path in held_by_one:
             hold(batch, path, newest)
     snapshots: dict[tuple[int, int], LogSnapshot] = {}
-    if shown is not None:
-        for key, (batch, capture) in shown.batches.items():
-            hold(batch, capture, shown.sent_in.get(key, batch.epoch))
-        snapshots |= shown.snapshots
-    _settle(log, held, certain, () if shown is None else shown.diverged)
+    known = [each for each in shown if each is not None]
+    for each in known:
+        for key, (batch, where) in each.batches.items():
+            hold(batch, where, each.sent_in.get(key, batch.epoch))
+        snapshots |= each.snapshots
+    _settle(log, held, [one for each in known for one in each.diverged])
     for path in files.snapshots:
         snapshot = _read_snapshot(path, log)
         if snapshot is not None:
@@ -282,13 +285,9 @@ def read(files: LogFiles, shown: ShownLog | None = None) -> MetadataLog:
     return log
 
 
-_CRC: Final = slice(17, 21)
-
-
 def _settle(
     log: MetadataLog,
     held: dict[tuple[int, int], tuple[RecordBatch, str]],
-    certain: dict[tuple[int, int], int],
     diverged: Collection[Divergence],
 ) -> None:
     """Order the batches; leave out those of leaders that lost; note the gaps.
@@ -298,12 +297,11 @@ def _settle(
     copy counts where theirs has none, and where it keeps the epochs in their order.
 
     Args:
-        log: Gets the batches.
+        log: Gets the batches; has of each the newest epoch whose leader had it.
         held: All batches by epoch and offset, each with where it was found.
-        certain: Of each the newest epoch whose leader had it.
         diverged: Answers by which leaders told replicas to cut off their logs.
     """
-    by_offset = attrgetter("base_offset", "epoch")
+    by_offset, certain = attrgetter("base_offset", "epoch"), log.sent_in
     levels: dict[int, list[RecordBatch]] = {}
     lost: list[tuple[RecordBatch, str]] = []
     for key, (batch, path) in held.items():

@@ -86,6 +86,7 @@ class Run:
         seconds: Wall time.
         copies: Files whose content stands in an earlier one, and that one.
         expired: Requests that were not added, since their days have expired.
+        notes: What else was left out, and why, a line each.
     """
 
     inputs: list[str]
@@ -97,6 +98,7 @@ class Run:
     seconds: float = 0.0
     copies: dict[str, str] = field(default_factory=dict)
     expired: int = 0
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -110,7 +112,8 @@ class _Plan:
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
         knows_some: Whether the tables hold some of the captures already.
-        log: The metadata log whose tables are made; None: none is named, or the tables have it as it is.
+        log: The metadata log whose tables are made; None: none is named, or the tables keep it as they have it.
+        notes: See ``Run``.
     """
 
     stored: StoredTables | None
@@ -120,6 +123,7 @@ class _Plan:
     labels: dict[tuple[str, str], tuple[str, str]]
     knows_some: bool
     log: LogPlan | None
+    notes: list[str]
 
     @property
     def is_empty(self) -> bool:
@@ -160,7 +164,7 @@ def analyze(
         plan = _plan(captures, out, filters, capture_point, cluster)
         if plan.is_empty:
             return _as_stored(captures, plan)
-        job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies))
+        job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies, notes=plan.notes))
         if plan.labels:
             job.relabel(plan.labels)
         if plan.parts:
@@ -207,18 +211,18 @@ def _plan(
         knows_some = known.is_named(files)
         parts = known.parts_to_read(files, cluster, capture_point, copies)
         labels = known.labels_for(files, cluster, capture_point)
-    log = None
-    if logs:
-        recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
-        log = plan_log(
-            logs,
-            {file: each.capture for file, each in recorded.items()},
-            {file: each.id for file, each in recorded.items()},
-            stored,
-            cluster,
-            is_more_shown=bool(parts or labels),
-        )
-    return _Plan(stored, known, parts, copies, labels, knows_some, log)
+        log, notes = None, list[str]()
+        if logs:
+            recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
+            log, notes = plan_log(
+                logs,
+                {file: each.capture for file, each in recorded.items()},
+                {file: each.id for file, each in recorded.items()},
+                stored,
+                cluster,
+                is_more_shown=bool(parts or labels),
+            )
+    return _Plan(stored, known, parts, copies, labels, knows_some, log, notes)
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -259,6 +263,7 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
         summary=_summary_of(plan.stored),
         seconds=said["seconds"],
         copies=plan.copies,
+        notes=plan.notes,
     )
 
 

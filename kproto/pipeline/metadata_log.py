@@ -1,8 +1,9 @@
 """Files of KRaft's metadata log -> tables on disk, in one task: the fold needs the order of offsets.
 
-The tables of a cluster's log are files of their own among the others, made anew where the log has grown. The manifest
-remembers what was read by size and hash, never by a path: a run that adds to a log is given the former files again, as
-they were or grown, and the captures that were read beside them.
+The tables of a cluster's log are files of their own among the others, made anew where the log has grown. They hold the
+log itself too, as ``known_batches``, so that it goes on where Kafka has deleted its old segments since. The manifest
+remembers what was read by size and hash, never by a path: a run that adds to a log is given again the captures that
+were read beside it.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import LogFiles, find
 from kproto.pipeline.tasks import for_each, results
 from kproto.tables.metadata_points import read_traffic
-from kproto.tables.metadata_rows import tables_of_files
+from kproto.tables.metadata_rows import known_log, tables_of_files
 from kproto.tables.points import points_of
+from kproto.tables.schemas import KNOWN
+from kproto.tables.stored import read_parquet
 from kproto.tables.writing import BY_BODY, TableFiles, days_of, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from kproto.metadata_log.files import ShownLog
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
     from kproto.tables.stored import StoredTables
@@ -72,6 +77,7 @@ class LogPlan:
         held: What the tables will hold then, if no capture shows the log.
         recordings: The recordings that the captures are.
         replaced: The clusters whose logs these tables replace.
+        known: The stored files of ``known_batches`` of these.
     """
 
     files: LogFiles
@@ -79,6 +85,7 @@ class LogPlan:
     held: _Held
     recordings: Mapping[str, str]
     replaced: list[str] = field(default_factory=list)
+    known: list[Place] = field(default_factory=list)
 
     def held_with(self, shown_by: Collection[str]) -> _Held:
         """What the tables hold of the log, where these captures show it."""
@@ -117,8 +124,8 @@ def plan_log(
     cluster: str,
     *,
     is_more_shown: bool,
-) -> LogPlan | None:
-    """Return what a run makes of a log; None: the tables have all of it.
+) -> tuple[LogPlan | None, list[str]]:
+    """Return what a run makes of a log, and why it leaves one as it is; None: nothing is made.
 
     Args:
         files: The log's files.
@@ -130,7 +137,6 @@ def plan_log(
 
     Raises:
         CaptureError: A file cannot be read.
-        ConfigurationError: The tables hold more of this cluster's log than is named.
     """
     facts = {} if stored is None else stored.facts.get("logs", {})
     former = {name: _Held.from_json(entry) for name, entry in facts.items()}
@@ -138,15 +144,25 @@ def plan_log(
     named = [_hashes(path, sizes) for path in files.segments]
     beginnings = {each for hashes in named for each in hashes}
     replaced = [name for name, held in former.items() if held.segments & beginnings]
-    for name in dict.fromkeys([*replaced, *([cluster] if cluster in former else [])]):
+    replaced = [*dict.fromkeys([*replaced, *([cluster] if cluster in former else [])])]
+    known: list[Place] = []
+    for name in replaced:
+        assert stored is not None
+        of_log = [stored.place(file) for file in stored.paths("known_batches") if is_of_log(file, [name])]
         missing = len(former[name].segments - beginnings)
         unshown = len(former[name].captures.difference(recordings.values()))
-        if missing or unshown:
-            lacking = f"{missing} segments" if missing else f"{unshown} captures"
-            raise ConfigurationError(
-                f"the tables hold a metadata log of cluster {name!r}, of which {lacking} are not named: name them too, "
-                "as they were or grown; or another cluster with --cluster; or make new tables with --overwrite"
-            )
+        why = ""
+        if unshown or (missing and not of_log):
+            lacking = f"{unshown} captures" if unshown else f"{missing} segments"
+            why = f"{lacking} of it are not named: name them too"
+        elif missing and not _is_same(files, _known(of_log)):
+            why = "what is named is another one: name its cluster with --cluster"
+        if why:
+            return None, [
+                f"the metadata log of cluster {name!r} is left as the tables have it; {why}, or make new tables with "
+                "--overwrite"
+            ]
+        known += of_log
     held = _Held(
         frozenset(hashes[-1] for hashes in named),
         frozenset(_hashes(path, ())[-1] for path in (*files.snapshots, *files.states)),
@@ -155,8 +171,38 @@ def plan_log(
     )
     same = former.get(cluster)
     if same is not None and not is_more_shown and same[:2] == held[:2] and held.blank <= same.captures | same.blank:
-        return None
-    return LogPlan(files, captures, held, recordings, [*dict.fromkeys([*replaced, *([cluster] if same else [])])])
+        return None, []
+    return LogPlan(files, captures, held, recordings, replaced, known), []
+
+
+def _known(files: Sequence[Place]) -> ShownLog:
+    """Read the log that stored files of ``known_batches`` hold.
+
+    Raises:
+        ConfigurationError: A file is damaged.
+    """
+    try:
+        return known_log(pa.concat_tables([KNOWN["known_batches"].empty_table(), *map(read_parquet, files)]))
+    except (pa.ArrowException, ValueError, TypeError) as e:
+        reason = str(e).partition("\n")[0]
+        raise ConfigurationError(
+            f"the metadata log in the tables cannot be read ({reason}); make new tables with --overwrite"
+        ) from e
+
+
+def _is_same(files: LogFiles, known: ShownLog) -> bool:
+    """Whether files can be of a known log: they share batches with it, or have other offsets; no batch differs."""
+    log = read(files)
+    shared = [
+        (batch, known.batches[batch.epoch, batch.base_offset][0])
+        for batch in log.batches
+        if (batch.epoch, batch.base_offset) in known.batches
+    ]
+    if shared or not (log.batches and known.batches):
+        return all(one.crc == other.crc for one, other in shared)
+    first = min(batch.base_offset for batch, _where in known.batches.values())
+    last = max(batch.last_offset for batch, _where in known.batches.values())
+    return log.batches[0].base_offset > last or log.batches[-1].last_offset < first
 
 
 def _hashes(path: str, sizes: Sequence[int]) -> list[tuple[int, str]]:
@@ -209,7 +255,7 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
     tables = tables_of_files(
         plan.files, filters, traffic if shown_by else None, capture=plan.captures[shown_by[0]] if shown_by else None,
-        cluster=cluster, lists_live=lists_live or not shown_by,
+        cluster=cluster, lists_live=lists_live or not shown_by, known=_known(plan.known),
     )  # fmt: skip
     written = TableFiles(directory, _kind(cluster))
     for name, table in tables.items():

@@ -185,7 +185,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
             table = read_parquet(stored.run / file)
             of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
             _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
-        for name in ("brokers", *METADATA_TABLES, "known_recordings", "known_names", "known_places"):
+        for name in ("brokers", *METADATA_TABLES, "known_recordings", "known_names", "known_places", "known_batches"):
             new.keep(stored.paths(name))
         written = [read_parquet(new.place(file), ["body_id"]) for file in new.files("bodies")]
         new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]))
@@ -237,7 +237,8 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
                 joined,
             )
             number += 1
-        for name in KNOWN:
+        new.keep(stored.paths("known_batches"))
+        for name in KNOWN.keys() - {"known_batches"}:
             new.know(name, KnownTable(stored, name).all())
         after = new.publish()
     return len(stored.rows), len(after.rows)

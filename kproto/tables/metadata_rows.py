@@ -17,22 +17,23 @@ import pyarrow as pa
 
 from kproto.api import ApiKey
 from kproto.metadata_log.admin_requests import CHANGING
-from kproto.metadata_log.files import read
+from kproto.metadata_log.batches import stored_batch
+from kproto.metadata_log.files import ShownLog, read, snapshot_of
 from kproto.metadata_log.folding import fold, is_whole
 from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
-from kproto.metadata_log.secrets import without_secrets
+from kproto.metadata_log.secrets import stored_bytes, without_secrets
 from kproto.tables.arrays import TableBuilder, array_of, plain_text
 from kproto.tables.metadata_points import controllers_clocks
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.schemas import METADATA_TABLES, TABLES
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kproto.metadata_log.batches import LogRecord
+    from kproto.metadata_log.batches import LogRecord, RecordBatch
     from kproto.metadata_log.deliveries import MetadataTraffic
-    from kproto.metadata_log.files import MetadataLog
+    from kproto.metadata_log.files import LogSnapshot, MetadataLog
     from kproto.metadata_log.finding import LogFiles
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, FoldedLog, FoldedState
     from kproto.tables.filters import Filters
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "metadata log"
 """The ``format`` of a metadata log in the table ``captures``."""
 
+_TABLES: Final = "the stored tables"
 _BEING_DELETED: Final = -2
 _LATEST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: damaged records can name any time."""
@@ -51,16 +53,20 @@ def tables_of_files(
     filters: Filters,
     traffic: MetadataTraffic | None = None,
     *,
+    known: ShownLog | None = None,
     capture: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
     lists_live: bool = True,
 ) -> dict[str, pa.Table]:
     """Return the tables of the files of a metadata log: those of ``TABLES`` and of ``METADATA_TABLES``.
 
+    With what stored tables know of the log there is ``known_batches`` too: its batches, and the snapshots it needs.
+
     Args:
         files: The files of one cluster's log, of one node or of several.
         traffic: What captures show of the same log.
         filters: The requests and states to keep.
+        known: What stored tables know of the same log, see ``known_log``; its files may be gone since.
         capture: The capture point whose rows they become; None: one of its own.
         cluster: The declared cluster.
         lists_live: Whether the rows of ``requests`` list the live brokers: those that are not fenced.
@@ -69,21 +75,50 @@ def tables_of_files(
         CaptureError: A file cannot be opened.
     """
     rows = _Rows(
-        read(files, None if traffic is None else traffic.shown()),
+        read(files, None if traffic is None else traffic.shown(), known),
         filters,
         capture or _name(files),
         cluster,
         traffic,
         lists_live=lists_live,
     )
-    rows.fold()
+    folded = rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
         rows.made |= traffic_rows(traffic, rows.changing, rows.clocks, rows.of)
     schemas = TABLES | METADATA_TABLES
     made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
     made |= {name: builder.table() for name, builder in rows.large.items()}
+    if known is not None:
+        schemas |= {"known_batches": KNOWN["known_batches"]}
+        made |= {"known_batches": rows.known_batches(folded)}
     return {name: made.get(name, schemas[name].empty_table()) for name in schemas}
+
+
+def known_log(rows: pa.Table) -> ShownLog:
+    """Return the metadata log that rows of ``known_batches`` hold.
+
+    Raises:
+        ValueError, TypeError: They hold none.
+    """
+    batches: dict[tuple[int, int], tuple[RecordBatch, str]] = {}
+    sent_in: dict[tuple[int, int], int] = {}
+    of_snapshots: dict[str, list[RecordBatch]] = {}
+    columns = (rows[name].to_pylist() for name in ("snapshot", "sent_in", "data"))
+    for name, epoch, data in zip(*columns, strict=True):
+        batch = stored_batch(data)
+        if name is not None:
+            of_snapshots.setdefault(name, []).append(batch)
+            continue
+        batches[batch.epoch, batch.base_offset] = batch, _TABLES
+        sent_in[batch.epoch, batch.base_offset] = max(epoch, batch.epoch)
+    snapshots: dict[tuple[int, int], LogSnapshot] = {}
+    for name, found in of_snapshots.items():
+        end, _dash, epoch = name.partition("-")
+        snapshot = snapshot_of(int(end), int(epoch), _TABLES, found)
+        if snapshot is not None:
+            snapshots[snapshot.end_offset, snapshot.epoch] = snapshot
+    return ShownLog(batches, sent_in, snapshots)
 
 
 def _name(files: LogFiles) -> str:
@@ -95,6 +130,11 @@ def _name(files: LogFiles) -> str:
 def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
     columns = [array_of([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _snapshot_name(snapshot: LogSnapshot) -> str:
+    """The name of a snapshot's file, without its ending."""
+    return f"{snapshot.end_offset:020}-{snapshot.epoch:010}"
 
 
 def _us(time_ms: int) -> int:
@@ -189,8 +229,9 @@ class _Rows:
             "metadata_deliveries": self._deliveries,
         }
         self._live_sets: set[frozenset[int]] = set()
+        self._secret: set[bytes] = set()  # ids of batches with secrets
 
-    def fold(self) -> None:
+    def fold(self) -> FoldedLog:
         """Fold the log, and make the rows of all tables but the deliveries."""
         quorum = None if self._traffic is None else self._traffic.quorum
         folded = fold(self._log, self._record, None if quorum is None else quorum.named())
@@ -202,6 +243,22 @@ class _Rows:
         self._epochs(folded)
         self._members(folded)
         self._source(folded)
+        return folded
+
+    def known_batches(self, folded: FoldedLog) -> pa.Table:
+        """What was folded, as bytes without secrets."""
+        schema = KNOWN["known_batches"]
+        names: list[str | None] = []
+        epochs: list[int] = []
+        data: list[bytes] = []
+        for each in folded.batches:
+            snapshot, batches = each.snapshot, [] if each.batch is None else [each.batch]
+            for batch in batches if snapshot is None else snapshot.batches:
+                names.append(None if snapshot is None else _snapshot_name(snapshot))
+                epochs.append(self._log.sent_in.get((batch.epoch, batch.base_offset), batch.epoch))
+                data.append(stored_bytes(batch) if each.batch_id in self._secret else batch.data)
+        columns = zip((names, epochs, data), schema.types, strict=True)
+        return pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=schema)
 
     # ---- requests and states
 
@@ -267,13 +324,16 @@ class _Rows:
                 self.changing.append(each)
             elif isinstance(record, RegisterControllerRecord):
                 self._controller_registered(record, each)
-        if isinstance(record, NoOpRecord) or not self._filters.wants_time(batch.time_ms * 1_000_000):
+        if isinstance(record, NoOpRecord):
             return
         shown = record if record is None or each.is_control else without_secrets(record)
-        source = batch.snapshot
+        if shown is not record:
+            self._secret.add(batch.batch_id)
+        if not self._filters.wants_time(batch.time_ms * 1_000_000):
+            return
         self._records.add(
             each.offset,
-            None if source is None else f"{source.end_offset:020}-{source.epoch:010}",
+            None if batch.snapshot is None else _snapshot_name(batch.snapshot),
             _us(each.time_ms),
             each.epoch,
             None if shown is None else shown.title(),

@@ -438,8 +438,10 @@ KNOWN: Final = {
         ]
     ),
     "known_bodies": pa.schema([("body_id", pa.binary())]),
+    "known_batches": pa.schema([("snapshot", pa.string()), ("sent_in", pa.int32()), ("data", pa.large_binary())]),
 }  # fmt: skip
-"""What runs must know of earlier ones, by the names of the tables: see ``kproto.tables.known``."""
+"""What runs must know of earlier ones, by the names of the tables: see ``kproto.tables.known``. Of ``known_batches``,
+KRaft's metadata log itself, see ``kproto.tables.metadata_rows``."""
 
 BROKER_STATES: Final = described(
     "What each broker was to KRaft's controller, from when to when, by the metadata log.",

@@ -7,12 +7,18 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from kraft_runs import capture, metadata
+from metadata_batches import batch_of
 
 from kproto.cli import main
 from kproto.errors import ConfigurationError
+from kproto.metadata_log.batches import RecordBatch, batches_in
+from kproto.metadata_log.finding import SNAPSHOT
+from kproto.metadata_log.records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.pipeline.job import unchanged
 from kproto.pipeline.metadata_log import LogPlan, logs_among, plan_log, write_log
@@ -21,8 +27,8 @@ from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import read
 from kproto.tables.filters import Filters
 from kproto.tables.places import MANIFEST
-from kproto.tables.schemas import METADATA_TABLES, TABLES
-from kproto.tables.stored import RUNS, SCHEMA, StoredTables, current_tables
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
+from kproto.tables.stored import RUNS, SCHEMA, StoredTables, current_tables, read_parquet
 from kproto.tables.writing import write_table
 
 if TYPE_CHECKING:
@@ -69,12 +75,32 @@ def cut_log(place: Path, size: int | None = None) -> Path:
     return place
 
 
-def planned(*sources: Path, held: dict[str, Any] | None = None, cluster: str = "default") -> LogPlan | None:
+def piece(place: Path, begin: int, end: int, *, snapshots: bool = True) -> Path:
+    """A node's directory with some offsets, from which Kafka has deleted what is before them."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    whole = next(metadata(RUN, NODE).rglob("*.log"))
+    batches = [each for each in batches_in(whole.read_bytes()) if isinstance(each, RecordBatch)]
+    kept = [each for each in batches if begin <= each.base_offset and each.last_offset < end]
+    (place / f"{kept[0].base_offset:020}.log").write_bytes(b"".join(each.data for each in kept))
+    for file in metadata(RUN, NODE).rglob("*.checkpoint"):
+        name = SNAPSHOT.fullmatch(file.name)
+        if snapshots and name is not None and begin <= int(name[1]) < end:
+            shutil.copy(file, place)
+    return place
+
+
+def plan_of(
+    sources: tuple[Path, ...], stored: StoredTables | None, cluster: str = "default"
+) -> tuple[LogPlan | None, list[str]]:
     files, others = logs_among([str(each) for each in sources])
     assert files
     assert not others
-    stored = None if held is None else StoredTables(sources[0], {}, {"logs": held})
     return plan_log(files, {}, {}, stored, cluster, is_more_shown=False)
+
+
+def planned(*sources: Path, held: dict[str, Any] | None = None, cluster: str = "default") -> LogPlan | None:
+    return plan_of(sources, None if held is None else StoredTables(sources[0], {}, {"logs": held}), cluster)[0]
 
 
 def held_of(*sources: Path) -> dict[str, Any]:
@@ -84,10 +110,11 @@ def held_of(*sources: Path) -> dict[str, Any]:
     return {"default": held}
 
 
-def stored(place: Path, *sources: Path) -> Path:
-    """The tables of a log, written without Spark."""
-    plan = planned(*sources)
+def stored(place: Path, *sources: Path, former: Path | None = None) -> Path:
+    """The tables of a log, or of what it adds to former ones, written without Spark."""
+    plan, notes = plan_of(sources, current_tables(former) if former else None)
     assert plan is not None
+    assert not notes
     run = place / RUNS / "one"
     rows = write_log(plan, run, Filters(), "default", lists_live=True).rows
     for name, schema in TABLES.items():
@@ -114,10 +141,13 @@ def test_expiry_and_compaction_keep_what_a_log_tells_of_brokers_and_the_quorum(t
     before = current_tables(tables).counts()
     compact(OutputDirectory(tables))
     assert current_tables(tables).counts() == before
+    kept = current_tables(tables).paths("known_batches")
+    assert kept
     expire(OutputDirectory(tables), datetime(2026, 11, 26, 12, tzinfo=UTC))  # the day of the run stays
     assert current_tables(tables).counts() == before
     expire(OutputDirectory(tables), datetime(2026, 11, 28, tzinfo=UTC))
     after = current_tables(tables).counts()
+    assert current_tables(tables).paths("known_batches") == kept
     assert (after["requests"], after["partition_states"]) == (0, 0)
     assert {name: after[name] for name in METADATA_TABLES if name in after} == {
         name: before[name] for name in METADATA_TABLES if name in before
@@ -145,10 +175,93 @@ def test_a_log_that_grew_takes_the_place_of_the_former(tmp_path: Path) -> None:
     assert renamed.replaced == ["default"]  # one log has one place
 
 
-def test_a_log_of_which_files_are_missing_is_refused_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_log_goes_on_where_its_old_segments_are_gone(tmp_path: Path, *, snapshots: bool) -> None:
+    whole = piece(tmp_path / "whole" / "n", 0, 1000, snapshots=snapshots)
+    one = stored(tmp_path / "one", piece(tmp_path / "n", 0, 450))
+    two = stored(tmp_path / "two", piece(tmp_path / "n", 400, 560, snapshots=snapshots), former=one)
+    shutil.rmtree(tmp_path / "one")
+    three = stored(tmp_path / "three", piece(tmp_path / "n", 560, 1000, snapshots=snapshots), former=two)
+    same(three, whole)
+    assert ask_sql(open_tables(three), "SELECT * FROM bad_inputs").rows == []
+
+
+def test_what_a_log_lacks_between_the_tables_and_its_beginning_is_told(tmp_path: Path) -> None:
+    former = stored(tmp_path / "one", piece(tmp_path / "n", 0, 300))
+    tables = stored(tmp_path / "two", piece(tmp_path / "n", 500, 1000), former=former)
+    both = piece(tmp_path / "both" / "n", 0, 300)
+    shutil.copytree(piece(tmp_path / "n", 500, 1000), both, dirs_exist_ok=True)
+    same(tables, both)
+    (reason,) = ask_sql(open_tables(tables), "SELECT reason FROM bad_inputs WHERE reason LIKE '%no file holds%'").rows
+    assert reason == ("no file holds the offsets 288 to 507",)
+
+
+def test_another_log_leaves_that_of_the_tables_as_it_is(tmp_path: Path) -> None:
+    tables = current_tables(stored(tmp_path / "one", metadata(RUN, NODE)))
+    plan, notes = plan_of((metadata("kraft-3.9-a", 1000),), tables)
+    assert plan is None
+    assert notes == [
+        "the metadata log of cluster 'default' is left as the tables have it; what is named is another one: name its "
+        "cluster with --cluster, or make new tables with --overwrite"
+    ]
+
+
+def test_tables_keep_no_secrets_of_a_log(tmp_path: Path) -> None:
+    node = tmp_path / "n"
+    node.mkdir()
+    level = FeatureLevelRecord(name="metadata.version", feature_level=20)
+    password = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="gone-fishing")
+    scram = UserScramCredentialRecord(
+        name="ann", mechanism=1, salt=b"pepper", stored_key=b"key-one", server_key=b"key-two", iterations=4096
+    )
+    (node / f"{0:020}.log").write_bytes(batch_of(level, password) + batch_of(scram, base_offset=2))
+    tables = stored(tmp_path / "one", node)
+    (file,) = current_tables(tables).files("known_batches")
+    data = b"".join(read_parquet(file)["data"].to_pylist())
+    assert b"metadata.version" in data
+    for secret in (b"gone-fishing", b"pepper", b"key-one", b"key-two"):
+        assert secret not in data
+    grown = (node / f"{0:020}.log").read_bytes() + batch_of(level, base_offset=3)
+    (node / f"{0:020}.log").write_bytes(grown)
+    again = stored(tmp_path / "two", node, former=tables)  # a batch is the same with its secrets and without
+    records = "SELECT * FROM metadata_records ORDER BY log_offset"
+    assert ask_sql(open_tables(again), records).rows == ask_sql(open_tables(read(str(node))), records).rows
+    assert len(ask_sql(open_tables(again), records).rows) == 4
+    assert ask_sql(open_tables(again), "SELECT * FROM bad_inputs").rows == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"no Parquet at all",
+        {"a": [1]},
+        {"snapshot": [{"a": 1}], "sent_in": [{"a": 1}], "data": [{"a": 1}]},
+        {"snapshot": [None], "sent_in": [1], "data": [b"short"]},
+        {"snapshot": [None], "sent_in": [1], "data": [None]},
+        {"snapshot": [None], "sent_in": [None], "data": [bytes(61)]},
+        {"snapshot": ["one"], "sent_in": [1], "data": [bytes(61)]},
+    ],
+)
+def test_a_damaged_log_in_the_tables_is_an_error_of_one_line(damage: Any, tmp_path: Path) -> None:
+    tables = stored(tmp_path / "one", piece(tmp_path / "n", 0, 100))
+    (file,) = current_tables(tables).files("known_batches")
+    if isinstance(damage, bytes):
+        file.write_bytes(damage)
+    elif "data" in damage and damage["sent_in"] != [{"a": 1}]:
+        pq.write_table(pa.table(damage, KNOWN["known_batches"]), file)
+    else:
+        pq.write_table(pa.table(damage), file)
+    with pytest.raises(ConfigurationError) as caught:
+        stored(tmp_path / "two", piece(tmp_path / "n", 50, 200), former=tables)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_log_of_which_former_tables_kept_nothing_is_left_as_it_is(tmp_path: Path) -> None:
     held = held_of(cut_log(tmp_path / "n"))
-    with pytest.raises(ConfigurationError, match="of which 1 segments are not named: name them too"):
-        planned(metadata("kraft-3.9-a", 1000), held=held)
+    plan, notes = plan_of((metadata("kraft-3.9-a", 1000),), StoredTables(tmp_path, {}, {"logs": held}))
+    assert plan is None
+    assert "1 segments of it are not named: name them too" in notes[0]
     both = planned(metadata("kraft-3.9-a", 1000), tmp_path / "n", held=held)
     assert both is not None
     longer = planned(metadata(RUN, 1002), held=held)  # another node's copy, which begins as the one that is held
@@ -195,6 +308,12 @@ def test_analyze_stores_a_log_alone(spark: SparkSession, tmp_path: Path) -> None
     assert run.rows == current_tables(out.path).counts()
     again = analyze(spark, [str(node)], out)
     assert (again.rows, again.captures_read) == (run.rows, 0)
+    node = piece(node, 400, 1000)  # Kafka has deleted the old segments
+    whole = piece(tmp_path / "whole" / "n", 0, 1000)
+    analyze(spark, [str(node)], out)
+    same(out.path, whole)
+    node = cut_log(node)
+    analyze(spark, [str(node)], out)
     (summary,) = answers((node,), "summary")
     told = json.loads(summary)
     assert {name: run.summary[name] for name in told if name in run.summary} == {
@@ -212,8 +331,9 @@ def test_analyze_stores_a_log_beside_captures(spark: SparkSession, tmp_path: Pat
     same(out.path, *sources)
     assert not run.bad_inputs
     assert unchanged(list(map(str, sources)), out) is not None
-    with pytest.raises(ConfigurationError, match="of which 1 captures are not named"):
-        analyze(spark, [str(metadata(RUN, NODE))], out)
+    (note,) = analyze(spark, [str(metadata(RUN, NODE))], out).notes
+    assert "1 captures of it are not named" in note
+    same(out.path, *sources)
     alone = OutputDirectory(tmp_path / "alone")
     analyze(spark, [str(metadata(RUN, NODE))], alone)  # the capture comes later
     analyze(spark, list(map(str, sources)), alone)
