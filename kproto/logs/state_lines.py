@@ -127,6 +127,14 @@ _ELECTED: Final = re.compile(
     rb" LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr\w*=\w*\((.{0,20000}?)\), (?:leaderRecoveryState=(\w+), )?"
     rb"(?:zkVersion|partitionEpoch)=(-?\d+)\)"
 )
+_IN_DETAIL: Final = re.compile(
+    rb"ISR for partition |Updating (?:ISRs|leader epoch|assignment) |Changed state of replica |Received response "
+    rb"|Changed partition \S{1,300} (?:state from O|from \w+ to \w+ with leader)|Live brokers: |All leaders = "
+    rb"|Sending (?:become-|(?:LeaderAndIsr|StopReplica|UpdateMetadata) request (?!for |to ))|Delete topic callback "
+    rb"|(?:Register|Unregister) BrokerModifications |Deletion (?:successfully completed|failed) for replicas "
+)
+"""What a controller says at DEBUG or TRACE alone: it shows the level where a layout of lines has none."""
+
 _ASSIGNED: Final = re.compile(
     rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)"
 )
@@ -410,7 +418,7 @@ class StateLog:
             return False  # what is decided stands at INFO and DEBUG
         if text[at - 5 : at] != b"INFO ":
             before = text[max(at - 24, 0) : at].upper()
-            if b"DEBUG" in before or b"TRACE" in before:
+            if b"DEBUG" in before or b"TRACE" in before or _IN_DETAIL.match(text[end + 1 : end + 400].lstrip(b", :")):
                 self._detailed = True
         name = text[begin : min(end, begin + 40)]
         writer = self._writers.get(name)
