@@ -288,6 +288,8 @@ class EmbeddedCluster(Startable):
         try:
             return self.members[broker_id]
         except KeyError:
+            if broker_id in self._ids:
+                raise BrokerNotAvailable(f"broker {broker_id} is not started; call start() first") from None
             raise BrokerNotAvailable(f"no broker {broker_id} here; there are {bounded(self._ids)}") from None
 
     @property

@@ -51,6 +51,7 @@ class Interception:
         answer: Do not handle the request, answer with this message.
 
     Raises:
+        TypeError: ``error`` is no number.
         ValueError: ``disconnect`` is another word, ``delay_s`` is negative, or two fields contradict each other.
     """
 
@@ -68,6 +69,8 @@ class Interception:
             )
         if not 0 <= self.delay_s <= _LONGEST_DELAY_S:
             raise ValueError(f"delay_s is {self.delay_s}; it must be 0 to {_LONGEST_DELAY_S} seconds")
+        if self.error is not None and not isinstance(self.error, int):
+            raise TypeError(f"error: expected an ErrorCode, got {self.error!r}; try e.g. ErrorCode.KAFKA_STORAGE_ERROR")
         given = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]  # not the delay
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} contradict each other; give one of them")
@@ -88,11 +91,17 @@ class PlannedFaults:
         """Follow a plan for the next ``times`` requests of these APIs; for all APIs if none is named, None: for ever.
 
         Raises:
+            TypeError: The plan is no ``Interception``, or an API no key.
             ValueError: ``times`` is below 1.
         """
+        if not isinstance(plan, Interception):
+            raise TypeError(f"plan: expected an Interception, got {plan!r}; try e.g. Interception(drop=True)")
+        keys: list[Any] = list(api_keys)
+        if wrong := [key for key in keys if not isinstance(key, int)]:
+            raise TypeError(f"api_keys: expected an ApiKey, got {wrong[0]!r}; try e.g. ApiKey.METADATA")
         if times is not None and times < 1:
             raise ValueError(f"times is {times}; give the number of requests, or None for all")
-        self._plans.append((plan, frozenset(api_keys), None if times is None else [None] * times))
+        self._plans.append((plan, frozenset(keys), None if times is None else [None] * times))
 
     def __call__(self, context: RequestContext, request: Any) -> Interception | None:
         """Return the plan for a request."""

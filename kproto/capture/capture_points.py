@@ -327,8 +327,7 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
         else:
             found = _inside(Path(path), unfinished)
             if not found:  # a directory for each host, or for each hour
-                folders = sorted(p for p in Path(path).iterdir() if p.is_dir() and not p.name.startswith("."))
-                found = [file for folder in folders if not folder.is_symlink() for file in _inside(folder, unfinished)]
+                found = [file for folder in _folders(Path(path)) for file in _inside(folder, unfinished)]
             if not found:
                 raise CaptureError(f"{path}: a directory without a capture or request log")
         for file in found:
@@ -336,6 +335,35 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
             if resolved not in seen:
                 seen.add(resolved)
                 yield file
+
+
+def folders_left_out(path: str | os.PathLike[str]) -> list[str]:
+    """Return the directories in a directory that hold captures or logs, or cannot be opened, and are not read with it.
+
+    Those are the ones beside captures, and the ones in directories of hosts or hours. One that holds such a directory
+    counts, too; what is further down is not looked for.
+    """
+    top = Path(path)
+    found = []
+    try:
+        folders = _folders(top) if top.is_dir() else []
+        if folders and not _inside(top, unfinished=True):
+            folders = [inner for folder in folders for inner in _folders(folder)]
+    except OSError:
+        return []  # reading the directory reports the error
+    for folder in folders:
+        try:
+            holds_any = any(_inside(each, unfinished=True) for each in (folder, *_folders(folder)))
+        except OSError:
+            holds_any = True
+        if holds_any:
+            found.append(str(folder))
+    return found
+
+
+def _folders(folder: Path) -> list[Path]:
+    inside = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return [p for p in inside if not p.is_symlink()]
 
 
 def _inside(folder: Path, unfinished: bool) -> list[str]:

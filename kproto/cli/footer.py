@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kproto.api import CONTROL_APIS, api_name
@@ -130,6 +131,18 @@ def say_assumed_zone(files: Iterable[str]) -> None:
             f"{names[0]}{others}: times are written without a zone, and were read in this machine's "
             f"({time.tzname[0]}); if they are of another, name it: --log-zone Europe/Berlin"
         )
+
+
+def say_left_out(sources: Iterable[object]) -> None:
+    """Say in a line for each directory which directories in it are not read with it, though they hold captures."""
+    for source in sources:
+        if isinstance(source, str | Path) and Path(source).is_dir():
+            from kproto.capture.capture_points import folders_left_out
+
+            if folders := folders_left_out(source):
+                first, *more = folders
+                others, them = (f" and {counted(len(more), 'other directory')} are", "them") if more else (" is", "it")
+                _say(f"note: {printable(first)}{others} not read with {printable(str(source))}; name {them}, too")
 
 
 def saying_zone(pieces: Iterable[dict[str, pa.Table]]) -> Iterator[dict[str, pa.Table]]:

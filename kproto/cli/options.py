@@ -386,6 +386,10 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
             broker_ids=parse_brokers(brokers) | parse_broker_of(broker_of),
             logs=LogReading(log_zone, day=log_date),
         )
+        if not rest.get("redact"):
+            from kproto.cli.footer import say_left_out
+
+            say_left_out(rest.get("captures") or rest.get("sources") or rest.get("words") or ())
         return command(*args, filters=filters, **rest)
 
     for option in reversed(options):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kproto import CaptureError
 from kproto.capture import CapturePoint, CaptureSummary, capture_points, exchanges, frames
-from kproto.capture.capture_points import point_name
+from kproto.capture.capture_points import folders_left_out, point_name
 from kproto.tables import read
 
 if TYPE_CHECKING:
@@ -356,3 +356,20 @@ def test_frames_takes_no_internal_arguments() -> None:
     assert set(inspect.signature(frames).parameters) == {
         "captures", "ports", "apis", "capture", "limit", "progress", "summary", "logs",
     }  # fmt: skip
+
+
+def test_directories_that_are_not_read_with_theirs_are_named(tmp_path: Path) -> None:
+    """Those beside captures, and those below directories of hosts; others are read, or hold nothing to read."""
+
+    def log(*folders: str) -> Path:
+        file = tmp_path.joinpath(*folders, "state-change.log")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        return file
+
+    (tmp_path / "empty").mkdir()
+    log("a host"), log("b", "logs")
+    assert folders_left_out(tmp_path) == [str(tmp_path / "b" / "logs")]
+    file = log()
+    assert folders_left_out(tmp_path) == [str(tmp_path / "a host"), str(tmp_path / "b")]
+    assert folders_left_out(tmp_path / "a host") == folders_left_out(file) == folders_left_out("nothing") == []

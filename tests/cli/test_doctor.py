@@ -184,3 +184,14 @@ def test_files_that_cannot_be_read_are_told_once(tmp_path: Path) -> None:
     assert "empty" not in redacted
     alone = doctor(str(tmp_path / "empty.pcap"))
     assert (alone.exit_code, alone.stderr.count("\n")) == (2, 1)
+
+
+def test_a_directory_of_logs_beside_a_capture_is_said_to_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "control.pcap.gz").symlink_to(UNCLEAN)
+    for name in ("broker 0", "broker 1", "broker 2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state-change.log").write_text("no line")
+    (note,) = doctor(str(tmp_path)).stderr.splitlines()
+    assert note == f"note: {tmp_path}/broker 0 and 2 other directories are not read with {tmp_path}; name them, too"
+    assert doctor(str(tmp_path), "--redact").stderr == ""
+    assert doctor(str(tmp_path / "control.pcap.gz")).stderr == ""

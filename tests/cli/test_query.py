@@ -292,6 +292,7 @@ def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path)
     refused = {
         (str(tmp_path / "none.pcap"), str(tmp_path / "no.pcap"), "leader"): "none.pcap: no such file",
         ("leader",): "name a capture or a directory of tables before the question: query CAPTURE leader",
+        ("leader", str(tmp_path)): "the question comes last: query CAPTURE leader",
     }
     for words, text in refused.items():
         result = query(*words)

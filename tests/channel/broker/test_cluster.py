@@ -26,7 +26,7 @@ import kproto.capture
 from channel.broker.cluster import EmbeddedCluster, raise_file_limit
 from channel.broker.embedded import Features
 from channel.broker.handlers import HANDLERS
-from channel.broker.hooks import BrokerHooks, Interception
+from channel.broker.hooks import BrokerHooks, Interception, PlannedFaults
 from channel.errors import BrokerNotAvailable, IllegalState
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
@@ -604,6 +604,27 @@ def test_brokers_with_different_histories_share_the_live_brokers_of_an_update():
 def test_an_interception_that_makes_no_sense_is_refused(order, error):
     with pytest.raises(ValueError, match=error):
         Interception(**order)
+
+
+def test_a_broker_of_a_cluster_that_is_not_started_is_told_to_be_so():
+    cluster = EmbeddedCluster(1)
+    try:
+        with pytest.raises(BrokerNotAvailable, match=r"broker 0 is not started; call start\(\) first"):
+            cluster[0]
+        with pytest.raises(BrokerNotAvailable, match="no broker 1 here"):
+            cluster[1]
+    finally:
+        cluster.close()
+
+
+def test_a_plan_that_no_request_could_follow_is_refused_at_once():
+    faults = PlannedFaults()
+    with pytest.raises(TypeError, match=r"plan: expected an Interception, got <ErrorCode.*try e.g. Interception"):
+        faults.add(ErrorCode.KAFKA_STORAGE_ERROR, (), None)
+    with pytest.raises(TypeError, match="api_keys: expected an ApiKey, got 'Metadata'"):
+        faults.add(Interception(drop=True), ("Metadata",), None)
+    with pytest.raises(TypeError, match="error: expected an ErrorCode, got 'KAFKA_STORAGE_ERROR'"):
+        Interception(error="KAFKA_STORAGE_ERROR")
 
 
 def test_an_interception_may_hold_an_answer_back_for_a_day():
