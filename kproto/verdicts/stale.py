@@ -100,12 +100,13 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
 
     Args:
         requests: Rows of ``requests``.
-        epochs_of: The epochs of each cluster.
+        epochs_of: The epochs of each cluster whose controllers are known.
     """
     for table in requests:
         rows = [
             row
             for cluster in pc.unique(table["cluster"]).to_pylist()
+            if cluster in epochs_of
             for row in _stale_of(table.filter(pc.equal(table["cluster"], cluster)), epochs_of[cluster])
         ]
         if rows:

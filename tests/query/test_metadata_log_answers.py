@@ -273,3 +273,11 @@ def test_no_users_records_are_kept_from_a_capture() -> None:
     wanted = WantedApis({1}, fetch_client="raft-client-1000")
     clients = {each.client_id for each in exchanges(capture("kraft-4.1-a"), apis=wanted)}
     assert clients == {"raft-client-1000"}
+
+
+def test_a_log_that_names_no_controller_has_no_stale_requests(tmp_path: Path) -> None:
+    """As of a segment whose former ones are gone."""
+    topic = TopicRecord(name="orders", topic_id=bytes(15) + b"\1")
+    (tmp_path / "00000000000000000420.log").write_bytes(batch_of(topic, base_offset=420))
+    assert lines("query", str(tmp_path), "--sql", "SELECT controller_id FROM requests") == [{"controller_id": None}]
+    assert lines("query", str(tmp_path), "--sql", "SELECT * FROM stale_requests") == []
