@@ -223,15 +223,15 @@ def _judged(
             file=sys.stderr,
         )
     clusters = by_cluster(iter(kept))
-    is_empty = True
+    told: set[str] | None = None  # the files of which KP065 tells what is damaged
     for number, (name, pieces) in enumerate(clusters, 1):
         facts = Facts(pieces, redact=redact)
         if facts.requests:
-            is_empty = False
+            told = (told or set()) | {row["file"] for row in facts.captures}
             yield None if len(clusters) == 1 else str(number) if redact else name, facts
-    if is_empty:
+    if told is None:
         raise CaptureError(why_nothing(bad))
-    unread = [file for file in bad if file["offset"] is None]  # what was read in part is a finding, KP065
+    unread = [file for file in bad if file["offset"] is None or (not redact and file["file"] not in told)]
     if redact:
         unread = [file | {"reason": "a file cannot be read"} for file in unread]
     warn_of_bad_inputs(unread, "no finding rests on that; kproto summary names all")

@@ -22,6 +22,7 @@ from kproto.tables.files import explained
 from kproto.tables.places import MANIFEST, Place, RemotePath, arrow_path, require_no_link, require_no_links_in
 from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
+from kproto.text import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -278,14 +279,16 @@ def read_facts(tables: Place) -> dict[str, Any]:
 
 def _no_tables(place: Place) -> str:
     """Return an error text for a place without a manifest, with the command that makes tables."""
+    made = pasted(["kproto", "analyze", "CAPTURE", "--out", str(place)])
     if isinstance(place, RemotePath):
-        return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
+        return f"{place} has no tables; make them: {made}"
     if not place.exists():
-        tables = "" if place.suffix else f", or make tables: kproto analyze CAPTURE --out {place}"
-        return f"{place}: no such file or directory; check the path{tables}"
+        return f"{place}: no such file or directory; check the path" + (
+            "" if place.suffix else f", or make tables: {made}"
+        )
     if any(place.iterdir()):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie there, of {place})"
-    return f"{place} has no tables; make them: kproto analyze CAPTURE --out {place}"
+    return f"{place} is an empty directory and has no tables; make them: {made}"
 
 
 def _manifest(tables: Place) -> Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from functools import partial
@@ -195,3 +196,13 @@ def test_a_directory_of_logs_beside_a_capture_is_said_to_be_left_out(tmp_path: P
     assert note == f"note: {tmp_path}/broker 0 and 2 other directories are not read with {tmp_path}; name them, too"
     assert doctor(str(tmp_path), "--redact").stderr == ""
     assert doctor(str(tmp_path / "control.pcap.gz")).stderr == ""
+
+
+def test_a_damaged_copy_of_what_another_capture_shows_is_told_beside_several_clusters(tmp_path: Path) -> None:
+    """No cluster has the copy's captures, so that no finding tells of the damage."""
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(gzip.decompress(Path(UNCLEAN).read_bytes())[:300_000])
+    alone, beside = doctor(UNCLEAN, str(cut)), doctor(UNCLEAN, str(cut), PATHS["ibp-2.8-a"])
+    assert ("KP065" in alone.stdout, alone.stderr) == (True, "")
+    assert ("KP065" in beside.stdout, beside.stderr.count("\n")) == (False, 1)
+    assert beside.stderr.startswith("warning: cut.pcap: the file ends within a packet")

@@ -288,6 +288,18 @@ def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_captur
         assert [row | unasked for row in piped] == [row | unasked for row in expected]
 
 
+def test_an_empty_directory_is_called_so_with_a_command_that_can_be_pasted(tmp_path: Path) -> None:
+    empty = tmp_path / "böker 1"
+    empty.mkdir()
+    for command in ("query", "doctor", "report"):
+        result = CliRunner().invoke(main, [command, str(empty)], prog_name="kproto")
+        assert result.exit_code == 2
+        assert result.stderr == (
+            f"kproto: {empty} is an empty directory and has no tables; make them: "
+            f"kproto analyze CAPTURE --out '{empty}'\n"
+        )
+
+
 def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path) -> None:
     refused = {
         (str(tmp_path / "none.pcap"), str(tmp_path / "no.pcap"), "leader"): "none.pcap: no such file",
