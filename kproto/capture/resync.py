@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from kproto.api import ApiKey
+
 from .detection import (
     CONTROL_HEADER,
     FrameHeader,
@@ -327,7 +329,9 @@ class RequestSearch(Search):
 
     def _step_at(self, data: bytes, offset: int) -> FrameLink | None:
         header = read_request_header(data, 0, len(data))
-        if isinstance(header, int) or not header.client_id or not self._is_believable(header):
+        if isinstance(header, int) or not _names_client(header) or not self._is_believable(header):
+            return None
+        if not header.client_id and len(data) != 4 + header.size:
             return None
         is_kept = header.api_key in self._wanted and header.size <= _KEPT_STEP
         return FrameLink(offset + 4 + header.size, header, start=offset if is_kept else -1)
@@ -345,7 +349,7 @@ class RequestSearch(Search):
         header = read_request_header(self._buffer, at, len(self._buffer))
         if isinstance(header, int):
             return None if 0 < header <= _HEADER_BYTES else False
-        if not header.client_id or not self._is_believable(header):
+        if not _names_client(header) or not self._is_believable(header):
             return False
         if step.header is None:
             return True
@@ -468,6 +472,12 @@ class ResponseSearch(Search):
             return False
         size, correlation_id = _I32_PAIR(self._buffer, at)
         return 4 <= size <= self._limit and correlation_id != other and self._pending.find(correlation_id) is not None
+
+
+def _names_client(header: FrameHeader) -> bool:
+    """Whether a request names its client, or is the one that cannot: ControlledShutdown 0, with a broker's id alone."""
+    is_shutdown = header.api_key == ApiKey.CONTROLLED_SHUTDOWN and header.api_version == 0
+    return bool(header.client_id) or (is_shutdown and header.size == header.body_at + 4)
 
 
 def _first(mark: tuple[int, int]) -> int:

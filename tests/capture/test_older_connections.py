@@ -34,7 +34,7 @@ BODIES = {
 
 
 def read(packets: Iterable[make.Packet], **options: object) -> tuple[list[Exchange], CaptureSummary]:
-    reader = CaptureReader(apis=None, **options)  # type: ignore[arg-type]
+    reader = CaptureReader(**{"apis": None, **options})  # type: ignore[arg-type]
     events = [event for packet in packets for event in reader.packet(packet.time_ns, packet.data, make.ETHERNET)]
     return [event for event in [*events, *reader.end()] if isinstance(event, Exchange)], reader.summary
 
@@ -142,16 +142,32 @@ def test_from_any_packet_on_each_request_that_was_answered_is_read() -> None:
 CUT: Final = [
     path
     for path in sorted([*(DATA / "captures").glob("ibp-*.pcap.gz"), *(DATA / "kraft").glob("*.pcap.gz")])
-    if path.name.partition(".pcap")[0] not in ("kraft-4.1-b", "ibp-3.9-a-lossy", "ibp-0.8.2-a")
+    if path.name.partition(".pcap")[0] not in ("kraft-4.1-b", "ibp-3.9-a-lossy")
 ]
-"""Real captures. kraft-4.1-b has several clocks, and the lossy one lacks bytes. On a connection of 0.8.2 that is older
-than the capture ControlledShutdown, which names no client there, is not found."""
+"""Real captures. kraft-4.1-b has several clocks, and the lossy one lacks bytes."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CUT, ids=lambda path: path.name.partition(".pcap")[0])
 def test_from_any_packet_on_all_captures_are_read(path: Path) -> None:
     assert check_cuts(path, 7, 12) > 0
+
+
+@pytest.mark.parametrize("apis", [None, {ApiKey.CONTROLLED_SHUTDOWN}])
+def test_a_controlled_shutdown_that_names_no_client_is_read(apis: set[int] | None) -> None:
+    """Version 0 has no client id; brokers of 0.8.2 to 0.10 sent it on a connection of its own."""
+    talk = make.Talk()
+    for number in (1, 2, 3):
+        talk.ask(struct.pack(">ihhii", 12, 7, 0, number, 2))
+        talk.answer(struct.pack(">iihi", 10, number, 0, 0))
+    found = read(talk.packets, apis=apis)[0]
+    assert [(e.correlation_id, e.response is not None) for e in found] == [(n, True) for n in (1, 2, 3)]
+
+
+def test_bytes_like_a_controlled_shutdown_count_where_its_answer_does() -> None:
+    alike = struct.pack(">ihhii", 12, 7, 0, 1, 2)
+    assert read(make.Talk().ask(alike).answer(b"ok, " + bytes(12)).packets)[0] == []
+    assert read(make.Talk().ask(alike + b"more").answer(struct.pack(">iihi", 10, 1, 0, 0)).packets)[0] == []
 
 
 def test_what_a_server_says_decides_on_a_doubtful_request() -> None:
