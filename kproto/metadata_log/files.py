@@ -381,8 +381,9 @@ def _read_snapshot(path: str, log: MetadataLog) -> LogSnapshot | None:
     before = log.fault_count
     batches = list(_file_batches(path, log))
     log.file_batches[path] = len(batches)
-    snapshot = snapshot_of(int(name[1]), int(name[2]), path, batches)
-    if log.fault_count != before or snapshot is None:
+    end_offset, epoch = int(name[1]), int(name[2])
+    snapshot = snapshot_of(end_offset, epoch, path, batches)
+    if log.fault_count != before or snapshot is None or end_offset >= 1 << 63 or epoch >= 1 << 31:
         log.fault(path, None, None, "the snapshot is not whole; it is left out")
         return None
     return snapshot

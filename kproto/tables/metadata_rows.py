@@ -463,6 +463,7 @@ class _Rows:
                     "first_ts": _us(min(times)) if times else None,
                     "last_ts": _us(max(times)) if times else None,
                     "bad_inputs": sum(fault.path == path for fault in self._log.faults),
+                    "not_read": (),
                     "losses": (),
                     "all_requests": (),
                 }
@@ -485,5 +486,6 @@ class _Rows:
 
 _COUNTS: Final = (
     "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps", "gap_bytes",
-    "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses",
+    "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses", "untimed_packets",
+    "copied_connections",
 )  # fmt: skip

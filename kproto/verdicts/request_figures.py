@@ -319,7 +319,13 @@ class RequestFigures:
 
     def rows(self) -> dict[str, Any]:
         """The figures as sections of the summary."""
-        controllers = self._by(lambda kind: None if kind.controller_epoch in (None, NO_EPOCH) else kind.sender)
+        controllers = self._by(
+            lambda kind: (
+                None
+                if kind.controller_id is None or kind.controller_epoch in (None, NO_EPOCH)  # its leader is unknown
+                else kind.sender
+            )
+        )
         zombies = self._by(lambda kind: kind.sender if kind.is_zombie else None)
         refused = self._by(lambda kind: kind.sender if kind.is_zombie and kind.error_code else None)
         unreadable = self._by(

@@ -12,7 +12,7 @@ from kraft_runs import RUNS, metadata, truth
 from metadata_batches import batch_of
 
 from kproto.cli import main
-from kproto.metadata_log.records import ConfigRecord, NoOpRecord
+from kproto.metadata_log.records import ConfigRecord, NoOpRecord, TopicRecord
 
 
 def inspect(*arguments: str) -> Result:
@@ -80,3 +80,27 @@ def test_damage_is_told_and_secrets_are_not(tmp_path: Path) -> None:
     assert "hunter2" in inspect(str(tmp_path), "--records", "--show-secrets").stdout
     nothing = inspect(str(tmp_path / "none"), "--records")
     assert "no file of a metadata log" in str(nothing.output) + str(nothing.exception)
+
+
+def summary(place: Path) -> str:
+    result = CliRunner().invoke(main, ["summary", str(place)], prog_name="kproto")
+    assert result.exit_code == 0, result.exception
+    return str(result.stdout)
+
+
+def test_a_log_is_summed_up_as_text() -> None:
+    assert "none: every request is whole and answered" in summary(metadata("kraft-3.9-a", 0))
+
+
+def test_a_log_that_does_not_name_its_leader_is_summed_up(tmp_path: Path) -> None:
+    records = [TopicRecord(name="a", topic_id=bytes(15) + b"\x01"), NoOpRecord()]
+    (tmp_path / f"{0:020}.log").write_bytes(batch_of(*records))
+    assert "none: every request is whole and answered" in summary(tmp_path)
+
+
+@pytest.mark.parametrize("name", [f"{'9' * 20}-{1:010}", f"{1:020}-{'9' * 10}"])
+def test_a_snapshot_whose_name_no_offset_and_epoch_can_have_is_left_out(name: str, tmp_path: Path) -> None:
+    for file in metadata("kraft-3.9-a", 0).iterdir():
+        is_snapshot = file.suffix == ".checkpoint"
+        (tmp_path / (f"{name}.checkpoint" if is_snapshot else file.name)).write_bytes(file.read_bytes())
+    assert "the snapshot is not whole; it is left out" in summary(tmp_path)
