@@ -118,13 +118,21 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
             rows.append(
                 {
                     **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
-                    "controller_epoch": min(state["controller_epoch"] for state in reigns[epoch]),
+                    "controller_epoch": _decided(reigns[epoch], is_first=epoch == epochs[0]),
                     "valid_from": first["ts"],
                     "valid_to": min((end for end in ends if end is not None), default=None),
                     "changes_seen": len(reigns[epoch]),
                 }
             )
     return rows
+
+
+def _decided(reign: list[_Row], *, is_first: bool) -> int | None:
+    """The epoch of the controller that elected a leader; None: the states may all be those of later changes."""
+    first = min(reign, key=lambda state: state["partition_epoch"])
+    if is_first and first["partition_epoch"] > first["leader_epoch"] and first["controller_epoch"] > 1:
+        return None
+    return min(state["controller_epoch"] for state in reign)
 
 
 def _isr_events(changes: Iterable[_Row]) -> list[_Row]:

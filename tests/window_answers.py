@@ -240,7 +240,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
             if surface == "flaps" and deleted and max(deleted) > max(times):
                 continue  # it exists no more at the end of the whole
             is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
-            if is_older and any(fact[:4] == other[:4] for other in whole):
+            if is_older and fact[4] is None and any(fact[:4] == other[:4] for other in whole):
                 continue  # who decided it before the window, the window may not tell
             if fact not in whole:
                 yield surface, fact, times

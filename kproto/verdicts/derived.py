@@ -40,13 +40,21 @@ class Derived(NamedTuple):
 
 _LIFE: Final = ", ".join(field.name for field in PARTITION)
 
+_MAY_BE_OLDER: Final = """
+coalesce(former_leader_epoch IS NULL AND partition_epoch > leader_epoch AND controller_epoch > 1, false)
+""".strip()
+"""Whether the first known state of a partition may be a change after its leader's election, by another controller.
+
+Both epochs grow with each election, the partition's with each other change too. Epoch 1 is the first controller's.
+"""
+
 _LEADERSHIP: Final = Derived(
     described(
         "Who led each partition, from when to when.",
         *PARTITION,
         column("leader", pa.int32(), "Leader; -1 none."),
         column("leader_epoch", pa.int32(), "Leader epoch."),
-        column("controller_epoch", pa.int32(), "Epoch of the controller that decided it."),
+        column("controller_epoch", pa.int32(), "Epoch of the controller that decided it; null: cannot be told."),
         column("controller_id", pa.int32(), "Controller that first told of it."),
         column("valid_from", TIME, "When a broker was first told (UTC, us); the leader may be older than the capture."),
         column("valid_to", TIME, "When a broker was first told of the next leader, or of the deletion; null: still."),
@@ -56,12 +64,14 @@ _LEADERSHIP: Final = Derived(
     WITH reigns AS (
         SELECT {_LIFE}, leader, leader_epoch,
                min_by(controller_epoch, (coalesce(partition_epoch, -1), ts, frame_id)) AS controller_epoch,
+               min_by({_MAY_BE_OLDER}, (coalesce(partition_epoch, -1), ts, frame_id)) AS may_be_older,
                min_by(controller_id, (ts, frame_id)) AS controller_id,
                min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
         FROM {{changes}}
         GROUP BY {_LIFE}, leader, leader_epoch
     )
-    SELECT {_LIFE}, leader, leader_epoch, controller_epoch, controller_id, ts AS valid_from,
+    SELECT {_LIFE}, leader, leader_epoch, CASE WHEN NOT may_be_older THEN controller_epoch END AS controller_epoch,
+           controller_id, ts AS valid_from,
            least(lead(ts) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to, changes_seen
     FROM reigns
     """,  # noqa: S608  # our own names
