@@ -274,5 +274,6 @@ def encode(message: ReferenceMessage, version: int) -> bytes:
         TypeError: The message is not one of this codec.
     """
     if not isinstance(message, ReferenceMessage):
-        raise TypeError(f"expected a message of kproto.reference, got {type(message).__name__}")
+        name = type(message).__name__
+        raise TypeError(f"expected a message of kproto, got {name}; message_class(...).from_json makes one of JSON")
     return message.encode(version)
