@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kproto.codec import decode_request, decode_response
-from kproto.errors import KprotoError
+from kproto.errors import ConfigurationError, KprotoError
 from kproto.json_form import uuid_to_json
 from kproto.query import ask_sql
 from kproto.tables.filters import Filters
@@ -76,6 +76,9 @@ class RequestIndex:
         Returns:
             Columns of the same length; ``request`` and ``response`` are places in ``bodies``, -1 for none or a body
             that cannot be read, -2 for a body that is left out.
+
+        Raises:
+            ConfigurationError: A request is of a capture that is not among these.
         """
         wanted = pa.table({"frame_id": pa.array(self._places, pa.binary()), "place": list(range(len(self._places)))})
         self._sql.register("wanted_requests", wanted)
@@ -98,7 +101,12 @@ class RequestIndex:
         self._sql.unregister("wanted_requests")
         columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in range(len(_COLUMNS) + 2)]
         rows = dict(zip(_COLUMNS, columns, strict=False))
-        rows["capture"] = [captures[name] for name in rows["capture"]]
+        try:
+            rows["capture"] = [captures[name] for name in rows["capture"]]
+        except KeyError as e:
+            raise ConfigurationError(
+                f"the table captures lacks {e}, of which the table requests has some; make the tables again"
+            ) from None
         bodies = _Bodies(self._sql, body_bytes)
         request_ids, response_ids = columns[-2:]
         for place, partitions in self._marked.items():

@@ -10,6 +10,7 @@ import pytest
 from report_tables import BEGIN, Cluster, fleet, state
 
 from kproto.error_codes import ErrorCode
+from kproto.errors import ConfigurationError
 from kproto.generate import PlannedFleet, write_captures
 from kproto.query import ask, open_tables
 from kproto.report import Limits, report_facts
@@ -43,6 +44,13 @@ def test_of_a_healthy_cluster_nothing_stands_out() -> None:
     for broker in (0, 1, 2):
         cluster.send(broker, broker, [state("orders", 0)])
     assert report_facts(cluster.tables())["findings"] == []
+
+
+def test_requests_of_a_capture_that_the_tables_do_not_know_are_an_error_of_one_line(incident: Cluster) -> None:
+    tables = dict(incident.tables())
+    with pytest.raises(ConfigurationError, match="the table captures lacks '") as caught:
+        report_facts(tables | {"captures": tables["captures"].slice(0, 0)})
+    assert "\n" not in str(caught.value)
 
 
 def test_states_follow_each_other_with_the_request_that_told_them(incident: Cluster) -> None:
