@@ -27,7 +27,7 @@ from kproto.metadata_log.records import (
 )
 
 HEADER_BYTES: Final = 61
-UNPACKED_MOST: Final = 64 << 20
+UNPACKED_MOST: Final = 16 << 20
 """The most bytes that a compressed batch is unpacked to. Kafka's own limit for a batch of metadata is 8 MiB."""
 
 _HEADER: Final = Packed(">qiibIhiqqqhii")

@@ -274,6 +274,7 @@ def encode(message: ReferenceMessage, version: int) -> bytes:
         TypeError: The message is not one of this codec.
     """
     if not isinstance(message, ReferenceMessage):
-        name = type(message).__name__
-        raise TypeError(f"expected a message of kproto, got {name}; message_class(...).from_json makes one of JSON")
+        raise TypeError(
+            f"expected a message of kproto, got {type(message).__name__}; message_class(...).from_json makes one"
+        )
     return message.encode(version)
