@@ -14,6 +14,7 @@ from kproto.api import ApiKey
 from kproto.text import pasted
 from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name
+from kproto.verdicts.facts import was_named_before
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _topics(facts: Facts) -> Iterator[ClusterEvent]:
         is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in shown)
         heard = (
             ""
-            if is_log or len(shown) < len(ended)
+            if is_log or len(shown) < len(ended) or (lacking and not all(was_named_before(life) for _, life in shown))
             else f"; brokers {sorted(lacking)} have not accepted it"
             if lacking
             else "; all holders accepted it"

@@ -1006,3 +1006,16 @@ class Facts:
             if spans is None or not spans.covers(first, min(last + within, self.end - within)):
                 return "bytes of its connection are missing in the capture"
         return "lines of a request log cannot be read" if self.unread_lines else ""
+
+
+def was_named_before(life: Incarnation) -> bool:
+    """Whether UpdateMetadata named a living partition before it was first said to be deleted.
+
+    Else the deletion began before the capture, and brokers may have accepted it then: it is told again to brokers that
+    come back.
+    """
+    return any(
+        sighting.body.api_key == ApiKey.UPDATE_METADATA
+        for sighting in life.sightings
+        if life.deleted is None or sighting.ts < life.deleted
+    )

@@ -20,7 +20,7 @@ from kproto.text import ranges
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
-from kproto.verdicts.facts import Facts, Partition
+from kproto.verdicts.facts import Facts, Partition, was_named_before
 from kproto.verdicts.flaps import Flapping, flapping
 from kproto.verdicts.listeners import broken_listeners
 from kproto.verdicts.request_figures import Latencies, moment
@@ -774,7 +774,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 continue
             if life.newest.body.api_key == ApiKey.FETCH:  # in KRaft brokers delete what the log tells them to delete
                 continue
-            if later is None and not _was_named_before(life):
+            if later is None and not was_named_before(life):
                 continue
             deleted = life.deleted if life.deleted is not None else later.sightings[0].ts if later else facts.end
             for broker in life.newest.state.replicas:
@@ -806,19 +806,6 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         if broker not in asked and (dead is None or dead > min(times)):
             lacks = "the capture has no request to that broker"
         yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic, lacks=lacks)
-
-
-def _was_named_before(life: Incarnation) -> bool:
-    """Whether UpdateMetadata named a living partition before it was first said to be deleted.
-
-    Else the deletion began before the capture, and brokers may have accepted it then: it is told again to brokers that
-    come back.
-    """
-    return any(
-        sighting.body.api_key == ApiKey.UPDATE_METADATA
-        for sighting in life.sightings
-        if life.deleted is None or sighting.ts < life.deleted
-    )
 
 
 def _cancelled(doctor: _Doctor) -> Iterator[Finding]:

@@ -110,6 +110,27 @@ def test_a_capture_that_ends_earlier_says_nothing_new_and_loses_nothing(path: Pa
         assert list(lost_in(said, every, 0, end // 1000 - 10 * SECOND_US)) == []
 
 
+def test_a_deletion_that_began_before_a_capture_accuses_no_broker_of_not_accepting_it() -> None:
+    window = Window.of(next(path for path in REAL if name_of(path) == "ibp-1.0-a"))
+    with TemporaryDirectory() as directory:
+        tables = kproto.tables.read(window.since(window.at(0.62)).write(Path(directory) / "window.pcap"))
+    with open_tables(tables) as sql:
+        texts = [row["text"] for row in rows_of(sql, "events") if row["event"] == "topic deleted"]
+    assert len(texts) == 4
+    assert [text for text in texts if "have not accepted" in text] == []
+
+
+@pytest.mark.slow
+def test_a_holder_that_accepts_no_deletion_in_the_capture_is_named() -> None:
+    with TemporaryDirectory() as directory:
+        (path,) = write_captures(fleet_of(902, ("stray-replica", "deletion-waiting")), Path(directory)).files
+        tables = kproto.tables.read(Path(path))
+    with open_tables(tables) as sql:
+        texts = [row["text"] for row in rows_of(sql, "events") if "have not accepted" in row["text"]]
+    assert "Topic orders.v1 is deleted, 2 partitions; brokers [6] have not accepted it" in texts
+    assert len(texts) == 4
+
+
 @cache
 def planted(seed: int) -> tuple[Window, Said]:
     """The capture of a fleet with planted faults, and what is said of it."""
