@@ -4,7 +4,8 @@ Files in one directory belong together if their names differ only by rotation (`
 ``control.pcap1``; ``control_00001_20261121063557.pcapng``, as tcpdump, dumpcap and editcap write them;
 ``kafka-request.log.2026-11-21-06``), or by a single number before the extension; if they describe the same interfaces
 (format, byte order, link type, snaplen; in pcapng the host and the interfaces' names, too); and if none begins before
-the one before it has ended. Captures of several brokers made at the same time overlap, and so stay apart.
+the one before it has ended. Captures of several brokers made at the same time overlap, and so stay apart. Whatever the
+names are, files belong together where the connections of one go on in the other at the very byte.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -64,6 +65,15 @@ _END: Final = 1 << 20
 
 _SHORT: Final = 64 << 20
 """The number of bytes to unpack of a file whose name is enough."""
+
+_MOST_PACKETS: Final = 20_000
+"""The most packets of a file whose end is looked at: of large packed files, which are unpacked for it, names decide."""
+
+_MOST_FLOWS: Final = 512
+"""The most flows of a file's begin, and of its end, that are compared with others."""
+
+_MOST_FORMER: Final = 8
+"""The most chains that one chain is compared with."""
 
 _OVERLAP_NS: Final = 1_000_000_000
 _OVERLAP: Final = 100
@@ -201,6 +211,8 @@ def capture_points(
         for files, rotated in groups
         for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
     ]
+    if len(chains) > 1:
+        chains = _joined(chains, opener)
     names = _distinct([list(names_of_point(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
 
@@ -457,6 +469,76 @@ def _are_apart(former: str, later: str, opener: Opener | None) -> bool:
     steps = [(begins[flow][0] - ends[flow][1]) & 0xFFFFFFFF for flow in ends.keys() & begins.keys()]
     backward = sum(step >= 1 << 31 for step in steps)
     return len(steps) <= 2 * backward
+
+
+class _Ends(NamedTuple):
+    """How the first file of a chain begins, and how its last one ends.
+
+    Attributes:
+        properties: See ``_Facts``.
+        first_ns: Time of the first packet.
+        last_ns: Time of the last packet.
+        begins: Of each flow in the first packets, where its data begin.
+        ends: Of each flow in the last packets, where its data end.
+    """
+
+    properties: tuple[object, ...]
+    first_ns: int
+    last_ns: int
+    begins: dict[bytes, int]
+    ends: dict[bytes, int]
+
+    def is_followed_by(self, later: _Ends, exact: int) -> bool:
+        """Whether a chain follows in time, and most flows of both go on; ``exact`` of them do so at the very byte."""
+        if later.first_ns < self.last_ns - _OVERLAP_NS:
+            return False
+        return 2 * exact > len(self.ends.keys() & later.begins.keys())
+
+
+def _joined(chains: Sequence[list[str]], opener: Opener | None) -> list[list[str]]:
+    """Join chains of captures where the connections of one go on in another one at the very byte."""
+    ends = {number: each for number, chain in enumerate(chains) if (each := _ends_of(chain, opener)) is not None}
+    standing: dict[tuple[object, ...], list[int]] = {}
+    for number, each in ends.items():
+        for flow_end in each.ends.items():
+            standing.setdefault((each.properties, *flow_end), []).append(number)
+    found = [list(chain) for chain in chains]
+    whole = list(range(len(chains)))  # for each chain, the one that it has become a part of
+    before: dict[int, _Ends] = {}  # the chains up to here that none follows
+    for number, each in sorted(ends.items(), key=lambda item: item[1].first_ns):
+        keys = ((each.properties, *flow_begin) for flow_begin in each.begins.items())
+        exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER] if former in before)
+        for former, times in exact.most_common(_MOST_FORMER):
+            if before[former].is_followed_by(each, times):
+                del before[former]
+                whole[number] = whole[former]
+                found[whole[former]] += found[number]
+                found[number] = []
+                break
+        before[number] = each
+    return [chain for chain in found if chain]
+
+
+def _ends_of(chain: Sequence[str], opener: Opener | None) -> _Ends | None:
+    """Read how a chain of captures begins and ends; None: of logs, of what cannot be read, of large packed files."""
+    times: list[int] = []
+
+    def noted(packets: Iterable[Packet]) -> Iterator[Packet]:
+        for packet in packets:
+            times.append(packet[0])
+            yield packet
+
+    try:
+        begin = _facts(chain[0], opener)
+        first = _first_packets(chain[0], opener)
+        last = _sequences(noted(islice(_last_packets(chain[-1], opener), _MOST_PACKETS)))
+    except (CaptureError, OSError):
+        return None  # reading the file reports the error
+    if not first or not times or len(times) == _MOST_PACKETS:
+        return None
+    begins = {flow: sequence for flow, (sequence, _) in islice(_sequences(first).items(), _MOST_FLOWS)}
+    ends = {flow: sequence for flow, (_, sequence) in list(last.items())[-_MOST_FLOWS:]}
+    return _Ends(begin.properties, begin.first_ns, max(times), begins, ends)
 
 
 def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:

@@ -51,6 +51,7 @@ NAMES: dict[str, Callable[[int], str]] = {
     "dumpcap": lambda n: f"control_{n + 1:05}_202611210635{n:02}.pcap",
     "numbers": lambda n: f"part-{n}.pcap",
     "numbers of different length": lambda n: f"part{n + 8}.pcap",
+    "words": lambda n: f"{['monday', 'afternoon', 'zebra', 'last', 'old'][n % 5]}{'x' * (n // 5)}.pcap",
 }
 
 
@@ -68,8 +69,8 @@ def test_rotated_files_are_read_as_one(naming: str, pack: bool, tmp_path: Path) 
         paths.append(path)
     expected = told(original)
     (point,) = capture_points(reversed(paths))
-    name = {"numbers": "part-0.pcap", "numbers of different length": "part8.pcap"}.get(naming, "control.pcap")
-    assert point == CapturePoint(name, tuple(map(str, paths)))
+    first = {"numbers": "part-0.pcap", "numbers of different length": "part8.pcap", "words": "monday.pcap"}
+    assert point == CapturePoint(first.get(naming, "control.pcap"), tuple(map(str, paths)))
     assert told(point) == told(tmp_path) == told(reversed(paths)) == expected
 
 
