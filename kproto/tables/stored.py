@@ -279,7 +279,7 @@ def read_facts(tables: Place) -> dict[str, Any]:
 
 def _no_tables(place: Place) -> str:
     """Return an error text for a place without a manifest, with the command that makes tables."""
-    made = pasted(["kproto", "analyze", "CAPTURE", "--out", str(place)])
+    made = pasted(["kproto", "analyze", "CAPTURE", "--out", f"{place}"])  # its format hides credentials
     if isinstance(place, RemotePath):
         return f"{place} has no tables; make them: {made}"
     if not place.exists():
