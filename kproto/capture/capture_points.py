@@ -471,7 +471,7 @@ def _are_apart(former: str, later: str, opener: Opener | None) -> bool:
     return len(steps) <= 2 * backward
 
 
-class _Ends(NamedTuple):
+class _ConnectionEnds(NamedTuple):
     """How the first file of a chain begins, and how its last one ends.
 
     Attributes:
@@ -488,7 +488,7 @@ class _Ends(NamedTuple):
     begins: dict[bytes, int]
     ends: dict[bytes, int]
 
-    def is_followed_by(self, later: _Ends, exact: int) -> bool:
+    def is_followed_by(self, later: _ConnectionEnds, exact: int) -> bool:
         """Whether a chain follows in time, and most flows of both go on; ``exact`` of them do so at the very byte."""
         if later.first_ns < self.last_ns - _OVERLAP_NS:
             return False
@@ -504,7 +504,7 @@ def _joined(chains: Sequence[list[str]], opener: Opener | None) -> list[list[str
             standing.setdefault((each.properties, *flow_end), []).append(number)
     found = [list(chain) for chain in chains]
     whole = list(range(len(chains)))  # for each chain, the one that it has become a part of
-    before: dict[int, _Ends] = {}  # the chains up to here that none follows
+    before: dict[int, _ConnectionEnds] = {}  # the chains up to here that none follows
     for number, each in sorted(ends.items(), key=lambda item: item[1].first_ns):
         keys = ((each.properties, *flow_begin) for flow_begin in each.begins.items())
         exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER] if former in before)
@@ -519,7 +519,7 @@ def _joined(chains: Sequence[list[str]], opener: Opener | None) -> list[list[str
     return [chain for chain in found if chain]
 
 
-def _ends_of(chain: Sequence[str], opener: Opener | None) -> _Ends | None:
+def _ends_of(chain: Sequence[str], opener: Opener | None) -> _ConnectionEnds | None:
     """Read how a chain of captures begins and ends; None: of logs, of what cannot be read, of large packed files."""
     times: list[int] = []
 
@@ -538,7 +538,7 @@ def _ends_of(chain: Sequence[str], opener: Opener | None) -> _Ends | None:
         return None
     begins = {flow: sequence for flow, (sequence, _) in islice(_sequences(first).items(), _MOST_FLOWS)}
     ends = {flow: sequence for flow, (_, sequence) in list(last.items())[-_MOST_FLOWS:]}
-    return _Ends(begin.properties, begin.first_ns, max(times), begins, ends)
+    return _ConnectionEnds(begin.properties, begin.first_ns, max(times), begins, ends)
 
 
 def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:
