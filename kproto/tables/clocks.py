@@ -58,6 +58,9 @@ _LONG_US: Final = 3600 * 1_000_000
 _MOST: Final = 2000
 """The most shared bodies that are compared."""
 
+_CHANCE: Final = 1.5
+"""A clock gains time only if more differences agree then, by more than this many times the root of their number."""
+
 _STEP_PPM: Final = 5
 _MOST_PPM: Final = 200
 
@@ -212,10 +215,12 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | 
         agreed = near  # no other difference is as probable as none
     count, every = len(agreed), len(differences)
     is_small = count == every and (count == 2 or agreed is near)  # all that there is agrees
-    if not is_small and (count < few or _SHARE * count < every):
+    if not is_small and _SHARE * count < every:
         return None
-    for width in _WIDTHS_US[1:]:
-        agreed = densest(agreed, width)
+    agreed = densest(agreed, _WIDTHS_US[1])
+    if not is_small and len(agreed) < few:  # some of any differences lie as near to each other as the first width
+        return None
+    agreed = densest(agreed, _WIDTHS_US[2])
     offset = round(median(agreed))
     if abs(offset) < _EQUAL_US and not drift:
         offset = 0
@@ -253,7 +258,9 @@ def _drift(shared: list[tuple[int, int]]) -> float:
         found = _slope(agreeing(found), found)
     span = shared[-1][0] - anchor
     gained = abs(found) * span / 1_000_000
-    return found if gained >= _EQUAL_US and len(agreeing(found)) > len(agreeing(0.0)) else 0.0
+    count = len(agreeing(found))
+    more = count - len(agreeing(0.0))  # by chance some slope fits a few of any differences
+    return found if gained >= _EQUAL_US and more > _CHANCE * count**0.5 else 0.0
 
 
 def _slope(points: list[tuple[int, int]], otherwise: float) -> float:

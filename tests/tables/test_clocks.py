@@ -53,6 +53,26 @@ def test_a_clock_that_gains_time_is_corrected_within_60_ms_over_hours(ppm: float
         assert abs(shown - clock.ahead(shown) - ts) < 60_000
 
 
+def test_equal_clocks_gain_nothing_by_a_few_late_updates() -> None:
+    """Of fifteen updates in an hour ten are late at one of two hosts: some slope fits six of them, none fits five."""
+    late_us = [-265606, -338782, -20, 12465, -20, -100653, -102730, -20, -456389, -785833, -72316, -210787]
+    late_us += [-20, -215927, -241184]
+    at_s = [0.002834, 0.003141, 143.859099, 143.876044, 287.709861, 910.535432, 910.537475, 1054.385861, 1677.2114]
+    at_s += [1677.212216, 2587.740312, 2587.740641, 2843.296528, 3609.976844, 3609.977947]
+    times = {number.to_bytes(1, "big"): BEGIN + round(ts * 1_000_000) for number, ts in enumerate(at_s)}
+    there = {key: ts + late for (key, ts), late in zip(times.items(), late_us, strict=True)}
+    clock = clock_of(times, there)
+    assert (clock.reference, clock.offset_us, clock.drift_ppm) == ("a", 0, 0.0)
+
+
+def test_clocks_whose_differences_agree_by_chance_alone_are_not_compared() -> None:
+    """Seven updates were late at one of two hosts by all there is between nothing and half a second."""
+    late_us = [20, 127112, 95470, 59880, 117727, 261790, 463961]
+    here = {bytes([number]): BEGIN + number * HOUR for number in range(len(late_us))}
+    there = {key: ts + late for (key, ts), late in zip(here.items(), late_us, strict=True)}
+    assert clock_of(here, there).reference == "b"
+
+
 def test_points_that_share_too_little_are_not_compared() -> None:
     here, there = seen(1, 90_000_000, 1, 40_000_000, 0)
     assert clock_of(here, there).reference == "b"
