@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from kproto import codec
 from kproto.api import CONTROL_APIS, ApiKey, request_header_version, response_header_version
 from kproto.error_codes import ErrorCode
-from kproto.errors import EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
+from kproto.errors import CaptureError, EncodeError, KprotoError, UnsupportedApi, UnsupportedVersion
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 from kproto.logs.reading import LogReading
 from kproto.logs.request_lines import MARK, NOT_LOGGED, parse_request, present_form
@@ -57,6 +57,13 @@ _DETAILED: Final = re.compile(rb"\b(?:TRACE|DEBUG)\b")
 _LONGEST_PREFIX: Final = 300
 """The bytes before a line among which its level stands."""
 
+_LONGEST_STATE: Final = 512
+"""Most lines are no longer."""
+
+_LATEST_PLACE: Final = 80
+_LATEST_WRITER: Final = 35
+"""Farther behind the time than a level stands something else beside it, such as a zone."""
+
 _LONGEST_HEAD: Final = 48
 """A line that is no longer may be the time and level of the next one, which a mail client put apart."""
 
@@ -78,6 +85,10 @@ _LONGEST_CUT: Final = 1 << 20
 """The longest line that is put together of the parts into which a mail client or a terminal broke it."""
 
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
+
+_MOST_WAITING: Final = 64 << 20
+_LINE_BYTES: Final = 300
+"""The most memory of lines that stand newest first, and that of one beside its bytes, both estimated."""
 
 _MOST_DECISIONS: Final = 1 << 30
 
@@ -108,7 +119,12 @@ def _names_writer_later(line: bytes, at: int) -> bool:
 _ENDS: Final = (b"r)\n", b"r)\r\n")
 """What ends nearly every line in Kafka's own layout: the logger."""
 
-_LOGGER: Final = re.compile(rb" \([A-Za-z][\w.$]{2,200}\)[\s\"]*$")
+_LOGGER: Final = re.compile(rb" \([A-Za-z][\w.$]{2,200}(?::\d{1,6})?\)(?:</?[\w:.-]{1,60}/?>|\\[nr]|[^\w<>(])*$")
+"""What ends a line, perhaps with what a page or a program put behind it."""
+
+_TAGS: Final = re.compile(rb"(?:\]\]>)?(?:\s{0,9}</?[\w:.-]{1,60} ?/?>)+\s*$")
+_TAGS_BYTES: Final = 300
+"""Of XML and HTML, behind a line."""
 
 
 class _HeldLine:
@@ -135,7 +151,8 @@ class _HeldLine:
     def takes(self, message: LogLine) -> bool:
         """Whether a line may go on with the one that is held; if so it is added."""
         text = message.text
-        is_other = message.stamps or not text.strip() or b"Exception" in text[:200] or stamps_in(text[:40])
+        is_other: object = message.stamps or not text.strip() or b"Exception" in text[:200] or stamps_in(text[:40])
+        is_other = is_other or (_HAS_TIME.search(text, 0, _LONGEST_PREFIX) and find_writer(text[:_LONGEST_PREFIX]) >= 0)
         if is_other or self._size + len(text) > _LONGEST_CUT:
             return False
         self._parts.append(text)
@@ -197,6 +214,11 @@ class LogReader:
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
         self._held = _HeldLine()
+        self._last_line = b""
+        self._last_message: LogLine | None = None
+        self._waiting: list[tuple[LogLine, list[bytes] | None]] = []
+        self._waiting_bytes = self._waiting_ns = self._rises = 0
+        self._is_ordered = False  # whether it is known that the oldest line of the file stands first
 
     def begin_file(self, name: str) -> None:
         """Name the file whose bytes come next."""
@@ -221,7 +243,9 @@ class LogReader:
         self._take(b"", events, last=True)
         for message in self._unwrapper.end():
             self._message(message, events)
-        self._end_held()
+        self._end_held(events)
+        self._settle(events)
+        self._is_ordered = False
         self._states.end()
         self._give_logged(events)
         self._lines, self._unwrapper = Lines(), Unwrapper()
@@ -236,17 +260,31 @@ class LogReader:
                 continue
             if line[0] == _TAB and line[:4] == b"\tat " and not unwrapper.is_open:
                 continue  # where an exception was thrown
-            is_plain = line[24:25] == b"]" and line[17:18] == b":" and line[:1] == b"[" and not unwrapper.is_open
-            if is_plain and len(line) > _LONGEST_HEAD and b"&" not in line and b"\x1b" not in line:
-                at = line.find(b"[", 26, 40)  # of Kafka's own layout
+            is_plain = line[24:26] == b"] " and line[17:18] == b":" and line[:1] == b"[" and not unwrapper.is_open
+            if is_plain and line.isascii() and b"&" not in line and b"\x1b" not in line:
+                is_plain = len(line) <= _LONGEST_STATE or line.find(line[:12], 12) < 0  # else several lines
+                is_plain = is_plain and len(line) > _LONGEST_HEAD
+            else:
+                is_plain = False
+            if is_plain:
+                if line == self._last_line and line.endswith(_ENDS):
+                    continue  # a shipper sent it again
+                self._last_line = line
+                at = line.find(b"[", 26, _LATEST_PLACE)  # of Kafka's own layout
                 if held.first is not None:
-                    self._end_held()
+                    self._end_held(events)
+                if at >= _LATEST_WRITER and line.startswith(WRITER_MARKS, at):
+                    self._message(LogLine(line, [], None, offset, length), events)
+                    continue
                 if at >= 0 and line.startswith(WRITER_MARKS, at):
                     try:
                         time_ns = kafka_ns(line)
                         if time_ns >= 0:
                             if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
-                                state_line(line, at, time_ns)
+                                if self._is_ordered:
+                                    state_line(line, at, time_ns)
+                                else:
+                                    self._wait(LogLine(line, [], None, offset, length), [line], time_ns, events)
                             else:
                                 held.begin(LogLine(line, [], None, offset, length))
                             if self._logged:
@@ -268,6 +306,7 @@ class LogReader:
                         line.startswith(_OTHER_WRITERS, at)
                         or (line[at : at + 1] == b"[" and _names_writer_later(line, at))
                         or line.startswith(_OTHER_WRITERS, 26)
+                        or line.startswith(_OTHER_WRITERS, line.find(b" ", at, at + 8) + 1)
                         or b" on Controller " in line[at : at + 80]
                     ):
                         self._message(LogLine(line, [], None, offset, length), events)
@@ -275,8 +314,12 @@ class LogReader:
                     if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
                         continue
                 logged = line[at + len(MARK) :].lstrip() if at >= 0 else b""
-                if logged and (
-                    b";totalTime:" in logged if logged[:1] != b"{" else line.count(b"{", at) == line.count(b"}", at)
+                if (
+                    logged
+                    and b"\\" not in logged
+                    and (
+                        b";totalTime:" in logged if logged[:1] != b"{" else line.count(b"{", at) == line.count(b"}", at)
+                    )
                 ):
                     self._message(LogLine(line, [], None, offset, length), events)
                     continue
@@ -286,12 +329,35 @@ class LogReader:
             self._summary.assumed_zone = True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
+        if message.text and self._is_repeated(message):
+            return
         mark = 0
         if message.fields is None:
             mark = message.text.find(MARK)
             if mark < 0:
                 self._state_message(message, events)
                 return
+        if not self._is_ordered:
+            try:
+                time_ns = self._clock.time_ns(message.stamps + stamps_in(message.text[:mark]))
+            except UnusableLine:
+                time_ns = self._waiting_ns
+            self._wait(message, None, time_ns, events)
+        else:
+            self._request(message, events)
+
+    def _is_repeated(self, message: LogLine) -> bool:
+        """Whether a line with a time came before: a shipper sent it twice, or an export has it in two fields."""
+        before = self._last_message
+        self._last_message = message
+        if before is None or before.text != message.text:
+            return False
+        has_time = _HAS_TIME.search(message.text, 0, _LONGEST_PREFIX) is not None
+        return has_time or (bool(message.stamps) and before.stamps == message.stamps)
+
+    def _request(self, message: LogLine, events: list[Frame | Exchange]) -> None:
+        """Take a line of a request log."""
+        mark = max(message.text.find(MARK), 0)
         self._has_requests = True
         summary = self._summary
         summary.packets += 1
@@ -333,21 +399,73 @@ class LogReader:
         held = self._held
         if held.first is not None and held.takes(message):
             if held.is_whole():
-                self._end_held()
+                self._end_held(events)
         else:
-            self._end_held()
+            self._end_held(events)
             held.begin(message)
             if held.is_whole() or not (message.stamps or _HAS_TIME.search(message.text, 0, _LONGEST_PREFIX)):
-                self._end_held()
+                self._end_held(events)
         self._give_logged(events)
 
-    def _end_held(self) -> None:
+    def _end_held(self, events: list[Frame | Exchange]) -> None:
         """Take the line that was held for its rest."""
         first, self._held.first = self._held.first, None
         if first is None:
             return
+        forms = self._held.forms()
+        if not self._is_ordered:
+            text, at = forms[0], find_writer(forms[0])
+            if at < 0:
+                text, at = writer_named_now(text)
+            try:
+                time_ns = self._clock.time_ns(first.stamps + stamps_in(text[: max(at, 0)]))
+            except UnusableLine:
+                time_ns = self._waiting_ns
+            if at >= 0:
+                self._wait(first, forms, time_ns, events)
+                return
+        self._state(first, forms)
+
+    def _wait(self, line: LogLine, forms: list[bytes] | None, time_ns: int, events: list[Frame | Exchange]) -> None:
+        """Hold a line as long as it is not known whether the oldest line of the file stands first, or the newest one.
+
+        Args:
+            line: The line.
+            forms: The texts that it may have if it tells of a state; None: it tells of a request.
+            time_ns: Its time.
+            events: Frames go there, once it is known.
+        """
+        if self._waiting:
+            self._rises += (time_ns > self._waiting_ns) - (time_ns < self._waiting_ns)
+        self._waiting.append((line, forms))
+        self._waiting_ns = time_ns
+        self._waiting_bytes += line.length + _LINE_BYTES
+        if self._rises > 0:
+            self._settle(events)
+        elif self._waiting_bytes > _MOST_WAITING:
+            raise CaptureError(
+                f"{self.file}: a log of more than {_MOST_WAITING >> 20} MiB whose newest line stands first; "
+                "turn its lines round: tac FILE"
+            )
+
+    def _settle(self, events: list[Frame | Exchange]) -> None:
+        """Take the lines that waited, from the oldest one on."""
+        waiting, self._waiting = self._waiting, []
+        if self._rises < 0:
+            waiting.reverse()
+        self._is_ordered = True
+        self._waiting_bytes = self._rises = 0
+        for line, forms in waiting:
+            if forms is None:
+                self._request(line, events)
+            else:
+                self._state(line, forms)
+                self._give_logged(events)
+
+    def _state(self, first: LogLine, forms: list[bytes]) -> None:
+        """Take a line of a state change, in the first form that tells anything."""
         problem = ""
-        for form in self._held.forms():
+        for form in forms:
             try:
                 if self._tells(form, first.stamps):
                     return
@@ -361,6 +479,8 @@ class LogReader:
     def _tells(self, text: bytes, stamps: list[Stamp]) -> bool:
         """Give a line to the states; whether it tells anything."""
         text = text.rstrip(b'"')  # of a quoted value
+        if text[-1:] == b">" and (tags := _TAGS.search(text, max(len(text) - _TAGS_BYTES, 0))):
+            text = text[: tags.start()]
         at = find_writer(text)
         if at < 0:
             text, at = writer_named_now(text)

@@ -49,9 +49,21 @@ _OTHERS: Final = [
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"\xa1\xb2\xcd\x34", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
     (b"\x34\xcd\xb2\xa1", "a pcap of an old patched tcpdump; convert it: editcap -F pcap IN OUT"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
+    (b"Rar!", "a rar archive; unpack it first"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4; unpack it first: lz4 -d"),
+    (b"\x1f\x9d", "compressed with compress; unpack it first: uncompress"),
+    (b"\x1f\x8b", "packed twice; unpack it once: gunzip"),
+    (b"LZIP", "compressed with lzip; unpack it first: lzip -d"),
+    (b"\x5d\0\0", "compressed with lzma; unpack it first: unlzma"),
+    (b"%PDF", "a PDF file; save the log in it as text"),
+    (b"\x89PNG", "a picture; kproto reads text"),
     (b"snoop\0", "a snoop capture; convert it: editcap -F pcap IN OUT"),
     (b"PAR1", "a Parquet file; kproto reads captures and the brokers' kafka-request.log"),
 ]
+
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 
 
 class _CountingStream(io.RawIOBase):
@@ -285,7 +297,9 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     for magic, advice in _OTHERS:
         if head.startswith(magic):
             raise CaptureError(f"{name}: {advice}")
-    from kproto.logs.detection import looks_like_log  # whose patterns no packet needs
+    if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        raise CaptureError(f"{name}: a tar archive; unpack it first: tar -xf")
+    from kproto.logs.detection import holds_line, looks_like_log  # whose patterns no packet needs
 
     if looks_like_log(head):
         return "request log"
@@ -293,6 +307,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         return None
     if b"\ncontent-transfer-encoding: base64" in head.lower():
         raise CaptureError(f"{name}: the source of a mail whose text is in base64: save the log in it as a file")
+    if holds_line(head):
+        raise CaptureError(f"{name}: a log whose lines have no time that can be read, such as 2024-12-31 23:59:59,999")
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
         "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also packed with gzip, "

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from .times import stamps_in
-from .wrappers import LONGEST_HEAD, Lines
+from .wrappers import LONGEST_HEAD, Lines, cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,15 @@ _MARK: Final = re.compile(
 )
 """What the lines that are read hold, each behind a time."""
 
-_TIME: Final = re.compile(rb"\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)")
+_LINE: Final = re.compile(
+    rb"Completed request: ?(?:\{\"\w{1,40}\":|RequestHeader\()|\((?:kafka\.request|state\.change)\.logger"
+    rb"|\[(?:Broker|Controller) id=\d{1,10}(?: epoch=\d{1,10})?\] [A-Z][\w-]* \w"
+)
+"""What only lines of Kafka's hold."""
+
+_TIME: Final = re.compile(
+    rb"\d:\d\d:\d\d|(?<!\d)1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\d)|(?<!\d)20\d{6}T?\d{6}[.,]?\d{3}"
+)
 
 _QUOTE: Final = re.compile(rb"^(?:> ?)+", re.M)
 _END: Final = re.compile(rb"\r?\n")
@@ -54,6 +62,11 @@ def looks_like_log(head: bytes) -> bool:
     return any(
         is_json or _TIME.search(text, _begin(text, found.start()), found.start()) for found in _MARK.finditer(text)
     )
+
+
+def holds_line(head: bytes) -> bool:
+    """Whether a file that begins with these bytes holds the end of a line of Kafka's, whatever stands before it."""
+    return _LINE.search(_text(head)) is not None
 
 
 def _begin(text: bytes, at: int) -> int:
@@ -82,4 +95,4 @@ def _times(lines: list[bytes]) -> Iterator[int]:
 
 
 def _text(data: bytes) -> bytes:
-    return b"".join(line for line, _, _ in Lines().feed(data, last=True) if line is not None)
+    return cleaned(b"".join(line for line, _, _ in Lines().feed(data, last=True) if line is not None))

@@ -27,6 +27,10 @@ NOT_LOGGED: Final[dict[str, Any]] = {}
 
 _raw_decode: Final = json.JSONDecoder().raw_decode
 _ESCAPED: Final = re.compile(r'(?:[^"\\]|\\.)*')
+_QUOTED: Final = re.compile(r"\{\s*[\u201c-\u201f'\u2018-\u201b]")
+_QUOTES: Final = dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f'\u2018\u2019\u201a\u201b"), '"')
+"""What may stand for the quotes of JSON."""
+
 _NESTED: Final = "the JSON of a logged request is nested too deeply"
 
 
@@ -45,6 +49,8 @@ def parse_request(text: str) -> dict[str, Any]:
         text = text.replace('""', '"')
     elif text.startswith("{&quot;"):
         text = html.unescape(text)
+    if _QUOTED.match(text):  # by a word processor
+        text = text.translate(_QUOTES)
     if re.match(r'\{\s*"', text):
         entry = _json(text)
         if not isinstance(entry, dict):

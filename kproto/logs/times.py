@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Final, NamedTuple
+
+from kproto.errors import ConfigurationError
 
 from .reading import LogReading, zone_of
 
@@ -26,11 +28,13 @@ class Stamp(NamedTuple):
         ns: Nanoseconds since 1970 on the clock that was read, whatever its zone.
         offset_s: The zone's distance to UTC in seconds; None where none is written.
         lacks: What is not written: nothing, the ``year``, the ``date``, or the ``order`` of the date's numbers.
+        letters: Letters that are written for the zone, and that stand for several.
     """
 
     ns: int
     offset_s: int | None
     lacks: str = ""
+    letters: str = ""
 
 
 _MONTHS: Final = {
@@ -41,14 +45,23 @@ _ABBREVIATIONS: Final = {
     **dict.fromkeys(("Z", "UTC", "GMT", "WET"), 0),
     **{"CET": 1, "CEST": 2, "WEST": 1, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9, "HKT": 8, "SGT": 8},
     **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AEST": 10, "AEDT": 11},
+    **{"AKST": -9, "AKDT": -8, "HST": -10, "BRT": -3, "SAST": 2, "AWST": 8, "NZST": 12, "NZDT": 13},
 }
 """Hours to UTC of zones that are written as letters: those of RFC 822, and others that stand for one zone alone."""
 
+_AMBIGUOUS: Final = frozenset(("IST", "BST", "AST", "SST", "AMT", "GST", "ECT"))
+"""Letters that stand for several zones."""
+
 _CLOCK: Final = (
-    rb"(?P<%s>\d\d|\d(?=[:.,\d]{6,16} ?[AP]M\b)):(?P<%s>\d\d):(?P<%s>\d\d)(?:(?:[.,]|:(?=\d{3}(?!\d)))(?P<%s>\d{1,9}))?"
-    rb"(?:\ ?(?P<%s>[AP])M\b)?"
+    rb"(?P<%s>\d\d|\d(?=[:.,\d]{6,16} ?[APap]\.?[Mm]\b)):(?P<%s>\d\d):(?P<%s>\d\d)"
+    rb"(?:(?:[.,]|:(?=\d{3}(?!\d)))(?P<%s>\d{1,9}))?"
+    rb"(?:\ ?(?P<%s>[AP]|[ap])\.?[Mm](?:\.|\b))?"
 )
-_ZONE: Final = rb"(?:\ ?(?P<%s>Z\b|[+-]\d\d:?\d\d(?!\d)|[A-Z]{3,4}\b))?"
+_ZONE: Final = (
+    rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:GMT|UTC)?[+-]\d\d(?::?\d\d)?(?![\d-])|(?:GMT|UTC)[+-]\d(?!\d)|"
+    rb"[A-Z][a-z]{2,20}/[A-Z][A-Za-z_]{1,30}(?:/[A-Z][A-Za-z_]{1,30})?\b|[A-Z]{3,4}\b))?"
+)
+"""A distance to UTC, perhaps behind ``GMT``, the name of a zone, or letters."""
 
 
 def _clock(tag: str) -> bytes:
@@ -63,7 +76,7 @@ _STAMP: Final = re.compile(
     b"|".join(
         (
             # 2023-11-20 19:35:10,123; 2023/11/20 ...; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10
-            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)[T\ _]\ ?"
+            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)[Tt\ _:]\ ?"
             + _clock("a") + _zone("a"),
             # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100
             rb"(?<!\d)(?P<Db>\d\d?)[\ /-](?P<Mb_>[A-Z][a-z]{2})[\ /-](?P<Yb>\d{4})[\ :T]" + _clock("b") + _zone("b"),
@@ -75,13 +88,17 @@ _STAMP: Final = re.compile(
             rb"(?:,?\ (?P<Yc>\d{4}))?,?\ (?:@\ )?" + _clock("c")
             + rb"(?:\ (?P<Zc>[A-Z]{3,4}|[+-]\d\d:?\d\d)(?=\ \d{4}\b))?(?:\ (?P<Yd>(?:19|2\d)\d\d)\b(?!-))?",
             # 1700505310.123, 1700505310123: seconds, milli-, micro- and nanoseconds since 1970
-            rb"(?<![\w.:-])(?P<E>1\d{9}(?:\d{9}|\d{6}|\d{3})?)(?:\.(?P<EF>\d{1,9}))?(?![\w:-])",
+            rb"(?<![\w.:-])(?P<E>1\d{9}(?:\d{9}|\d{6}|\d{3})?)(?:(?:\.|,(?=\d{3}(?![\d,])))(?P<EF>\d{1,9}))?(?![\w:-])",
+            # 20231120T193510,123; 20231120193510123
+            rb"(?<![\w.-])(?P<Yf>20\d\d)(?P<Mf_>\d\d)(?P<Df>\d\d)T?(?P<Hf>\d\d)(?P<Mf>\d\d)(?P<Sf>\d\d)"
+            rb"[.,]?(?P<Ff>\d{3})" + _zone("f") + rb"(?!\w)",
             # 19:35:10,123
             rb"(?<![\w.:])" + _clock("e") + _zone("e") + rb"(?![\w:])",
         )
     )
 )  # fmt: skip
 
+_LONGEST_STAMP: Final = 60
 _LONGEST_PREFIX: Final = 2000
 """The bytes before a message in which times are looked for."""
 
@@ -94,6 +111,14 @@ def stamps_in(prefix: bytes) -> list[Stamp]:
     return [stamp for stamp in found if stamp is not None]
 
 
+def whole_stamp(value: object) -> Stamp | None:
+    """Return the time that a text consists of; None of another value."""
+    if not isinstance(value, str) or not 8 <= len(value) <= _LONGEST_STAMP:
+        return None
+    found = _STAMP.fullmatch(value.strip(" []").encode("utf-8", "replace"))
+    return None if found is None else _stamp(found)
+
+
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
     fields = {name: text.decode("ascii", "replace") for name, text in match.groupdict().items() if text is not None}
     if "E" in fields:
@@ -102,19 +127,21 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
     tag = next(name[1] for name in fields if name[0] == "H" and name != "H")
     hour = int(fields[f"H{tag}"])
     if half := fields.get(f"P{tag}"):
-        hour = hour % 12 + 12 * (half == "P")
+        hour = hour % 12 + 12 * (half in "Pp")
     second = hour * 3600 + int(fields[f"M{tag}"]) * 60 + int(fields[f"S{tag}"])
     if hour > 24 or int(fields[f"M{tag}"]) > 59 or int(fields[f"S{tag}"]) > 60:
         return None
     ns = second * _NS + int(fields.get(f"F{tag}", "").ljust(9, "0") or 0)
-    offset_s = _offset_of(fields.get(f"Z{tag}", ""))
+    zone = fields.get(f"Z{tag}", "")
+    letters = zone if zone in _AMBIGUOUS else ""
     if tag == "e":
-        return Stamp(ns, offset_s, "date")
+        return Stamp(ns, _offset_of(zone, None), "date", letters)
     if tag == "d":
         days = _days_of(fields["N1"], fields["N2"], fields["N3"], fields["Nsep"])
         if len(days) == 1:
-            return Stamp(_day_ns(days.pop()) + ns, offset_s)
-        return Stamp(ns, offset_s, "order") if days else None
+            ns += _day_ns(days.pop())
+            return Stamp(ns, _offset_of(zone, ns), "", letters)
+        return Stamp(ns, _offset_of(zone, None), "order", letters) if days else None
     year = fields.get(f"Y{tag}") or (fields.get("Yd") if tag == "c" else None)
     month = fields[f"M{tag}_"]
     number = int(month) if month.isdigit() else _MONTHS.get(month.lower(), 0)
@@ -122,7 +149,8 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
         day = date(int(year or 2000), number, int(fields[f"D{tag}"]))
     except ValueError:
         return None
-    return Stamp(_day_ns(day) + ns, offset_s, "" if year else "year")
+    ns += _day_ns(day)
+    return Stamp(ns, _offset_of(zone, ns if year else None), "" if year else "year", letters)
 
 
 def _days_of(first: str, second: str, third: str, separator: str) -> set[date]:
@@ -144,15 +172,40 @@ def _day_ns(day: date) -> int:
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
-def _offset_of(text: str) -> int | None:
-    if not text:
+def _offset_of(zone: str, ns: int | None) -> int | None:
+    """The distance to UTC of a zone as it is written; a zone with a name has one at a time alone."""
+    if not zone:
         return None
-    if text[0] in "+-":
-        digits = text[1:].replace(":", "")
-        seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60
-        return -seconds if text[0] == "-" else seconds
-    hours = _ABBREVIATIONS.get(text)
-    return None if hours is None else hours * 3600
+    if zone[-1].isdigit():
+        sign = -1 if "-" in zone else 1
+        digits = zone.lstrip("GMTUC+-").replace(":", "")
+        hours = int(digits[:2])
+        return sign * (hours * 3600 + int(digits[2:4] or 0) * 60) if hours <= _MOST_HOURS else None
+    if "/" in zone:
+        try:
+            return None if ns is None else _offset_at(zone_of(zone), ns // _NS)
+        except (ConfigurationError, UnusableLine):
+            return None
+    distance = _ABBREVIATIONS.get(zone.upper() if len(zone) == 1 else zone)
+    return None if distance is None else distance * 3600
+
+
+_MOST_HOURS: Final = 14
+"""No zone is farther from UTC."""
+
+
+def _offset_at(zone: tzinfo | None, second: int) -> int:
+    """The distance of a zone to UTC at a second of its own clock; None: of the reader's zone."""
+    if not 0 <= second < 1 << 33:
+        raise UnusableLine(_OUTSIDE)
+    local = datetime.fromtimestamp(second, UTC).replace(tzinfo=zone)
+    try:
+        return second - int(local.timestamp())
+    except (OverflowError, OSError, ValueError):
+        raise UnusableLine(_OUTSIDE) from None
+
+
+_OUTSIDE: Final = "a line whose time lies before 1970 or after 2262"
 
 
 def stamp_of(value: object, name: str = "") -> Stamp | None:
@@ -278,13 +331,13 @@ class LogClock:
             if outer is not None:
                 day_ns = outer.ns // (_DAY_S * _NS) * _DAY_S * _NS
                 near = min((day_ns + own.ns + n * _DAY_S * _NS for n in (-1, 0, 1)), key=lambda ns: abs(ns - outer.ns))
-                return Stamp(near, own.offset_s)
+                return own._replace(ns=near, lacks="")
             if own.lacks == "order":
                 raise UnusableLine("a date whose day and month may be either number, such as 03/04/2024")
             day = self._day or self._told_day
             if day is None:
                 raise UnusableLine("a line with a time of day alone; name its date: --log-date 2023-11-20")
-            return Stamp(_day_ns(day) + own.ns, own.offset_s)
+            return own._replace(ns=_day_ns(day) + own.ns, lacks="")
         if whole is not None:
             year = _year_of(whole.ns)
         elif self._day or self._told_day:
@@ -293,12 +346,16 @@ class LogClock:
             year = _year_of(time.time_ns() + _DAY_S * _NS)  # syslog's rule: the year in which it is not to come
             if _in_year(own.ns, year) > time.time_ns() + _DAY_S * _NS:
                 year -= 1
-        return Stamp(_in_year(own.ns, year), own.offset_s)
+        return own._replace(ns=_in_year(own.ns, year), lacks="")
 
     def _utc_ns(self, stamp: Stamp) -> int:
         if stamp.offset_s is not None:
             ns = stamp.ns - stamp.offset_s * _NS
         else:
+            if stamp.letters and self._zone is None:
+                raise UnusableLine(
+                    f"a time in {stamp.letters}, which may be several zones; name the log's: --log-zone Asia/Kolkata"
+                )
             quarter = stamp.ns // (_QUARTER_S * _NS)
             offset_s = self._offsets.get(quarter)
             if offset_s is None:
@@ -308,7 +365,7 @@ class LogClock:
                 self._offsets[quarter] = offset_s
             ns = stamp.ns - offset_s * _NS
         if not 0 <= ns < LATEST_NS:
-            raise UnusableLine("a line whose time lies before 1970 or after 2262")
+            raise UnusableLine(_OUTSIDE)
         if not stamp.lacks and stamp.ns >= 0:
             self._told_day = date.fromordinal(_EPOCH + stamp.ns // (_DAY_S * _NS))
         return ns
@@ -319,13 +376,7 @@ class LogClock:
             if self._reading.zone_required:
                 raise UnusableLine("a time without a zone; name the zone of the log: --log-zone Europe/Berlin")
             self.assumed = True
-        if not 0 <= second < 1 << 33:
-            raise UnusableLine("a line whose time lies before 1970 or after 2262")
-        local = datetime.fromtimestamp(second, UTC).replace(tzinfo=self._zone)
-        try:
-            return second - int(local.timestamp())
-        except (OverflowError, OSError, ValueError):
-            raise UnusableLine("a line whose time lies before 1970 or after 2262") from None
+        return _offset_at(self._zone, second)
 
 
 def _year_of(ns: int) -> int:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .request_lines import MARK, STRUCTS, parse_request
-from .times import Stamp, UnusableLine, stamp_of, stamps_in
+from .times import Stamp, UnusableLine, stamp_of, stamps_in, whole_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +178,29 @@ _PREFIX: Final = re.compile(
 )
 _CONTINUED: Final = re.compile(rb'\s*(?:[\]}"\d-]|\{|\[|true|false|null)')
 _BEGINS_RECORD: Final = re.compile(rb"\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d")
-_ENTITY: Final = re.compile(rb"&(?:quot|gt|lt|amp|apos|#x?[0-9A-Fa-f]{1,6});")
+_ENTITY: Final = re.compile(rb"&(?:quot|gt|lt|amp|apos|nbsp|#x?[0-9A-Fa-f]{1,6});")
+_MOST_ESCAPED: Final = 3
+"""How often a text may have been escaped for HTML."""
+
+_SPACES: Final = re.compile(rb"\xc2\xa0|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80")
+_NO_WIDTH: Final = re.compile(rb"\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad")
+_APOSTROPHES: Final = re.compile(rb"\xe2\x80[\x98-\x9b]")
+"""What word processors and browsers put for spaces and apostrophes, and between characters."""
+
+_MARKDOWN: Final = re.compile(rb"(\\\\)|\\(?=[\[\]{}()_*<>#.!|~'+-])")
+"""A character that markdown, Jira, RTF or Python escape; JSON escapes none of these."""
+
+_DOUBLED: Final = re.compile(rb"(?<==)''([\w.-]+)''")
+"""A value in apostrophes within a text of SQL or YAML."""
+
+_BEGINS_LINE: Final = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR) ")
+"""How a line of Kafka's own layout begins, wherever it stands."""
+
+_BEGINS_JSON: Final = re.compile(rb'[{\[:]\s*"')
+
+_GOES_ON: Final = re.compile(rb"[ \t]{2,}|[ \t]*\xe2(?:\x86[\xaa\xb3\xb5]|\x8f\x8e)[ \t]?")
+"""What editors and terminals put before the rest of a line that they cut."""
+
 _NESTING: Final = re.compile(rb'\\.|["{}\[\]]')
 _STRUCTS: Final = tuple(begin.encode() for begin in STRUCTS)
 _ENDS_STRUCT: Final = re.compile(rb";totalTime:[\d.]{1,30},")
@@ -218,6 +240,9 @@ _TIMES: Final = (
 
 _LEVELS: Final = ("level", "log.level", "severity", "severityText", "levelname", "loglevel", "@l")
 """Fields that hold a line's level."""
+
+_DETAILED: Final = ("TRACE", "DEBUG")
+"""Levels that show that a controller prints what it sends."""
 
 _PIECE: Final = 16 << 10
 """Docker cuts lines after so many bytes."""
@@ -344,13 +369,7 @@ class Unwrapper:
 
     def _line(self, message: LogLine, depth: int) -> Iterator[LogLine]:
         """Take off a runtime's header, and put pieces together."""
-        text = message.text
-        if b"\x1b" in text:
-            text = _COLOURS.sub(b"", text)
-        if b"\xc2\xa0" in text:
-            text = text.replace(b"\xc2\xa0", b" ")
-        if b"&" in text and _ENTITY.search(text):
-            text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
+        text = cleaned(message.text)
         stamps, stream = message.stamps, b""
         prefix = _PREFIX.match(text)
         has_time = _HAS_TIME.search(text, 0, LONGEST_HEAD) is not None
@@ -362,7 +381,8 @@ class Unwrapper:
             message = message._replace(text=text[cri.end() :], stamps=[*stamps, *stamps_in(cri[1])])
             yield from self._piece(message, stream, is_last=cri[3] == b"F", depth=depth)
             return
-        yield from self._whole(message._replace(text=text), depth)
+        for each in _parted(text):
+            yield from self._whole(message._replace(text=each), depth)
 
     def _piece(self, message: LogLine, stream: bytes, *, is_last: bool, depth: int) -> Iterator[LogLine]:
         parts = self._pieces.get(stream)
@@ -416,6 +436,8 @@ class Unwrapper:
         ):
             return
         if begin >= 0 and (mark < 0 or begin < mark) and text[begin + 1 : begin + 2] in _BEHIND_BRACE:
+            if text[begin + 1 : begin + 3] == b'""' and text[begin + 3 : begin + 4] != b":":  # within a field of CSV
+                text = text[:begin] + text[begin:].replace(b'""', b'"')
             if text[begin - 1 : begin] == b"[" and text[: begin - 1].strip() == b"":
                 begin -= 1
             values, rest = _json(text[begin:]) if depth < _DEEPEST else ([], "")
@@ -517,6 +539,13 @@ class Unwrapper:
                 stamps = message.stamps if stamp is None else [*message.stamps, stamp]
                 yield from self._text(value[1], message._replace(stamps=stamps), depth)
                 return
+            lines = [each for each in value if isinstance(each, str) and _holds_line(each)]
+            if len(lines) == 1:  # a row of a table
+                stamps = [stamp for each in value if (stamp := whole_stamp(each)) is not None]
+                level = next((each for each in value if isinstance(each, str) and each.upper() in _DETAILED), "")
+                told = _with_level(lines[0], {"level": level})
+                yield from self._text(told, message._replace(stamps=message.stamps + stamps), depth)
+                return
             fields = _fields_of(value)
             for each in value if fields is None else [fields]:
                 if isinstance(each, (dict, list, str)):
@@ -524,7 +553,9 @@ class Unwrapper:
             return
         if not isinstance(value, dict):
             return
-        found = (stamp_of(_only(value[name]), name) for name in _TIMES if name in value)
+        found = [stamp_of(_only(value[name]), name) for name in _TIMES if name in value]
+        if not found:
+            found = [whole_stamp(each) for each in value.values()]
         message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)
@@ -606,6 +637,29 @@ class Unwrapper:
             self._binary, self._binary_name = bytearray(), name
 
 
+def _parted(text: bytes) -> list[bytes]:
+    """The lines of Kafka's own layout that stand one behind the other in a line, as of a page whose breaks are lost."""
+    begins = [found.start() for found in _BEGINS_LINE.finditer(text)]
+    if len(begins) < 2 or _BEGINS_JSON.search(text, 0, begins[0]):
+        return [text]
+    return [text[at:end] for at, end in pairwise([0, *begins[1:], len(text)])]
+
+
+def cleaned(text: bytes) -> bytes:
+    """Undo what a terminal, a web page or a word processor made of a text: colours, escapes, spaces of other kinds."""
+    if b"\x1b" in text:
+        text = _COLOURS.sub(b"", text)
+    for _ in range(_MOST_ESCAPED):
+        if b"&" not in text or not _ENTITY.search(text):
+            break
+        text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
+    if not text.isascii():
+        text = _APOSTROPHES.sub(b"'", _NO_WIDTH.sub(b"", _SPACES.sub(b" ", text)))
+    if b"\\" in text:
+        text = _MARKDOWN.sub(rb"\1", text)
+    return _DOUBLED.sub(rb"'\1'", text) if b"=''" in text else text
+
+
 def _holds_line(text: str) -> bool:
     """Whether a text holds a line that is read."""
     return any(mark in text for mark in ("Completed request:", "Broker ", "Controller ", "[Topic Deletion Manager "))
@@ -643,7 +697,7 @@ def _with_level(text: str, beside: dict[str, Any]) -> str:
     """Put the level that stands beside a controller's line where it stands in the layout of Kafka."""
     if text.startswith(("[Controller ", "Controller ")):
         level = _level_of(beside)
-        if level in ("TRACE", "DEBUG"):
+        if level in _DETAILED:
             return f"{level} {text}"
     return text
 
@@ -687,9 +741,18 @@ def _quoted(text: bytes) -> Any:
 
 
 def unindented(parts: list[bytes]) -> list[bytes]:
-    """The parts of a line without the indentation that all of them have, as in markdown."""
+    """The parts of a line without what markdown, editors or terminals put before and behind them."""
     width = len(parts[0]) - len(parts[0].lstrip())
-    return [part[width:] for part in parts] if width and not any(part[:width].strip() for part in parts) else parts
+    if width and not any(part[:width].strip() for part in parts):
+        parts = [part[width:] for part in parts]
+    if len(parts) < 2:
+        return parts
+    if all(part.endswith(b"\\") for part in parts[:-1]):
+        parts = [part.removesuffix(b"\\") for part in parts]
+    goes_on = _GOES_ON.match(parts[1])
+    if goes_on and all(part.startswith(goes_on[0]) for part in parts[1:]):
+        return [parts[0], *(part[len(goes_on[0]) :] for part in parts[1:])]
+    return parts
 
 
 def _joined(parts: list[bytes]) -> bytes:

@@ -205,6 +205,7 @@ def test_a_connections_name_is_refused_by_its_length() -> None:
     summary = CaptureSummary()
     reader = LogReader(summary, capture="", apis=None)
     reader.feed(logged("1:1-" * 16_000))
+    reader.end()
     assert [bad.reason[:20] for bad in summary.bad_inputs] == ["a connection named '"]
 
 
@@ -323,6 +324,7 @@ def test_a_line_that_is_too_long_is_told_and_the_next_one_read() -> None:
     after = logged("nonsense")
     data = list(pieces(long + after))
     assert peak(lambda: [reader.feed(piece) for piece in data]) < 2 * LONGEST_LINE + (1 << 20)
+    reader.end()
     assert [(bad.offset, bad.bytes_skipped) for bad in summary.bad_inputs] == [
         (0, len(long)),
         (len(long), len(after)),
@@ -336,6 +338,7 @@ def test_what_follows_a_line_that_is_too_long_is_read_though_it_comes_with_its_e
     long, after = b"x" * (LONGEST_LINE + 1), logged("nonsense")
     reader.feed(long)
     reader.feed(b"x\n" + after)
+    reader.end()
     assert [(bad.offset, bad.bytes_skipped) for bad in summary.bad_inputs] == [
         (0, len(long) + 2),
         (len(long) + 2, len(after)),

@@ -14,6 +14,7 @@ import json
 import lzma
 import quopri
 import re
+import tarfile
 import textwrap
 import time
 from functools import cache
@@ -138,6 +139,24 @@ DATES: Final[dict[str, Callable[[int], str]]] = {
     "epoch, in brackets": lambda ns: f"[{ns // 10**6}]",
     "without brackets": lambda ns: stamp("%Y-%m-%d %H:%M:%S,%f", ns),
     "a point before milliseconds": lambda ns: stamp("[%Y-%m-%d %H:%M:%S.%f]", ns),
+    "compact": lambda ns: stamp("%Y%m%d%H%M%S%f", ns),
+    "basic": lambda ns: stamp("%Y%m%dT%H%M%S,%f", ns),
+    "basic with a zone": lambda ns: stamp("%Y%m%dT%H%M%S.%fZ", ns),
+    "GMT and hours": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f GMT+2", ns, ahead_s=7200),
+    "GMT and a distance": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f GMT+02:00", ns, ahead_s=7200),
+    "UTC and a distance": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f (UTC-05:00)", ns, ahead_s=-18000),
+    "hours alone": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f+02", ns, ahead_s=7200),
+    "hours alone, behind": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f -08", ns, ahead_s=-28800),
+    "a zone's name": lambda ns: stamp("%Y-%m-%d %H:%M:%S.%f America/New_York", ns, ahead_s=-18000),
+    "a zone's name in brackets": lambda ns: stamp("[%Y-%m-%d %H:%M:%S,%f][Asia/Tokyo]", ns, ahead_s=32400),
+    "a zone behind brackets": lambda ns: stamp("[%Y-%m-%d %H:%M:%S,%f] +0200", ns, ahead_s=7200),
+    "a distance and a zone's name": lambda ns: stamp("%Y-%m-%dT%H:%M:%S.%f+01:00[Europe/Berlin]", ns, ahead_s=3600),
+    "epoch, a comma": lambda ns: stamp("%s,%f", ns),
+    "a colon before the hour": lambda ns: stamp("%Y-%m-%d:%H:%M:%S.%f", ns),
+    "small letters": lambda ns: stamp("%Y-%m-%dt%H:%M:%S.%fz", ns),
+    "small letters for the half": lambda ns: stamp("%m/%d/%Y %i:%M:%S.%f %p", ns).lower(),
+    "points for the half": lambda ns: re.sub("([AP])M", "\\1.M.", stamp("%m/%d/%Y %i:%M:%S.%f %p", ns)).lower(),
+    "a narrow space": lambda ns: stamp("%m/%d/%Y, %i:%M:%S.%f\u202f%p", ns),
     "a colon before milliseconds": lambda ns: stamp("%Y-%m-%d %H:%M:%S:%f", ns),
 }
 
@@ -421,6 +440,35 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a time of day, a file with its date": lambda lines: "\n".join(f"{x.at[11:]} {x.level} {x.text} ({x.logger})" for x in lines),
     "a time of day, in brackets": lambda lines: "\n".join(f"[{x.at[11:]}] {x.level} {x.text} ({x.logger})" for x in lines),
     "a log of a screen": lambda lines: "Script started on 2026-11-21 06:00:00+00:00\n" + plain(lines).replace("\n", "\r\n") + "Script done\n",
+    "all in one line": lambda lines: " ".join(x.line for x in lines),
+    "line breaks as text": lambda lines: "\\n".join(x.line for x in lines),
+    "line breaks of HTML alone": lambda lines: "<pre>" + "<br/>".join(html.escape(x.line) for x in lines) + "</pre>",
+    "a line separator": lambda lines: "\u2028".join(x.line for x in lines),
+    "Python's list": lambda lines: repr([x.line for x in lines]),
+    "Python's bytes": lambda lines: "\n".join(repr(f"{x.line}\n".encode()) for x in lines),
+    "HTML twice": lambda lines: html.escape(html.escape(plain(lines))),
+    "HTML, spaces": lambda lines: html.escape(plain(lines)).replace(" ", "&nbsp;"),
+    "HTML, elements": lambda lines: "".join(f'<p class="line"><span class="at">[{x.at}]</span> <b>{x.level}</b> {html.escape(x.text)} ({x.logger})</p>\n' for x in lines),
+    "thin spaces": lambda lines: plain(lines).replace(" ", "\u2009"),
+    "characters without width": lambda lines: plain(lines).replace(",", ",\u200b"),
+    "apostrophes of a word processor": lambda lines: plain(lines).replace("'", "\u2019"),
+    "quotes of a word processor": lambda lines: re.sub(r'"([^"\n]*)"', "\u201c\\1\u201d", plain(lines)),
+    "markdown's escapes": lambda lines: re.sub(r"([\[\]_*`{}<>])", r"\\\1", plain(lines)),
+    "Jira's escapes": lambda lines: plain(lines).replace("{", "\\{").replace("}", "\\}"),
+    "YAML": lambda lines: "".join("---\nlabel: x\nmsg: '{}'\n".format(x.line.replace("'", "''")) for x in lines),
+    "SQL": lambda lines: "".join("INSERT INTO logs VALUES (12, '{}');\n".format(x.line.replace("'", "''")) for x in lines),
+    "Splunk's XML": lambda lines: "<results>\n" + "".join(f"<result>\n\t<field k='_raw'><v xml:space='preserve' trim='0'>{html.escape(x.line)}</v></field>\n</result>\n" for x in lines),
+    "cut at 90, indented": lambda lines: "".join("\n        ".join(x.line[at : at + 90] for at in range(0, len(x.line), 90)) + "\n" for x in lines),
+    "Kibana's CSV, records": lambda lines: table(lines, {"at": lambda x: "1", "_source": lambda x: json.dumps(OBJECTS["JsonLayout"](x))}, quoting=csv.QUOTE_ALL),
+    "a table's rows": lambda lines: json.dumps({"tables": [{"columns": [{"name": "At"}, {"name": "LogLevel"}, {"name": "Text"}], "rows": [[iso(x.ns), x.level, x.text] for x in lines]}]}),
+    "a time by a name that is not known": lambda lines: "\n".join(json.dumps({"ISODATE": iso(x.ns), "PROGRAM": "kafka", "MESSAGE": f"{x.level} {x.text}"}) for x in lines),
+    "a line in two fields": lambda lines: "\n".join(json.dumps({"_source": {"message": x.line}, "fields": {"message.keyword": [x.line], "@timestamp": [iso(x.ns)]}}) for x in lines),
+    "each line twice": lambda lines: "".join(f"{x.line}\n" * 2 for x in lines),
+    "each record twice": lambda lines: "".join(f"{json.dumps(OBJECTS['Docker'](x))}\n" * 2 for x in lines),
+    "newest first": lambda lines: plain(lines[::-1]),
+    "newest first, CSV": lambda lines: WHOLE["Kibana's CSV"](lines[::-1]),
+    "newest first, JSON": lambda lines: WHOLE["an array of objects"](lines[::-1]),
+    "newest first, cut": lambda lines: pieces(lines[::-1], 150),
     "latin-1 beside": lambda lines: b"# caf\xe9\n" + plain(lines).encode(),
     "a zero behind": lambda lines: plain(lines).encode() + b"\0" * 4096,
 }  # fmt: skip
@@ -468,7 +516,7 @@ def _forms() -> dict[str, Callable[[list[Line]], str | bytes]]:
 FORMS: Final = _forms()
 
 
-EVERY_NTH: Final = 9
+EVERY_NTH: Final = 5
 """Which pairs of a form and a log are tried each time; the others are slow together."""
 
 
@@ -554,6 +602,57 @@ def test_a_date_that_may_be_two_days_is_none(date: str) -> None:
     assert events == []
     reason = "a date whose day and month may be either number, such as 03/04/2024"
     assert [bad.reason for bad in summary.bad_inputs] == [reason]
+
+
+@pytest.mark.parametrize("letters", ["IST", "BST"])
+def test_letters_that_stand_for_several_zones_are_refused_unless_the_zone_is_named(letters: str) -> None:
+    x = lines_of("requests as JSON")[0]
+    for zone, count in (("", 0), ("Asia/Kolkata", 1)):
+        summary = CaptureSummary()
+        reader = CaptureReader(apis=None, summary=summary, logs=LogReading(zone=zone))
+        reader.begin_file("kafka.log")
+        events = reader.feed(f"{x.at} {letters} {x.level} {x.text}\n".encode()) + reader.end()
+        found = [each for each in events if isinstance(each, Exchange)]
+        assert len(found) == count
+        if found:
+            assert found[0].time_ns == rows_of(x.line + "\n")[0][0] - 19800 * NS
+        else:
+            assert [bad.reason for bad in summary.bad_inputs] == [
+                f"a time in {letters}, which may be several zones; name the log's: --log-zone Asia/Kolkata"
+            ]
+
+
+@pytest.mark.parametrize("log", ["requests as JSON", "states at INFO"])
+def test_a_log_without_times_is_called_so(log: str) -> None:
+    text = "".join(f"71 [main] {x.level} {x.logger} - {x.text}\n" for x in lines_of(log))
+    with pytest.raises(CaptureError, match="a log whose lines have no time that can be read"):
+        rows_of(text)
+
+
+def tar_of(data: bytes) -> bytes:
+    into = io.BytesIO()
+    with tarfile.open(fileobj=into, mode="w") as tar:
+        member = tarfile.TarInfo("logs/state-change.log")
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+    return into.getvalue()
+
+
+PACKED: Final[dict[str, tuple[Callable[[bytes], bytes], str]]] = {
+    "tar": (tar_of, "a tar archive; unpack it first: tar -xf"),
+    "tar.gz": (lambda data: gzip.compress(tar_of(data)), "a tar archive; unpack it first: tar -xf"),
+    "gzip twice": (lambda data: gzip.compress(gzip.compress(data)), "packed twice"),
+    "lzma": (lambda data: lzma.compress(data, lzma.FORMAT_ALONE), "compressed with lzma"),
+    "7z": (lambda _: b"7z\xbc\xaf\x27\x1c\0\4" + bytes(60), "a 7z archive"),
+    "lz4": (lambda _: b"\x04\x22\x4d\x18" + bytes(60), "lz4 -d"),
+}
+
+
+@pytest.mark.parametrize("form", PACKED)
+def test_an_archive_is_refused_by_its_name(form: str) -> None:
+    pack, reason = PACKED[form]
+    with pytest.raises(CaptureError, match=reason):
+        rows_of(pack(plain(lines_of("states at INFO")).encode()))
 
 
 @pytest.mark.parametrize("mark", ["...", "\u2026", ">"])
