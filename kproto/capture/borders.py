@@ -80,6 +80,12 @@ def goes_on(end: Border, begin: Border) -> bool:
     return 0 in ahead and all(-_FAR <= each <= 0 for each in ahead)
 
 
+def is_before(border: Border, other: Border) -> bool:
+    """Whether a connection had less bytes at a border than at another one; of as many, whether that is no earlier."""
+    further = sum(_ahead(border, other))
+    return further > 0 or (further == 0 and border.time_ns <= other.time_ns)
+
+
 def overlap(end: Border, begin: Border) -> int:
     """How many bytes before an end a connection that goes on there begins, in both directions together."""
     return -sum(_ahead(end, begin))

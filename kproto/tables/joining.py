@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kproto.capture.borders import Border, goes_on, is_border, overlap, unpacked_segments
+from kproto.capture.borders import Border, goes_on, is_before, is_border, overlap, unpacked_segments
 from kproto.capture.collector import Collector
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.model import Exchange
@@ -138,10 +138,14 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
     """Return the pairs of an end and the beginning that goes on there, in the order of the beginnings' times.
 
     Where several recordings hold the same bytes, that of the same place goes on, whatever the labels; of other places
-    the one that ended before, at the very byte, and shortly before; each end goes on once.
+    the one that ended before, at the very byte, and shortly before; each end goes on once. A part whose own end is
+    before an end does not go on there: its bytes stand before those of that end, of which some may begin at the same
+    byte of the other direction.
     """
     at: dict[tuple[bytes, int, int], list[End]] = {}
+    own: dict[tuple[str, bytes], End] = {}
     for end in ends:
+        own[end.part, end.border.key] = end
         for side, sequence in enumerate(end.border.in_order.sequences):
             at.setdefault((end.border.key, side, sequence), []).append(end)
     pairs: list[tuple[End, Begin]] = []
@@ -151,10 +155,14 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
         sides = enumerate(begin.border.in_order.sequences)
         near = dict.fromkeys(end for side, sequence in sides for end in at.get((begin.border.key, side, sequence), ()))
         latest_ns = begin.border.time_ns + _LATE_NS
+        ours = own.get((begin.part, begin.border.key))
         found = [
             end
             for end in near
-            if end.part != begin.part and end.border.time_ns <= latest_ns and goes_on(end.border, begin.border)
+            if end.part != begin.part
+            and end.border.time_ns <= latest_ns
+            and goes_on(end.border, begin.border)
+            and (ours is None or is_before(end.border, ours.border))
         ]
         begin_ns = begin.border.time_ns
         same = [end for end in found if end.place == begin.place and end.border.time_ns <= begin_ns]
