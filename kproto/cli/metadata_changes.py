@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kproto.metadata_log.files import MetadataLog
     from kproto.metadata_log.finding import LogFiles
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, FoldedState, QuorumEpoch
+    from kproto.metadata_log.growing import GrowingLog
     from kproto.metadata_log.image import FoldedPartition
     from kproto.tables.filters import Filters
 
@@ -95,19 +96,19 @@ def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), 
     warn_of_faults(log)
     folded = fold(log, named=traffic.quorum.named())
     epochs = {epoch.epoch: epoch for epoch in folded.epochs}
-    found = [change for batch in folded.batches for change in _of_batch(batch)]
+    found = [change for batch in folded.batches for change in changes_of_batch(batch)]
     if not deletes and not filters.by_partition:
         begins = [batch.base_offset for batch in log.batches]
         for span in folded.brokers:
             at = bisect_right(begins, span.offset) - 1
-            found.append(_of_broker(span, epochs.get(log.batches[at].epoch) if span.offset >= 0 <= at else None))
-        found += (_of_epoch(epoch) for epoch in folded.epochs if epoch.from_ms is not None)
+            found.append(change_of_broker(span, epochs.get(log.batches[at].epoch) if span.offset >= 0 <= at else None))
+        found += (change_of_epoch(epoch) for epoch in folded.epochs if epoch.from_ms is not None)
     found = [change for change in found if _wants(filters, change, deletes=deletes)]
     found.sort(key=lambda change: (change.time_ns, change.offset))
     return found
 
 
-def warn_of_faults(log: MetadataLog) -> None:
+def warn_of_faults(log: MetadataLog | GrowingLog) -> None:
     """Print what is wrong with a log to standard error."""
     for fault in log.faults:
         where = f"{fault.path}: " if fault.path else ""
@@ -130,7 +131,8 @@ def _wants(filters: Filters, change: LogChange, *, deletes: bool) -> bool:
     return "topic" not in fields or filters.wants_partition(fields["topic"] or "", fields["partition"])
 
 
-def _of_batch(batch: FoldedBatch) -> Iterator[LogChange]:
+def changes_of_batch(batch: FoldedBatch) -> Iterator[LogChange]:
+    """Yield the changes of partitions that a batch made."""
     for state in batch.states:
         change, text = _words(batch, state)
         name = state.topic if state.topic is not None else f"(topic id {uuid_to_json(state.topic_id)})"
@@ -168,14 +170,14 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
         return "deleted", "deleted"
     if former is None:
         kind = "in a snapshot" if batch.snapshot is not None else "created"
-        return kind.replace("in a ", ""), f"{kind}: leader {_id(now.leader)}, isr {_ids(now.isr)}"
+        return kind.replace("in a ", ""), f"{kind}: leader {id_text(now.leader)}, isr {ids_text(now.isr)}"
     parts = []
     if now.leader != former.leader:
-        parts.append(f"leader {_id(former.leader)}→{_id(now.leader)}")
+        parts.append(f"leader {id_text(former.leader)}→{id_text(now.leader)}")
     elif now.leader_epoch != former.leader_epoch:
-        parts.append(f"leader {_id(now.leader)} again")
+        parts.append(f"leader {id_text(now.leader)} again")
     if now.leader_epoch != former.leader_epoch:
-        parts.append(f"leader epoch {_id(now.leader_epoch)}")
+        parts.append(f"leader epoch {id_text(now.leader_epoch)}")
     for name, was, new in (
         ("isr", former.isr, now.isr),
         ("replicas", former.replicas, now.replicas),
@@ -184,7 +186,7 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
         ("eligible leaders", former.elr, now.elr),
     ):
         if was != new:
-            parts.append(f"{name} {_ids(was)}→{_ids(new)}")
+            parts.append(f"{name} {ids_text(was)}→{ids_text(new)}")
     if now.recovering and not former.recovering:
         parts.append("UNCLEAN ELECTION")
     elif former.recovering and now.recovering is False:
@@ -192,15 +194,18 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
     return "changed", ", ".join(parts) or "unchanged"
 
 
-def _id(value: int | None) -> str:
+def id_text(value: int | None) -> str:
+    """A broker's id or an epoch in words."""
     return "?" if value is None else "none" if value == -1 else str(value)
 
 
-def _ids(values: Sequence[int] | None) -> str:
+def ids_text(values: Sequence[int] | None) -> str:
+    """Ids of brokers in words."""
     return "?" if values is None else ",".join(map(str, values)) or "-"
 
 
-def _of_broker(span: BrokerSpan, epoch: QuorumEpoch | None) -> LogChange:
+def change_of_broker(span: BrokerSpan, epoch: QuorumEpoch | None) -> LogChange:
+    """The change that began a time of a broker, by the controller of an epoch."""
     fields = {
         "change": "broker",
         "broker_id": span.broker_id,
@@ -216,8 +221,10 @@ def _of_broker(span: BrokerSpan, epoch: QuorumEpoch | None) -> LogChange:
     )  # fmt: skip
 
 
-def _of_epoch(epoch: QuorumEpoch) -> LogChange:
+def change_of_epoch(epoch: QuorumEpoch) -> LogChange:
+    """The change that began an epoch of the quorum."""
     fields = {"change": "controller", "voters": epoch.voters, "granting_voters": epoch.granting_voters}
-    text = f"controller {epoch.leader_id} leads; voted for by {_ids(epoch.granting_voters)} of {_ids(epoch.voters)}"
+    votes = f"{ids_text(epoch.granting_voters)} of {ids_text(epoch.voters)}"
+    text = f"controller {epoch.leader_id} leads; voted for by {votes}"
     offset = -1 if epoch.offset is None else epoch.offset
     return LogChange((epoch.from_ms or 0) * _MS, offset, epoch.leader_id, epoch.epoch, "quorum", text, fields)

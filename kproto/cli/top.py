@@ -1,4 +1,4 @@
-"""``kproto top``: shows what flows now between controllers and brokers."""
+"""``kproto top``: shows what flows now between controllers and brokers, or what KRaft's metadata log says now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import heapq
 import math
 import os
 import select
-import shutil
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from textwrap import wrap
@@ -23,16 +21,16 @@ from kproto.api import api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
-from kproto.cli.sections import Section, lines_of, shortened
+from kproto.cli.screen import Screen, cut, section_lines
+from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
+from kproto.metadata_log.finding import find
 from kproto.text import printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from rich.live import Live
 
     from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame
     from kproto.capture.source import Source
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     Event = Frame | Exchange
 
 _STANDARD_INPUT: Final = "-"
-_PLAIN_WIDTH: Final = 80
 _PLAIN_ROWS: Final = 10
 _POLL_S: Final = 0.2
 _LIST_S: Final = 1.0
@@ -68,6 +65,8 @@ Examples:
       the end of a capture, as one snapshot
   kproto top --interval 5 control.pcapng >> top.log
       plain lines, a snapshot each five seconds
+  kproto top /var/kafka/metadata/__cluster_metadata-0
+      KRaft's metadata log, while it grows
   kproto top --metrics http://127.0.0.1:9404/metrics
       queues and latencies of kproto controller """
 )
@@ -85,6 +84,9 @@ def command(
 ) -> None:
     """Show what flows now: requests a second, latency, epochs, latest changes, findings.
 
+    Of KRaft's metadata log, a directory of __cluster_metadata-0 that grows or a copy of it: the active controller and
+    its epoch, the brokers, partitions without a leader or without some of their replicas, latest changes.
+
     CAPTURE is a pcap or pcapng file that grows or has ended, DIR a directory of such files, of which the newest of each
     capture point is followed, and - standard input. Several are of one cluster, recorded at several places: their
     requests are merged by time, and a request that two places recorded counts at both. On a terminal the screen is
@@ -97,76 +99,22 @@ def command(
         raise click.UsageError("name one of a capture, a directory, - for standard input, and --metrics URL")
     if _STANDARD_INPUT in captures and len(captures) > 1:
         raise click.UsageError("- stands alone; name either standard input or captures")
-    screen = _Screen(interval, once=once)
+    screen = Screen(interval, once=once)
     with screen:
         if url is not None:
             _show_metrics(url, screen)
-        else:
-            _Followed(captures, screen, window, filters).run()
-
-
-class _Screen:
-    """Shows each snapshot: on a terminal in place of the one before, else below it.
-
-    Attributes:
-        once: Whether there is one snapshot alone.
-    """
-
-    def __init__(self, interval: float, *, once: bool) -> None:
-        self.once = once
-        self._interval = interval
-        self._terminal = sys.stdout.isatty() and not once
-        self._live: Live | None = None
-        self._stack = ExitStack()
-        self._shown: list[str] = []
-        self._next = time.monotonic() + interval
-
-    def __enter__(self) -> _Screen:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    @property
-    def size(self) -> tuple[int, int | None]:
-        """Columns and lines."""
-        if not sys.stdout.isatty():
-            return _PLAIN_WIDTH, None
-        width, height = shutil.get_terminal_size()
-        return width, None if self.once else height
-
-    def wait_s(self) -> float:
-        """Seconds until the next snapshot is due."""
-        return max(self._next - time.monotonic(), 0.0)
-
-    def show(self, lines: Sequence[str]) -> None:
-        """Show a snapshot."""
-        self._next = time.monotonic() + self._interval
-        width, height = self.size
-        between = [""] if self._shown else []
-        self._shown = [shortened(line, width) for line in lines]
-        if not self._terminal:
-            print(*between, *self._shown, sep="\n", flush=True)
             return
-        from rich.text import Text
+        log, others = find(captures)
+        if not log:
+            _Followed(captures, screen, window, filters).run()
+        elif others:
+            for path in sorted(set(captures).difference(others)):
+                print(f"note: {printable(path)}: a metadata log is followed alone, without captures", file=sys.stderr)
+            _Followed(others, screen, window, filters).run()
+        else:
+            from kproto.cli.metadata_top import show_log
 
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(), screen=True, auto_refresh=False, vertical_overflow="crop")
-            self._stack.enter_context(self._live)
-        text = Text("\n").join(
-            Text(line, style="" if line.startswith(" ") else "bold", no_wrap=True) for line in self._shown[:height]
-        )
-        self._live.update(text, refresh=True)
-
-    def end(self) -> None:
-        """Leave the screen, and print the last snapshot where it stays."""
-        self._stack.close()
-        if self._terminal:
-            print(*self._shown, sep="\n")
-            self._terminal = False
+            show_log(captures, screen)
 
 
 class _WatchedPoint:
@@ -280,7 +228,7 @@ class _Followed:
     def __init__(
         self,
         paths: Sequence[str],
-        screen: _Screen,
+        screen: Screen,
         window: int,
         filters: Filters,
     ) -> None:
@@ -453,8 +401,8 @@ def snapshot_lines(
         yield _points(points, width)
     rows = _PLAIN_ROWS if height is None else max((height - 14 - (len(points) > 1)) // 3, 1)
     apis = [*snapshot.apis, snapshot.all] if len(snapshot.apis) != 1 else list(snapshot.apis)
-    yield from _section(_flows("Requests", "api", apis, len(apis)), width)
-    yield from _section(_flows("Brokers", "broker", snapshot.brokers, rows), width)
+    yield from section_lines(_flows("Requests", "api", apis, len(apis)), width)
+    yield from section_lines(_flows("Brokers", "broker", snapshot.brokers, rows), width)
     changes = [_change(change, words, width - 2) for change in snapshot.changes[:rows]]
     left_out = f" ({snapshot.not_compared:,} requests not compared: too many)" if snapshot.not_compared else ""
     yield f"Latest changes{left_out}"
@@ -464,7 +412,7 @@ def snapshot_lines(
     lines = [f"{f.severity:<8} {f.rule} {printable(f.text)}" for f in found[: rows if len(found) <= rows else rows - 1]]
     if len(found) > len(lines):
         lines.append(f"and {len(found) - len(lines)} more: kproto doctor shows them")
-    yield from (f"  {_cut(line, width - 2)}" for line in lines or ["none"])
+    yield from (f"  {cut(line, width - 2)}" for line in lines or ["none"])
 
 
 def _points(points: Sequence[PointState], width: int) -> str:
@@ -479,11 +427,6 @@ def _points(points: Sequence[PointState], width: int) -> str:
             return f"{line}{',' if number else ''} and {left} more"
         line += more
     return line
-
-
-def _section(section: Section, width: int) -> Iterator[str]:
-    yield section.title
-    yield from lines_of(section, width)
 
 
 def _controller(snapshot: Snapshot) -> str:
@@ -527,12 +470,7 @@ def _change(change: Change, words: PartitionWords, width: int) -> str:
     api = "?" if exchange.api_key is None else api_name(exchange.api_key)
     parts = [*([] if answer == "ok" else [answer]), *parts_of(entry, words, _NAME_LIMIT)]
     _day, clock = day_and_clock(exchange.time_ns)
-    return _cut(f"{clock}  {sender} → {shortened(told, 20)}  {api}  {'; '.join(parts)}", width)
-
-
-def _cut(text: str, width: int) -> str:
-    """Cut a sentence at its end."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return cut(f"{clock}  {sender} → {shortened(told, 20)}  {api}  {'; '.join(parts)}", width)
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
@@ -551,7 +489,7 @@ _BROKER_FIGURES: Final = {
 }
 
 
-def _show_metrics(url: str, screen: _Screen) -> None:
+def _show_metrics(url: str, screen: Screen) -> None:
     """Show a controller's metrics at each interval."""
     found, failed = _metrics(url), ""
     while True:
@@ -608,7 +546,7 @@ def metrics_lines(
     """
     yield f"kproto top  {shortened(printable(url), width - 12)}"
     if failed:
-        yield f"  {_cut(printable(failed), width - 2)}"
+        yield f"  {cut(printable(failed), width - 2)}"
     queued, events = found.get((f"{_MANAGER}_totalqueuesize", "")), found.get((_EVENTS, ""))
     active = {1.0: "active", 0.0: "not active"}.get(
         found.get(("kafka_controller_kafkacontroller_activecontrollercount", ""), -1.0)
@@ -626,4 +564,4 @@ def metrics_lines(
         section.rows.append([broker, *("-" if value is None else f"{value:.4g}" for value in values)])
     if len(brokers) > rows:
         section.below = f"and {len(brokers) - rows} more with shorter queues"
-    yield from _section(section, width)
+    yield from section_lines(section, width)

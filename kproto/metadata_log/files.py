@@ -138,6 +138,7 @@ class MetadataLog:
         fault_count: How much is wrong.
         gaps: The ranges of offsets that no file holds: first and last.
         file_batches: The number of batches in each file.
+        file_ends: The bytes of each segment that were read; a batch that its end cuts begins there.
         sent_in: Of each batch, by (epoch, base offset), the newest epoch whose leader is known to have had it.
     """
 
@@ -149,6 +150,7 @@ class MetadataLog:
     fault_count: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     file_batches: dict[str, int] = field(default_factory=dict)
+    file_ends: dict[str, int] = field(default_factory=dict)
     sent_in: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def fault(self, path: str, at: int | None, size: int | None, reason: str) -> None:
@@ -348,6 +350,7 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
     try:
         with Path(path).open("rb") as file:
             begin, held = 0, b""
+            log.file_ends[path] = 0
             while True:
                 window = file.read(_WINDOW)
                 is_last = len(window) < _WINDOW
@@ -355,10 +358,13 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
                 rest = len(held)
                 for found in batches_in(held):
                     if isinstance(found, RecordBatch):
+                        log.file_ends[path] += len(found.data)
                         yield found
                     elif found.is_end and not is_last:
                         rest = found.at
                     else:
+                        if not found.is_end:
+                            log.file_ends[path] = begin + found.at + found.size
                         _note(path, begin, found, log)
                 if is_last:
                     return

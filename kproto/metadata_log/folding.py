@@ -12,6 +12,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kproto.metadata_log.batches import records_of
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kproto.metadata_log.batches import LogRecord, RecordBatch
-    from kproto.metadata_log.files import LogSnapshot, MetadataLog
+    from kproto.metadata_log.files import LogSnapshot, MetadataLog, QuorumState
     from kproto.metadata_log.image import FoldedPartition, PartitionFold
     from kproto.metadata_log.records import MetadataRecord
 
@@ -199,17 +200,21 @@ def fold(
         visit: Called with each record, as it is read, and the batch that holds it.
         named: The leaders that captures name.
     """
-    return _Fold(log, visit, named or NamedLeaders({}, ())).run()
+    return LogFold(visit, named).run(log)
 
 
-class _Fold:
+class LogFold:
+    """Folds a log, and what is written to it afterwards.
+
+    Args:
+        visit: Called with each record, as it is read, and the batch that holds it.
+        named: The leaders that captures name.
+    """
+
     def __init__(
-        self,
-        log: MetadataLog,
-        visit: Callable[[FoldedBatch, LogRecord], None] | None,
-        named: NamedLeaders,
+        self, visit: Callable[[FoldedBatch, LogRecord], None] | None = None, named: NamedLeaders | None = None
     ) -> None:
-        self._log = log
+        named = named or NamedLeaders({}, ())
         self._visit = visit
         self._served = named.served
         self._made = FoldedLog()
@@ -219,34 +224,36 @@ class _Fold:
         self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
         self._held: dict[int, tuple[FoldedBatch, int]] = {}
         self._leaders = dict(named.leaders)
-        self._leaders |= {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
 
-    def run(self) -> FoldedLog:
+    def run(self, log: MetadataLog) -> FoldedLog:
+        """Fold a log."""
         made = self._made
-        for step in self._log.steps():
+        self._leaders |= {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
+        for step in log.steps():
             if step.after_gap:
                 made.image.forget()
                 self._pending.clear()
             if step.snapshot is not None:
                 self._snapshot(step.snapshot)
             elif step.batch is not None:
-                self._batch(step.batch, step.records())
+                self.add(step.batch)
         for batch in made.batches:
             for state in batch.states:
                 if state.topic is None:
                     state.topic = self._names.get(state.topic_id)
             if batch.leader_id is None and batch.batch is not None:
                 batch.leader_id = self._leaders.get(batch.batch.epoch)
-        for quorum_state in self._log.states:
+        for quorum_state in log.states:
             if quorum_state.voters and not made.members.has_voters:
                 made.members.add_voters(0, None, ((node, b"") for node in quorum_state.voters), "quorum-state")
         made.unnamed = sum(not is_whole(state) for batch in made.batches for state in batch.states)
-        self._finish_epochs()
+        self._finish_epochs(log.states)
         return made
 
     # ---- batches and snapshots
 
-    def _batch(self, batch: RecordBatch, records: Iterable[LogRecord]) -> None:
+    def add(self, batch: RecordBatch) -> None:
+        """Fold the next batch; what it makes is added to what ``run`` returned."""
         made, image = self._made, self._made.image
         found = FoldedBatch(
             blake2b(b"%d %d " % (batch.epoch, batch.base_offset) + batch.data[17:21], digest_size=16).digest(),
@@ -255,7 +262,7 @@ class _Fold:
         is_idle = not batch.is_control
         has_brokers = False
         visit = self._visit
-        for each in records:
+        for each in records_of(batch):
             record = each.record
             if visit is not None:
                 visit(found, each)
@@ -483,11 +490,11 @@ class _Fold:
             )
         )  # fmt: skip
 
-    def _finish_epochs(self) -> None:
+    def _finish_epochs(self, states: Iterable[QuorumState]) -> None:
         epochs = {epoch.epoch: epoch for epoch in self._made.epochs}
         wrote = {batch.epoch for batch in self._made.batches if batch.epoch is not None}
         led = wrote.union(self._served)
-        told = {state.leader_epoch for state in self._log.states}
+        told = {state.leader_epoch for state in states}
         newest = max(led, default=-1)
         for number, leader in self._leaders.items():
             if number in led or (number > newest and number in told):

@@ -1,0 +1,213 @@
+"""``kproto top`` of KRaft's metadata log: its controller, brokers and partitions now, and what changed last."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kproto.cli.metadata_changes import (
+    change_of_broker,
+    change_of_epoch,
+    changes_of_batch,
+    id_text,
+    ids_text,
+    warn_of_faults,
+)
+from kproto.cli.screen import cut, section_lines
+from kproto.cli.sections import Section, shortened
+from kproto.cli.text import counted, day_and_clock
+from kproto.json_form import uuid_to_json
+from kproto.metadata_log.growing import GrowingLog
+from kproto.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kproto.cli.metadata_changes import LogChange
+    from kproto.cli.screen import Screen
+    from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, QuorumEpoch
+    from kproto.metadata_log.image import FoldedPartition
+
+_MS: Final = 1_000_000
+_POLL_S: Final = 0.2
+_SHARE: Final = 0.05
+"""The share of the time that looking through all partitions may take."""
+
+_MOST_CHANGES: Final = 50
+_PLAIN_ROWS: Final = 10
+_NAME_LIMIT: Final = 40
+
+
+def show_log(paths: Sequence[str], screen: Screen) -> None:
+    """Show a metadata log, for ever, or once.
+
+    Args:
+        paths: The log's files, or directories of them.
+        screen: Shows the snapshots.
+
+    Raises:
+        CaptureError: The log cannot be read.
+    """
+    log = GrowingLog(paths)
+    view = LogView(log, " ".join(paths))
+    view.update()
+    warn_of_faults(log)
+    lines = view.lines(*screen.size)
+    due_at = 0.0
+    while not screen.once:
+        if screen.wait_s() == 0:
+            began = time.monotonic()
+            if view.has_news and began >= due_at:
+                lines = view.lines(*screen.size)
+                due_at = time.monotonic() + (time.monotonic() - began) / _SHARE
+            screen.show(lines)
+        time.sleep(min(_POLL_S, screen.wait_s()))
+        view.update()
+    screen.show(lines)
+
+
+class _Lacking(NamedTuple):
+    """A partition without a leader, or without some of its replicas in sync."""
+
+    name: str
+    state: FoldedPartition
+
+
+class LogView:
+    """What a metadata log says now.
+
+    Args:
+        log: The log.
+        name: Its name.
+
+    Attributes:
+        has_news: Whether the log has grown since ``lines``.
+    """
+
+    def __init__(self, log: GrowingLog, name: str) -> None:
+        self.has_news = False
+        self._log = log
+        self._name = name
+        self._changes: deque[LogChange] = deque(maxlen=_MOST_CHANGES)
+        self._brokers: dict[int, BrokerSpan] = {}
+        self._controller: QuorumEpoch | None = None
+        self._is_partial = False  # whether the log tells leaders or replicas of some partitions alone
+
+    def update(self) -> None:
+        """Read what is new in the log."""
+        if not self._log.read():
+            return
+        self.has_news = True
+        folded = self._log.folded
+        if self._log.is_whole:
+            self._changes.clear()
+            self._brokers.clear()
+        self._brokers |= {span.broker_id: span for span in folded.brokers}
+        self._controller = max([*folded.epochs, *filter(None, [self._controller])], key=_epoch, default=None)
+        found = [change_of_broker(span, None) for span in folded.brokers[-_MOST_CHANGES:] if span.offset >= 0]
+        found += [change_of_epoch(epoch) for epoch in folded.epochs[-_MOST_CHANGES:] if epoch.from_ms is not None]
+        batches = [batch for batch in folded.batches if batch.states and batch.snapshot is None]
+        found += map(_first, batches[-_MOST_CHANGES:])
+        self._changes.extend(sorted(found, key=lambda change: change.offset))
+
+    def lines(self, width: int, height: int | None) -> list[str]:
+        """Return it as lines of text.
+
+        Args:
+            width: Columns.
+            height: Lines to fit; None: any number.
+        """
+        self.has_news = False
+        return list(self._lines(width, height))
+
+    def _lines(self, width: int, height: int | None) -> Iterator[str]:
+        log, image = self._log, self._log.folded.image
+        day, clock = day_and_clock(max(log.time_ms, 0) * _MS)
+        tail = f"  {day} {clock[:8]}Z, offset {log.next_offset - 1}" if log.next_offset else "  no record yet"
+        yield f"kproto top  {shortened(printable(self._name), max(width - len(tail) - 12, 8))}{tail}"
+        leads, replicas, in_sync = Counter[int](), Counter[int](), Counter[int]()
+        offline: list[_Lacking] = []
+        lacking: list[_Lacking] = []
+        unknown = total = 0
+        self._is_partial = False
+        for topic_id, topic in image.topics.items():
+            name = uuid_to_json(topic_id) if topic.name is None else topic.name
+            for number, state in topic.partitions.items():
+                total += 1
+                self._is_partial = self._is_partial or None in (state.leader, state.isr, state.replicas)
+                leads.update(() if state.leader is None else [state.leader])
+                replicas.update(state.replicas or ())
+                in_sync.update(state.isr or ())
+                if state.leader is not None and state.leader < 0:
+                    offline.append(_Lacking(f"{name}-{number}", state))
+                elif state.leader is None or state.isr is None or state.replicas is None:
+                    unknown += 1
+                elif not set(state.replicas).issubset(state.isr):
+                    lacking.append(_Lacking(f"{name}-{number}", state))
+        controller = "controller not known yet"
+        if self._controller is not None:
+            controller = f"controller {self._controller.leader_id}, epoch {self._controller.epoch} (KRaft)"
+        yield f"  {controller}; {counted(len(image.topics), 'topic')}, {counted(total, 'partition')}"
+        parts = [f"{len(offline):,} partitions without a leader", f"{len(lacking):,} more under-replicated"]
+        parts += [f"{unknown:,} told in part"] if unknown else []
+        yield cut(f"  {', '.join(parts)}", width)
+        rows = _PLAIN_ROWS if height is None else max((height - 10) // 3, 1)
+        yield from section_lines(self._of_brokers(leads, replicas, in_sync, rows), width)
+        yield from section_lines(_of_partitions([*offline, *lacking], rows), width)
+        yield "Latest changes"
+        latest = [f"  {cut(_line(change), width - 2)}" for change in list(self._changes)[: -rows - 1 : -1]]
+        yield from latest or ["  none"]
+
+    def _of_brokers(self, leads: Counter[int], replicas: Counter[int], in_sync: Counter[int], rows: int) -> Section:
+        section = Section("Brokers", ["broker", "~state", "since", ">leads", ">in sync", ">replicas", ">broker epoch"])
+        spans = {broker: span for broker, span in self._brokers.items() if span.state != "unregistered"}
+        ids = sorted({*spans, *replicas})
+        ids.sort(
+            key=lambda broker: (
+                broker in spans and spans[broker].state == "unfenced",
+                in_sync[broker] - replicas[broker],
+            )
+        )
+        for broker in ids[:rows]:
+            span = spans.get(broker)
+            state, since, epoch = "not registered", "-", "-"
+            if span is not None:
+                state, since = span.state, " ".join(day_and_clock(span.from_ms * _MS)).split(".")[0]
+                epoch = "-" if span.broker_epoch < 0 else str(span.broker_epoch)
+            counts = [f"{'≥' * self._is_partial}{count[broker]}" for count in (leads, in_sync, replicas)]
+            section.rows.append([str(broker), state, since, *counts, epoch])
+        if len(ids) > rows:
+            section.below = f"and {len(ids) - rows} more, unfenced or with fewer replicas out of sync"
+        return section
+
+
+def _of_partitions(found: Sequence[_Lacking], rows: int) -> Section:
+    section = Section(
+        "Partitions without a leader or replicas", ["~partition", "leader", "~in sync", "~replicas", ">leader epoch"]
+    )
+    for name, state in found[:rows]:
+        section.rows.append([
+            shortened(printable(name), _NAME_LIMIT), id_text(state.leader), ids_text(state.isr),
+            ids_text(state.replicas), id_text(state.leader_epoch),
+        ])  # fmt: skip
+    section.text = "" if found else "none"
+    if len(found) > rows:
+        section.below = f"and {len(found) - rows:,} more: kproto query DIR offline, and under-replicated, show them"
+    return section
+
+
+def _first(batch: FoldedBatch) -> LogChange:
+    """The change of a batch's first partition, with the number of the others."""
+    change = next(changes_of_batch(batch))
+    more = len(batch.states) - 1
+    return change._replace(text=f"{change.text}; and {counted(more, 'more partition')}") if more else change
+
+
+def _line(change: LogChange) -> str:
+    _day, clock = day_and_clock(change.time_ns)
+    return printable(f"{clock}  {shortened(change.what, _NAME_LIMIT)}  {change.text}")
+
+
+def _epoch(epoch: QuorumEpoch) -> int:
+    return epoch.epoch
