@@ -15,6 +15,7 @@ own as long as it uses no fixture.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 import sys
 from importlib import import_module
@@ -94,7 +95,13 @@ def kproto_cluster(request: pytest.FixtureRequest, kproto_recorder: PcapngRecord
     if not positional:
         named = {"brokers": _BROKERS, **named}
     make = _class_of("channel.broker.cluster", "EmbeddedCluster")
-    with make(*positional, **{"recorder": kproto_recorder, **named}) as cluster:
+    named = {"recorder": kproto_recorder, **named}
+    try:
+        inspect.signature(make).bind(*positional, **named)
+        made = make(*positional, **named)
+    except (TypeError, ValueError) as e:
+        pytest.fail(f"the arguments of the marker kproto_cluster, which are EmbeddedCluster's: {e}", pytrace=False)
+    with made as cluster:
         yield cluster
     if cluster.failures and not request.node.stash.get(_FAILED, False):
         raise cluster.failures[0]  # after the test's end

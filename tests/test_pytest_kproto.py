@@ -126,6 +126,22 @@ WHAT_WENT_WRONG = """
 """
 
 
+def test_a_wrong_argument_of_the_marker_is_one_line(pytester: pytest.Pytester) -> None:
+    wrong = {'"3"': "['3']: a broker's id is", "0": "a cluster of 0 brokers", "3, nope=1": "unexpected keyword *nope"}
+    result = run(
+        pytester,
+        "import pytest\n"
+        + "\n".join(
+            f"@pytest.mark.kproto_cluster({each})\ndef test_{number}(kproto_cluster): pass"
+            for number, each in enumerate(wrong)
+        ),
+    )
+    result.assert_outcomes(errors=3)
+    told = "the arguments of the marker kproto_cluster, which are EmbeddedCluster's: "
+    result.stdout.fnmatch_lines([f"*{told}*{each.replace('[', '[[]')}*" for each in wrong.values()])
+    result.stdout.no_fnmatch_line("*cluster.py:*")
+
+
 @pytest.mark.slow
 def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
     """An assertion in a hook, refused requests, a cluster without traffic, parameters that differ in a character."""

@@ -408,16 +408,19 @@ class EmbeddedCluster(Startable):
         return self._server.listen(service, self._host, port, name=self._listener_name)
 
 
-def _broker_ids(brokers: int | Iterable[int]) -> list[int]:
+def _broker_ids(brokers: Any) -> list[int]:
     """Return the ids of a cluster's brokers.
 
     Raises:
-        ConfigurationError: There is no broker, or an id is negative or given twice.
+        ConfigurationError: There is no broker, or an id is no id or given twice.
     """
-    ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+    try:
+        ids = list(range(brokers)) if isinstance(brokers, int) else list(brokers)
+    except TypeError:
+        ids = []
     if not ids:
-        raise ConfigurationError(f"a cluster of {brokers} brokers; give their number, from 1, or their ids")
-    wrong = [each for each in ids if not 0 <= each < 1 << 31]
+        raise ConfigurationError(f"a cluster of {bounded(brokers)} brokers; give their number, from 1, or their ids")
+    wrong = [each for each in ids if not isinstance(each, int) or not 0 <= each < 1 << 31]
     if wrong:
         raise ConfigurationError(f"{bounded(wrong)}: a broker's id is a whole number from 0 to 2147483647")
     if len(set(ids)) < len(ids):

@@ -215,6 +215,11 @@ class DoorHandler(BaseHTTPRequestHandler):
             super().handle()
         except RefusedRequest as e:
             self.refuse(e.status, str(e))
+        except OSError:
+            raise  # the client has gone
+        except Exception:  # noqa: BLE001  (a fault of the handler: it is logged, and the client is answered)
+            _log.exception("a request at port %d could not be answered", self.server.server_address[1])
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the request could not be answered; the log says why")
 
     def refuse(self, status: HTTPStatus, reason: str) -> None:
         """Answer a request that is not served, in text."""

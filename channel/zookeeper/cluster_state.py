@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from channel.errors import BadVersion, ControllerMoved, NodeExists, NoNode, NotEmpty
 from channel.logs import bounded, get_logger
 from channel.types import random_uuid
+from kproto.errors import ConfigurationError
 from kproto.json_form import uuid_to_json
 
 from .session import Check, Create, Delete, SetData, Stat, Transaction
@@ -120,9 +121,19 @@ def register_broker(session: ZooKeeperSession, broker_id: int, data: bytes) -> i
 
 
 def controller_status(session: ZooKeeperSession) -> dict[str, Any]:
-    """The controller, the time of its election, and the operations in progress, as an object for ``json``."""
+    """The controller, the time of its election, and the operations in progress, as an object for ``json``.
+
+    Raises:
+        ConfigurationError: There is no cluster.
+    """
     found, epoch = read_controller(session), read_controller_epoch(session)
-    names = session.children(TOPICS)
+    try:
+        names = session.children(TOPICS)
+    except NoNode as e:
+        raise ConfigurationError(
+            f"no cluster of Kafka is at {session.hosts}: there is no {TOPICS}; see whether its path is missing or "
+            "wrong, as in HOST:PORT/kafka (zookeeper.connect of a broker)"
+        ) from e
     topics = {
         name: decoded_or_none(decode_topic, name, each[0])
         for name, each in zip(names, session.get_many([topic_path(name) for name in names]), strict=True)

@@ -363,17 +363,18 @@ class ZooKeeperSession(Startable):
         with contextlib.suppress(RuntimeError):  # without a thread for the notice it starts all the same
             notice.start()
         try:
-            self._client.start(timeout_s)
-        except self._client.handler.timeout_exception:
+            began = self._client.start_async()  # start() asks for the chroot, too, and warns in Python's way
+            began.wait(timeout_s)
+        finally:
+            notice.cancel()
+        if not self._client.connected:
             self.close()
             servers = collect_hosts(self.hosts)[0]
             each_s = _EXPLAINING_S / max(1, len(servers))
             tried = ((host, port, why_unreachable(host, port, each_s)) for host, port in servers)
             reasons = [f"{show_address((host, port))}: {why}" for host, port, why in tried if why]
             hint = "; ".join(reasons) or "is it running, and is the port right?"
-            raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}") from None
-        finally:
-            notice.cancel()
+            raise Disconnected(f"no ZooKeeper answers at {self.hosts} within {timeout_s:g} s; {hint}")
 
     def close(self, timeout_s: float | None = None) -> None:
         """End the session, and with it its ephemeral nodes. Harmless if closed.

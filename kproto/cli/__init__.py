@@ -131,7 +131,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
         paths = " -> ".join(os.fsdecode(n) for n in names)
-        text = f"{paths}: {error.strerror.lower()}" if paths else error.strerror
+        text = f"{paths}: {error.strerror.lower()}" if paths else error.strerror.lower()
         text += _hint(error)
     elif isinstance(error, ImportError) and _package(error) in EXTRAS:
         package = _package(error)

@@ -227,7 +227,10 @@ def _door_of(metrics: Metrics, address: str) -> HttpDoor:
 
     class Handler(DoorHandler):
         def do_GET(self) -> None:
-            write, content_type = choose_encoder(self.headers.get("Accept", ""))
+            try:
+                write, content_type = choose_encoder(self.headers.get("Accept", ""))
+            except (TypeError, ValueError):  # a form in a version that is no number
+                write, content_type = choose_encoder("")
             self.answer(HTTPStatus.OK, content_type, write(registry))
 
     return HttpDoor("metrics-thread", "serve metrics", *parse_address(address), Handler)

@@ -48,9 +48,6 @@ _MOST_TASKS: Final = 10_000
 _RECEIPTS_TOGETHER: Final = 512
 """The most receipts that the driver takes as they are; of more tasks, tasks merge about this number each."""
 
-_STATE_BYTES: Final = 64 << 20
-"""The largest state of a capture point that is kept for its next files."""
-
 _BLOCK: Final = 256
 
 _CLAIMS_ON_DRIVER: Final = 200_000

@@ -36,8 +36,6 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
-_SLOT: Final = 10 * _SECOND
-"""``broker_progress`` has a row for each ten seconds."""
 _SEVERAL: Final = 3
 _ALIVE: Final = 3 * _SECOND
 """A broker sends a heartbeat every two seconds."""

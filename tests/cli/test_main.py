@@ -113,7 +113,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], told: str
         (Malformed("a boolean of 0x02", 7, "is_new", 4, 7), "a boolean of 0x02 (is_new, offset 7, api 4 version 7)"),
         (UnsupportedVersion(6, 9, "UpdateMetadata", 0, 8), "UpdateMetadata (6) has no version 9; it has 0 to 8"),
         (PermissionError(13, "Permission denied", "a.pcap"), "a.pcap: permission denied; try sudo, or chmod it"),
-        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError(28, "No space left on device"), "no space left on device"),
         (
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
             f"this needs pyspark, which is not installed; try: {install_command('pipeline')}",

@@ -752,6 +752,9 @@ def test_what_a_hook_raises_is_kept(cluster):
         ([], r"a cluster of \[\] brokers"),
         ([1, 2, 1], r"brokers \[1, 2, 1\]: an id is given twice"),
         ([-1], "a broker's id is a whole number from 0"),
+        ("3", r"\['3'\]: a broker's id is a whole number from 0"),
+        (None, "a cluster of None brokers; give their number"),
+        (2.5, "a cluster of 2.5 brokers; give their number"),
     ],
 )
 def test_a_cluster_of_wrong_brokers_is_refused(brokers, message):

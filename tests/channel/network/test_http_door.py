@@ -56,6 +56,7 @@ def test_the_metrics_are_served_in_the_form_that_prometheus_asks_for(door):
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert "kafka_controller_kafkacontroller_activecontrollercount 1.0" in text
     assert get(door.address, Accept="application/openmetrics-text; version=1.0.0")[2].endswith("# EOF\n")
+    assert get(door.address, Accept="application/openmetrics-text; version=newest") == (status, kind, text)
 
 
 class Answering(DoorHandler):
@@ -69,6 +70,18 @@ def test_a_door_opens_at_an_address_of_either_family():
             assert get(made.address)[2] == "here\n"
     with pytest.raises(ConfigurationError, match=r"cannot answer at no\.such\.host\.invalid:1: .*; choose"):
         HttpDoor("test-door", "answer", "no.such.host.invalid", 1, Answering)
+
+
+class Failing(DoorHandler):
+    def do_GET(self) -> None:
+        raise LookupError("a fault of the handler")
+
+
+def test_a_request_that_the_handler_fails_on_is_answered_and_logged(caplog):
+    with HttpDoor("test-door", "answer", *LOOPBACK, Failing) as made:
+        assert get(made.address)[::2] == (500, "the request could not be answered; the log says why\n")
+    (line,) = [record for record in caplog.records if record.exc_info]
+    assert line.getMessage() == f"a request at port {made.address[1]} could not be answered"
 
 
 def test_half_sent_requests_take_few_descriptors_and_keep_nobody_out(door):

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from channel.errors import NoNode
 from channel.zookeeper import znodes
 from channel.zookeeper.cluster_state import controller_status
+from kproto.errors import ConfigurationError
 
 
 class Session:
@@ -22,6 +24,22 @@ class Session:
 
     def children(self, _path: str) -> list[str]:
         return []
+
+
+def test_a_zookeeper_without_a_cluster_is_an_error_that_names_the_path() -> None:
+    class Empty(Session):
+        hosts = "zk:2181/kafak"
+
+        def get_many(self, paths: list[str]) -> list[Any]:
+            return [None] * len(paths)
+
+        def children(self, path: str) -> list[str]:
+            raise NoNode(f"ZooKeeper has no {path}")
+
+    with pytest.raises(
+        ConfigurationError, match=r"no cluster of Kafka is at zk:2181/kafak: .* path is missing or wrong"
+    ):
+        controller_status(Empty(b"{}"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kraft_epoch", "kraft"), [(-1, False), (0, True), (7, True)])
