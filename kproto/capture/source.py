@@ -59,8 +59,20 @@ _OTHERS: Final = [
     (b"%PDF", "a PDF file; save the log in it as text"),
     (b"\x89PNG", "a picture; kproto reads text"),
     (b"snoop\0", "a snoop capture; convert it: editcap -F pcap IN OUT"),
+    *(
+        (magic, "a capture of another program; convert it: editcap -F pcap IN OUT")
+        for magic in (b"RTSS", b"GMBU", b"TRSNIFF", b"Observer", b"\x05VNF", b"\xaa\xaa\xaa\xaa", b"\x01\x10\x4c\0")
+    ),
     (b"PAR1", "a Parquet file; kproto reads captures and the brokers' kafka-request.log"),
 ]
+
+_PRINTED: Final = re.compile(
+    rb"\bIP6? [\w.:-]{3,80} > [\w.:-]{3,80}: |<(?:pdml|psml)\b|\"layers\":"
+    rb"|^\s*\d+ .{0,60}\xe2\x86\x92.{0,60} (?:TCP|Kafka) "
+    rb"|^(?:0x)?0000:? {1,2}[0-9a-f]{2}",
+    re.M,
+)
+"""What tcpdump and tshark print of packets, as lines, XML, JSON or hexadecimal."""
 
 _TAR: Final = b"ustar"
 _TAR_AT: Final = 257
@@ -305,6 +317,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:
         return None
+    if _PRINTED.search(head):
+        raise CaptureError(f"{name}: packets as tcpdump or tshark print them; save the packets themselves: -w FILE")
     if b"\ncontent-transfer-encoding: base64" in head.lower():
         raise CaptureError(f"{name}: the source of a mail whose text is in base64: save the log in it as a file")
     if holds_line(head):

@@ -545,3 +545,21 @@ def test_many_files_that_cannot_be_read_are_told_by_the_first(tmp_path: Path) ->
         list(frames(tmp_path))
     empty = "an empty file; nothing was recorded in it"
     assert str(raised.value) == "; ".join([*(f"00{n}.pcap: {empty}" for n in range(3)), "and 497 more"])
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"07:00:09.123456 IP 10.0.0.1.9092 > 10.0.0.2.4000: Flags [P.], seq 1:50\n\t0x0000:  4500 0059\n", "print"),
+        (b"    1   0.000000   10.0.0.1 \xe2\x86\x92 10.0.0.2   TCP 66 4000 \xe2\x86\x92 9092 [SYN] Seq=0\n", "print"),
+        (b'[\n  {\n    "_index": "packets-2026-11-21",\n    "_source": {\n      "layers": {\n', "print"),
+        (b'<?xml version="1.0" encoding="utf-8"?>\n<pdml version="0">\n', "print"),
+        (b"0000  00 00 00 00 00 00 00 00 00 00 00 00 08 00 45 00   ..............E.\n", "print"),
+        (b"GMBU\0\2\1\0" + bytes(40), "editcap -F pcap"),
+        (b"snoop\0\0\0" + bytes(40), "editcap -F pcap"),
+        (b"some text about 12 packets\n", "not a capture"),
+    ],
+)
+def test_what_other_programs_write_of_packets_is_refused_by_its_name(head: bytes, reason: str) -> None:
+    with pytest.raises(CaptureError, match=reason):
+        list(exchanges(head))
