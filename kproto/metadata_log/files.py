@@ -7,7 +7,10 @@ followed the new leader. What cannot be read is named as a fault, and nothing be
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 _LARGEST_STATE: Final = 1 << 20
 _MOST_FAULTS: Final = 1000
 _WINDOW: Final = 256 << 20
+_LARGEST_BATCH: Final = 32 << 20
+"""Bytes that are read behind the last that was written: a sparse copy may lack zeros at the end of a batch."""
 
 
 class LogFault(NamedTuple):
@@ -351,26 +356,43 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
         with Path(path).open("rb") as file:
             begin, held = 0, b""
             log.file_ends[path] = 0
+            left = _written(file.fileno()) + _LARGEST_BATCH
+            file.seek(0)
             while True:
-                window = file.read(_WINDOW)
+                window = file.read(min(_WINDOW, left))
+                left -= len(window)
                 is_last = len(window) < _WINDOW
                 held += window
-                rest = len(held)
+                at, rest = begin, len(held)
                 for found in batches_in(held):
                     if isinstance(found, RecordBatch):
-                        log.file_ends[path] += len(found.data)
+                        at += len(found.data)
+                        log.file_ends[path] = at
                         yield found
                     elif found.is_end and not is_last:
                         rest = found.at
                     else:
+                        at = begin + found.at + found.size
                         if not found.is_end:
-                            log.file_ends[path] = begin + found.at + found.size
+                            log.file_ends[path] = at
                         _note(path, begin, found, log)
                 if is_last:
                     return
                 begin, held = begin + rest, held[rest:]
     except OSError as e:
         raise CaptureError(f"{path}: {e.strerror or e}") from None
+
+
+def _written(descriptor: int) -> int:
+    """The bytes of a file before the space at its end that was reserved and never written, where the system tells."""
+    end = 0
+    try:
+        while True:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as e:
+        return end if e.errno == errno.ENXIO else sys.maxsize
+    except AttributeError:  # Windows
+        return sys.maxsize
 
 
 def _note(path: str, begin: int, found: Fault, log: MetadataLog) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from pathlib import Path
 from struct import pack, pack_into
 
@@ -102,6 +103,21 @@ def test_bytes_that_look_like_batches_cost_no_more_than_their_number() -> None:
 def test_space_that_was_reserved_is_no_damage() -> None:
     data = b"".join(several(2)) + bytes(5000)
     assert [type(found) for found in batches_in(data)] == [RecordBatch, RecordBatch]
+
+
+def test_space_that_was_never_written_is_not_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "log", *several(3)) / f"{0:020}.log"
+    with path.open("ab") as file:
+        file.truncate(1 << 30)
+    tracemalloc.start()
+    try:
+        log = log_of(path.parent)
+        _now, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert ([batch.base_offset for batch in log.batches], log.faults) == ([0, 2, 4], [])
+    assert log.file_ends[str(path)] == len(b"".join(several(3)))
+    assert most < 128 << 20
 
 
 def test_compressed_batches_are_unpacked_within_bounds() -> None:
