@@ -178,7 +178,7 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
         ("no leader", lost, "no leader"), ("leader again", again, "a leader again"),
     )  # fmt: skip
     for kind, changes, what in kinds:
-        for ts, some in _at_once(changes):
+        for ts, some in _at_once(sorted(changes)):
             one = some[0] if len(some) == 1 else (None, None)
             options = ("--partition", _named(some[0])) if len(some) == 1 else ()
             has = "has" if len(some) == 1 else "have"
@@ -187,39 +187,42 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
 
 def _topics(facts: Facts) -> Iterator[ClusterEvent]:
     created: dict[str, list[int]] = defaultdict(list)
-    deleted: dict[tuple[str, int], list[tuple[int, Incarnation]]] = defaultdict(list)
+    deleted: dict[str, list[tuple[int, tuple[Partition, Incarnation]]]] = defaultdict(list)
     for (topic, _number), life in _lives(facts):
         first = life.steps[0]
         if first.state.epochs == FIRST_EPOCHS and (first.state.is_new or _is_told_anew(facts, life)):
             created[topic].append(first.ts)
-    for (topic, number), lives in facts.incarnations.items():
+    for partition, lives in facts.incarnations.items():
         for life in lives:  # of a partition that was last told before the capture, the deletion is all that is known
             if life.deleted is not None:
-                deleted[topic, life.deleted].append((number, life))
+                deleted[partition[0]].append((life.deleted, (partition, life)))
     for topic, times in created.items():
-        for ts, some in _at_once([(ts, (topic, 0)) for ts in times]):
+        for ts, some in _at_once((ts, None) for ts in sorted(times)):
             text = f"Topic {topic} gets {_counted(len(some), 'new partition')}"
             yield ClusterEvent(ts, "topic created", text, _query("leader", "--topic", topic), None, topic)
-    for (topic, ts), ended in deleted.items():
-        shown = [(number, life) for number, life in ended if life.sightings]
-        lacking = {
-            broker
-            for number, life in shown
-            for broker in life.newest.state.replicas
-            if life.newest.body.api_key != ApiKey.FETCH  # in KRaft brokers delete what the log tells them to delete
-            and (facts.removals.last((topic, number), broker) or 0) < life.sightings[0].ts
-        }
-        is_log = any(life.newest.body.api_key == ApiKey.FETCH for _number, life in shown)
-        heard = (
-            ""
-            if is_log or len(shown) < len(ended) or (lacking and not all(was_named_before(life) for _, life in shown))
-            else f"; brokers {sorted(lacking)} have not accepted it"
-            if lacking
-            else "; all holders accepted it"
-        )
-        text = f"Topic {topic} is deleted, {_counted(len(ended), 'partition')}{heard}"
-        show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
-        yield ClusterEvent(ts, "topic deleted", text, show, None, topic)
+    for topic, ends in deleted.items():
+        for ts, ended in _at_once(sorted(ends, key=lambda end: end[0])):
+            text = f"Topic {topic} is deleted, {_counted(len({partition for partition, _life in ended}), 'partition')}"
+            show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
+            yield ClusterEvent(ts, "topic deleted", text + _who_accepted(facts, ended), show, None, topic)
+
+
+def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) -> str:
+    """What to add to a deletion about the brokers that hold the partitions; nothing where that is not known."""
+    shown = [(partition, life) for partition, life in ended if life.sightings]
+    if len(shown) < len(ended) or any(life.newest.body.api_key == ApiKey.FETCH for _partition, life in shown):
+        return ""  # in KRaft brokers delete what the log tells them to delete
+    lacking = {
+        broker
+        for partition, life in shown
+        for broker in life.newest.state.replicas
+        if (facts.removals.last(partition, broker) or 0) < life.sightings[0].ts
+    }
+    if not lacking:
+        return "; all holders accepted it"
+    if not all(was_named_before(life) for _partition, life in shown):
+        return ""
+    return f"; brokers {sorted(lacking)} have not accepted it"
 
 
 def _is_told_anew(facts: Facts, life: Incarnation) -> bool:
@@ -366,16 +369,16 @@ def _lives(facts: Facts) -> Iterator[tuple[Partition, Incarnation]]:
                 yield partition, life
 
 
-def _at_once(changes: Iterable[tuple[int, Partition]]) -> Iterator[tuple[int, list[Partition]]]:
-    """Yield the changes that came at once, each with its first time."""
-    some: list[Partition] = []
+def _at_once(changes: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any]]]:
+    """Yield what changed at once, each time with the first; changes come in the order of time."""
+    some: list[Any] = []
     begin = last = 0
-    for ts, partition in sorted(changes):
+    for ts, change in changes:
         if some and ts - last > _AT_ONCE:
             yield begin, some
             some = []
         begin, last = (begin if some else ts), ts
-        some.append(partition)
+        some.append(change)
     if some:
         yield begin, some
 
