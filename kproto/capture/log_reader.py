@@ -90,6 +90,9 @@ _MOST_WAITING: Final = 64 << 20
 _LINE_BYTES: Final = 300
 """The most memory of lines that stand newest first, and that of one beside its bytes, both estimated."""
 
+_LONGEST_WHY: Final = 300
+"""Of an error that may hold a value of any length."""
+
 _MOST_DECISIONS: Final = 1 << 30
 
 _NO_STATE: Final = "a line of a state change with a number that is none"
@@ -378,7 +381,8 @@ class LogReader:
         except UnusableLine as e:
             summary.bad(str(e), message.offset, message.length)
         except KprotoError as e:
-            summary.bad(f"a logged message that cannot be written: {e}", message.offset, message.length)
+            why = str(e)[:_LONGEST_WHY]
+            summary.bad(f"a logged message that cannot be written: {why}", message.offset, message.length)
         except KeyError as e:
             summary.bad(f"a logged request without {e.args[0]}", message.offset, message.length)
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -520,7 +524,7 @@ class LogReader:
                 else:
                     answer = _encoded(request.api_key, version, "response", request.answer(version))
             except KprotoError as e:
-                summary.bad(f"a logged state that cannot be written: {e}", self._lines.offset)
+                summary.bad(f"a logged state that cannot be written: {str(e)[:_LONGEST_WHY]}", self._lines.offset)
                 continue
             correlation_id = request.correlation_id
             if correlation_id is None:  # what a controller's log tells has none

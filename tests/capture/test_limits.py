@@ -209,6 +209,21 @@ def test_a_connections_name_is_refused_by_its_length() -> None:
     assert [bad.reason[:20] for bad in summary.bad_inputs] == ["a connection named '"]
 
 
+def test_a_reason_is_short_however_long_the_value_is_that_it_names() -> None:
+    summary = CaptureSummary()
+    reader = LogReader(summary, capture="", apis=None)
+    topic = {"topicName": "t", "topicId": "x" * 9000, "partitionStates": []}
+    body = {"controllerId": 1, "controllerEpoch": 1, "brokerEpoch": 1, "type": 0, "topicStates": [topic]}
+    request = json.dumps({**body, "liveLeaders": []}).encode()
+    line = logged("10.0.0.1:9092-10.0.0.2:4000").replace(b'"requestApiKey": 6', b'"requestApiKey": 4')
+    line = line.replace(b'"requestApiVersion": 8', b'"requestApiVersion": 5')
+    reader.feed(line.replace(b'"connection"', b'"request": ' + request + b', "connection"'))
+    reader.end()
+    (bad,) = summary.bad_inputs
+    assert bad.reason.startswith("a logged message that cannot be written: ")
+    assert len(bad.reason) < 400
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
