@@ -68,7 +68,7 @@ _OTHERS: Final = [
 
 _PRINTED: Final = re.compile(
     rb"\bIP6? [\w.:-]{3,80} > [\w.:-]{3,80}: |<(?:pdml|psml)\b|\"layers\":"
-    rb"|^\s*\d+ .{0,60}\xe2\x86\x92.{0,60} (?:TCP|Kafka) "
+    rb"|^[^\S\n]*\d+ .{0,60}\xe2\x86\x92.{0,60} (?:TCP|Kafka) "
     rb"|^(?:0x)?0000:? {1,2}[0-9a-f]{2}",
     re.M,
 )
