@@ -25,7 +25,7 @@ from kproto.logs.state_lines import (
     LoggedRequest,
     StateLog,
     find_writer,
-    writer_named_now,
+    with_writer,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
 from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, unindented
@@ -418,9 +418,7 @@ class LogReader:
             return
         forms = self._held.forms()
         if not self._is_ordered:
-            text, at = forms[0], find_writer(forms[0])
-            if at < 0:
-                text, at = writer_named_now(text)
+            text, at = with_writer(forms[0])
             try:
                 time_ns = self._clock.time_ns(first.stamps + stamps_in(text[: max(at, 0)]))
             except UnusableLine:
@@ -485,9 +483,7 @@ class LogReader:
         text = text.rstrip(b'"')  # of a quoted value
         if text[-1:] == b">" and (tags := _TAGS.search(text, max(len(text) - _TAGS_BYTES, 0))):
             text = text[: tags.start()]
-        at = find_writer(text)
-        if at < 0:
-            text, at = writer_named_now(text)
+        text, at = with_writer(text)
         if at < 0:
             if _BASE64.match(text):
                 raise UnusableLine("a part of a mail that is in base64: save it as a file of its own")

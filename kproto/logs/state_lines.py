@@ -331,11 +331,14 @@ def find_writer(text: bytes) -> int:
     return at if at >= 0 else text.find(DELETION_MARK)
 
 
-def writer_named_now(text: bytes) -> tuple[bytes, int]:
-    """Name the writer of a line of releases before 1.0 as later ones do; return the line, and where it names it.
+def with_writer(text: bytes) -> tuple[bytes, int]:
+    """Return a line, and where it names its writer; releases before 1.0 name it in a way that is changed to today's.
 
     The place is -1 in a line that names no writer.
     """
+    at = find_writer(text)
+    if at >= 0:
+        return text, at
     found = _FORMER_MARK.search(text, 0, _LONGEST_START) if b"Broker " in text or b"Controller " in text else None
     if found is None:
         return text, -1
