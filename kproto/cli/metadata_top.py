@@ -14,7 +14,7 @@ from kproto.cli.metadata_changes import (
     ids_text,
     warn_of_faults,
 )
-from kproto.cli.screen import cut, section_lines
+from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, section_lines
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
 from kproto.json_form import uuid_to_json
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from kproto.cli.metadata_changes import LogChange
     from kproto.cli.screen import Screen
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, QuorumEpoch
-    from kproto.metadata_log.image import FoldedPartition
+    from kproto.metadata_log.image import FoldedPartition, Image
 
 _MS: Final = 1_000_000
-_POLL_S: Final = 0.2
 _SHARE: Final = 0.05
 """The share of the time that looking through all partitions may take."""
 
 _MOST_CHANGES: Final = 50
-_PLAIN_ROWS: Final = 10
 _NAME_LIMIT: Final = 40
 
 
@@ -62,7 +60,7 @@ def show_log(paths: Sequence[str], screen: Screen) -> None:
                 lines = view.lines(*screen.size)
                 due_at = time.monotonic() + (time.monotonic() - began) / _SHARE
             screen.show(lines)
-        time.sleep(min(_POLL_S, screen.wait_s()))
+        time.sleep(min(POLL_S, screen.wait_s()))
         view.update()
     screen.show(lines)
 
@@ -72,6 +70,44 @@ class _Lacking(NamedTuple):
 
     name: str
     state: FoldedPartition
+
+
+class _Partitions:
+    """What an image tells of all partitions: how many each broker leads or holds, and which ones lack something.
+
+    Attributes:
+        leads, replicas, in_sync: The number of partitions by broker.
+        offline: Those without a leader.
+        lacking: Those with a leader, and with replicas that are not in sync.
+        unknown: The number of the others whose leader, ISR or replicas the log does not tell.
+        total: The number of all.
+        is_partial: Whether the log tells no leader, ISR or replicas of some, so that the brokers' numbers may be more.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.leads, self.replicas, self.in_sync = Counter[int](), Counter[int](), Counter[int]()
+        self.offline: list[_Lacking] = []
+        self.lacking: list[_Lacking] = []
+        self.unknown = self.total = 0
+        self.is_partial = False
+        for topic_id, topic in image.topics.items():
+            name = uuid_to_json(topic_id) if topic.name is None else topic.name
+            self.total += len(topic.partitions)
+            for number, state in topic.partitions.items():
+                self._add(name, number, state)
+
+    def _add(self, topic: str, number: int, state: FoldedPartition) -> None:
+        self.leads.update(() if state.leader is None else [state.leader])
+        self.replicas.update(state.replicas or ())
+        self.in_sync.update(state.isr or ())
+        is_whole = None not in (state.leader, state.isr, state.replicas)
+        self.is_partial = self.is_partial or not is_whole
+        if state.leader is not None and state.leader < 0:
+            self.offline.append(_Lacking(f"{topic}-{number}", state))
+        elif not is_whole:
+            self.unknown += 1
+        elif not set(state.replicas or ()).issubset(state.isr or ()):
+            self.lacking.append(_Lacking(f"{topic}-{number}", state))
 
 
 class LogView:
@@ -92,7 +128,6 @@ class LogView:
         self._changes: deque[LogChange] = deque(maxlen=_MOST_CHANGES)
         self._brokers: dict[int, BrokerSpan] = {}
         self._controller: QuorumEpoch | None = None
-        self._is_partial = False  # whether the log tells leaders or replicas of some partitions alone
 
     def update(self) -> None:
         """Read what is new in the log."""
@@ -126,47 +161,29 @@ class LogView:
         day, clock = day_and_clock(max(log.time_ms, 0) * _MS)
         tail = f"  {day} {clock[:8]}Z, offset {log.next_offset - 1}" if log.next_offset else "  no record yet"
         yield f"kproto top  {shortened(printable(self._name), max(width - len(tail) - 12, 8))}{tail}"
-        leads, replicas, in_sync = Counter[int](), Counter[int](), Counter[int]()
-        offline: list[_Lacking] = []
-        lacking: list[_Lacking] = []
-        unknown = total = 0
-        self._is_partial = False
-        for topic_id, topic in image.topics.items():
-            name = uuid_to_json(topic_id) if topic.name is None else topic.name
-            for number, state in topic.partitions.items():
-                total += 1
-                self._is_partial = self._is_partial or None in (state.leader, state.isr, state.replicas)
-                leads.update(() if state.leader is None else [state.leader])
-                replicas.update(state.replicas or ())
-                in_sync.update(state.isr or ())
-                if state.leader is not None and state.leader < 0:
-                    offline.append(_Lacking(f"{name}-{number}", state))
-                elif state.leader is None or state.isr is None or state.replicas is None:
-                    unknown += 1
-                elif not set(state.replicas).issubset(state.isr):
-                    lacking.append(_Lacking(f"{name}-{number}", state))
+        now = _Partitions(image)
         controller = "controller not known yet"
         if self._controller is not None:
             controller = f"controller {self._controller.leader_id}, epoch {self._controller.epoch} (KRaft)"
-        yield f"  {controller}; {counted(len(image.topics), 'topic')}, {counted(total, 'partition')}"
-        parts = [f"{len(offline):,} partitions without a leader", f"{len(lacking):,} more under-replicated"]
-        parts += [f"{unknown:,} told in part"] if unknown else []
+        yield f"  {controller}; {counted(len(image.topics), 'topic')}, {counted(now.total, 'partition')}"
+        parts = [f"{len(now.offline):,} partitions without a leader", f"{len(now.lacking):,} more under-replicated"]
+        parts += [f"{now.unknown:,} told in part"] if now.unknown else []
         yield cut(f"  {', '.join(parts)}", width)
-        rows = _PLAIN_ROWS if height is None else max((height - 10) // 3, 1)
-        yield from section_lines(self._of_brokers(leads, replicas, in_sync, rows), width)
-        yield from section_lines(_of_partitions([*offline, *lacking], rows), width)
+        rows = PLAIN_ROWS if height is None else max((height - 10) // 3, 1)
+        yield from section_lines(self._of_brokers(now, rows), width)
+        yield from section_lines(_of_partitions([*now.offline, *now.lacking], rows), width)
         yield "Latest changes"
         latest = [f"  {cut(_line(change), width - 2)}" for change in list(self._changes)[: -rows - 1 : -1]]
         yield from latest or ["  none"]
 
-    def _of_brokers(self, leads: Counter[int], replicas: Counter[int], in_sync: Counter[int], rows: int) -> Section:
+    def _of_brokers(self, now: _Partitions, rows: int) -> Section:
         section = Section("Brokers", ["broker", "~state", "since", ">leads", ">in sync", ">replicas", ">broker epoch"])
         spans = {broker: span for broker, span in self._brokers.items() if span.state != "unregistered"}
-        ids = sorted({*spans, *replicas})
+        ids = sorted({*spans, *now.replicas})
         ids.sort(
             key=lambda broker: (
                 broker in spans and spans[broker].state == "unfenced",
-                in_sync[broker] - replicas[broker],
+                now.in_sync[broker] - now.replicas[broker],
             )
         )
         for broker in ids[:rows]:
@@ -175,7 +192,7 @@ class LogView:
             if span is not None:
                 state, since = span.state, " ".join(day_and_clock(span.from_ms * _MS)).split(".")[0]
                 epoch = "-" if span.broker_epoch < 0 else str(span.broker_epoch)
-            counts = [f"{'≥' * self._is_partial}{count[broker]}" for count in (leads, in_sync, replicas)]
+            counts = [f"{'≥' * now.is_partial}{count[broker]}" for count in (now.leads, now.in_sync, now.replicas)]
             section.rows.append([str(broker), state, since, *counts, epoch])
         if len(ids) > rows:
             section.below = f"and {len(ids) - rows} more, unfenced or with fewer replicas out of sync"

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
     from kproto.cli.sections import Section
 
+PLAIN_ROWS: Final = 10
+"""The most rows of a table where no height bounds them."""
+
+POLL_S: Final = 0.2
+"""The most seconds between two looks for what is new."""
+
 _PLAIN_WIDTH: Final = 80
 
 

@@ -21,7 +21,7 @@ from kproto.api import api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
-from kproto.cli.screen import Screen, cut, section_lines
+from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, section_lines
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
 from kproto.cli.times import Seconds
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     Event = Frame | Exchange
 
 _STANDARD_INPUT: Final = "-"
-_PLAIN_ROWS: Final = 10
-_POLL_S: Final = 0.2
 _LIST_S: Final = 1.0
 """Seconds between two looks into the directories: each opens their files to tell whose they are."""
 
@@ -288,7 +286,7 @@ class _Followed:
             self._merge(math.inf)
             if self._screen.once or self._is_stdin:
                 return True
-            time.sleep(min(_POLL_S, self._screen.wait_s()))
+            time.sleep(min(POLL_S, self._screen.wait_s()))
             return False
         if self._is_stdin and not self._screen.once and not self._is_ready():
             return False
@@ -328,7 +326,7 @@ class _Followed:
         """Look for bytes at the ends of files, and for new files in the directories."""
         from kproto.capture import capture_points
 
-        self._look_at = time.monotonic() + _POLL_S
+        self._look_at = time.monotonic() + POLL_S
         if not self._is_stdin:
             for point in self._points.values():
                 point.is_at_end = False
@@ -399,7 +397,7 @@ def snapshot_lines(
     yield f"  {_controller(snapshot)}; {counted(snapshot.total, 'request')} so far"
     if len(points) > 1:
         yield _points(points, width)
-    rows = _PLAIN_ROWS if height is None else max((height - 14 - (len(points) > 1)) // 3, 1)
+    rows = PLAIN_ROWS if height is None else max((height - 14 - (len(points) > 1)) // 3, 1)
     apis = [*snapshot.apis, snapshot.all] if len(snapshot.apis) != 1 else list(snapshot.apis)
     yield from section_lines(_flows("Requests", "api", apis, len(apis)), width)
     yield from section_lines(_flows("Brokers", "broker", snapshot.brokers, rows), width)
