@@ -341,7 +341,9 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
             if not found:  # a directory for each host, or for each hour
                 found = [file for folder in _folders(Path(path)) for file in _inside(folder, unfinished)]
             if not found:
-                raise CaptureError(f"{path}: a directory without a capture or request log")
+                raise CaptureError(
+                    f"{path}: a directory without a capture or request log, or files of a __cluster_metadata-0"
+                )
         for file in found:
             resolved = Path(file).resolve()
             if resolved not in seen:

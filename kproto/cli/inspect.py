@@ -173,11 +173,10 @@ def command(
     if follow and (len(captures) != 1 or logs or (captures[0] != _STANDARD_INPUT and not Path(captures[0]).is_file())):
         raise ConfigurationError("--follow takes one file, a capture or a log; kproto top follows several, as figures")
     if logs and not captures_alone:
-        from kproto.cli.metadata_changes import changes_of, check_options
+        from kproto.cli.metadata_changes import check_options
 
         check_options(filters, slow=slow, unanswered=unanswered)
-        for change in changes_of(logs, filters, deletes=deletes):
-            print(change.record() if form == "json" else change.line())
+        _print_changes(logs, [], filters, form=form, deletes=deletes)
         return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
     more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
@@ -204,7 +203,7 @@ def command(
     source.check()
     if not timeline.seen and not is_live and any(summary.speaks_kraft for _path, summary in source.read):
         if not logs:
-            _print_changes(captures_alone, filters, form=form, deletes=deletes)
+            _print_changes(logs, captures_alone, filters, form=form, deletes=deletes)
         return
     if form == "json":
         for path, summary in source.read:
@@ -218,16 +217,16 @@ def command(
         context.exit(_EXIT_LOSS)
 
 
-def _print_changes(captures: list[str], filters: Filters, *, form: str, deletes: bool) -> None:
-    """Print what captures show of KRaft's metadata log."""
+def _print_changes(logs: LogFiles, captures: list[str], filters: Filters, *, form: str, deletes: bool) -> None:
+    """Print what files, or captures, show of KRaft's metadata log."""
     from kproto.cli.metadata_changes import changes_of
-    from kproto.metadata_log.finding import LogFiles
 
-    changes = changes_of(LogFiles(), filters, captures, deletes=deletes)
+    changes = changes_of(logs, filters, captures, deletes=deletes)
     for change in changes:
         print(change.record() if form == "json" else change.line())
     if not changes:
-        print("note: no change of the metadata log passes the filters, or no replica fetched one", file=sys.stderr)
+        or_else = "" if logs else ", or no replica fetched one"
+        print(f"note: no change of the metadata log passes the filters{or_else}", file=sys.stderr)
 
 
 def _with_changes(

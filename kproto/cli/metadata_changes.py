@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture import capture_points
 from kproto.cli.text import day_and_clock
-from kproto.errors import ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.deliveries import MetadataTraffic
 from kproto.metadata_log.files import read
@@ -89,10 +89,15 @@ def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), 
         filters: Which changes are wanted.
         captures: Captures that show fetches of the same log.
         deletes: Only deletions.
+
+    Raises:
+        CaptureError: A file cannot be opened; or the log, alone, holds no record that can be read.
     """
     points = capture_points([path for path in captures if path != "-"])
     traffic = read_traffic(points, ports=filters.ports) if points else MetadataTraffic()
     log = read(files, traffic.shown())
+    if log.nothing and not captures:
+        raise CaptureError(log.nothing)
     warn_of_faults(log)
     folded = fold(log, named=traffic.quorum.named())
     epochs = {epoch.epoch: epoch for epoch in folded.epochs}

@@ -41,6 +41,8 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
             "files"
         )
     log = read(files)
+    if log.nothing:
+        raise CaptureError(log.nothing)
     wanted = _Wanted(filters, log)
     named = {path for path in paths if SNAPSHOT.search(path)}
     make_line = _json_line if form == "json" else _line

@@ -17,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproto.errors import CaptureError
+from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.batches import Fault, LogRecord, RecordBatch, batches_in, records_of
 from kproto.metadata_log.finding import SEGMENT, SNAPSHOT
 from kproto.metadata_log.image import Image
@@ -141,6 +141,7 @@ class MetadataLog:
         states: What the nodes' ``quorum-state`` say.
         faults: What is wrong, the first 1000.
         fault_count: How much is wrong.
+        nothing: Why no file holds a record that can be read, and what to try; empty: some do, or captures.
         gaps: The ranges of offsets that no file holds: first and last.
         file_batches: The number of batches in each file.
         file_ends: The bytes of each segment that were read; a batch that its end cuts begins there.
@@ -153,6 +154,7 @@ class MetadataLog:
     states: list[QuorumState] = field(default_factory=list)
     faults: list[LogFault] = field(default_factory=list)
     fault_count: int = 0
+    nothing: str = ""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     file_batches: dict[str, int] = field(default_factory=dict)
     file_ends: dict[str, int] = field(default_factory=dict)
@@ -289,6 +291,13 @@ def read(files: LogFiles, *shown: ShownLog | None) -> MetadataLog:
     if log.lacks_beginning:
         begin = log.batches[0].base_offset
         log.fault("", None, None, f"the log begins at offset {begin}; no snapshot tells what was before")
+    if files and not log.batches and not log.snapshots:
+        damage = [f"{fault.path}: {fault.reason}" for fault in log.faults if fault.size is not None]
+        damage = damage or [f"{path}: nothing was written to it" for path in files.paths()]
+        log.nothing = (
+            f"{first_reasons(damage, 1)}; no record of metadata can be read: name the copy of __cluster_metadata-0 of "
+            "another node"
+        )
     return log
 
 

@@ -23,6 +23,9 @@ _HEADER_BYTES: Final = 61
 _FORMAT_AT: Final = 16
 _FORMAT: Final = 2
 _LENGTH: Final = slice(8, 12)
+_BEGINNING: Final = 1 << 16
+"""Bytes of a file that are read at least, as its first batch may be damaged."""
+
 _LARGEST_BATCH: Final = 16 << 20
 """Bytes of a first batch that are read; Kafka's own limit for a batch of metadata is 8 MiB."""
 
@@ -52,7 +55,7 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
 
     A directory counts if it is, or holds within three levels, a copy of ``__cluster_metadata-0``: it has that name, or
     a ``quorum-state`` or snapshots, or segments that begin with records of metadata. Other partitions' logs beside it
-    are never opened as such. A file counts by its name and its first batch.
+    are never opened as such. A file counts by its name: a snapshot's, or ``.log`` with metadata at its beginning.
 
     Returns:
         The files of metadata logs; and the paths that have none, with the directories that hold captures as well.
@@ -68,9 +71,9 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
                 _add_directory(directory, of_path)
             if of_path and _holds_captures(path):
                 others.append(path)
-        elif SNAPSHOT.fullmatch(Path(path).name) and is_log_file(path):
+        elif SNAPSHOT.fullmatch(Path(path).name):
             of_path.snapshots.append(path)
-        elif Path(path).suffix == ".log" and is_log_file(path):
+        elif Path(path).suffix == ".log" and (_is_in_log(Path(path)) or is_log_file(path)):
             of_path.segments.append(path)
         elif Path(path).name == _QUORUM_STATE:
             of_path.states.append(path)
@@ -86,15 +89,19 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
     return found, others
 
 
+def _is_in_log(path: Path) -> bool:
+    return path.absolute().parent.name == DIRECTORY and SEGMENT.fullmatch(path.name) is not None
+
+
 def is_log_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins with a batch of metadata records."""
+    """Whether the first batch of a file that is not damaged holds records of metadata."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(_HEADER_BYTES)
             if len(head) < _HEADER_BYTES or head[_FORMAT_AT] != _FORMAT:
                 return False
             length = int.from_bytes(head[_LENGTH], "big", signed=True)
-            head += file.read(min(max(length + _LENGTH.stop - _HEADER_BYTES, 0), _LARGEST_BATCH))
+            head += file.read(min(max(length + _LENGTH.stop, _BEGINNING) - _HEADER_BYTES, _LARGEST_BATCH))
     except OSError:
         return False
     from kproto.metadata_log.batches import RecordBatch, batches_in, records_of
@@ -102,7 +109,8 @@ def is_log_file(path: str | os.PathLike[str]) -> bool:
     for batch in batches_in(head):
         if isinstance(batch, RecordBatch):
             return batch.is_control or any(each.record is not None for each in records_of(batch))
-        return batch.is_end
+        if batch.is_end:
+            return True
     return False
 
 

@@ -473,6 +473,11 @@ class _Rows:
              "bytes_skipped": fault.size or 0}
             for fault in self._log.faults
         )  # fmt: skip
+        nothing = self._log.nothing
+        if not nothing and all(batch.is_idle for batch in folded.batches):
+            nothing = "the metadata log holds no change, NoOpRecords alone: name older segments or a snapshot, too"
+        if nothing:
+            self.made["bad_inputs"].append({"file": self.of["capture"], "reason": plain_text(nothing)})
         for number, text in (
             (folded.unreadable, f"records cannot be read; the first: {plain_text(folded.unreadable_reason)}"),
             (folded.unnamed, "states of partitions are not whole: the files lack what was before them"),

@@ -19,6 +19,12 @@ def inspect(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto")
 
 
+def refusal(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments, prog_name="kproto")
+    assert result.exit_code
+    return f"{result.output}{result.exception}"
+
+
 def objects(*arguments: str) -> list[dict[str, Any]]:
     result = inspect(*arguments, "--records", "--format", "json")
     assert result.exit_code == 0, result.output
@@ -47,9 +53,8 @@ def test_filters_choose_topics_brokers_and_times() -> None:
     moment = of_topic[5]["time_ms"] / 1000
     later = objects(place, "--topic", "DD", "--since", f"{moment:.3f}")
     assert [row["offset"] for row in later] == [row["offset"] for row in of_topic if row["time_ms"] >= moment * 1000]
-    refused = inspect(place, "--records", "--controller", "1")
-    assert refused.exit_code != 0
-    assert "--controller does not apply to the records" in str(refused.output) + str(refused.exception)
+    refused = refusal("inspect", place, "--records", "--controller", "1")
+    assert "--controller does not apply to the records" in refused
 
 
 def test_text_has_a_line_for_each_record() -> None:
@@ -78,8 +83,49 @@ def test_damage_is_told_and_secrets_are_not(tmp_path: Path) -> None:
     assert (fault["record"], fault["file"]) == ("bad_input", str(file))
     assert "copied while it was written" in result.stderr
     assert "hunter2" in inspect(str(tmp_path), "--records", "--show-secrets").stdout
-    nothing = inspect(str(tmp_path / "none"), "--records")
-    assert "no file of a metadata log" in str(nothing.output) + str(nothing.exception)
+    assert "no file of a metadata log" in refusal("inspect", str(tmp_path / "none"), "--records")
+
+
+SNAPSHOT = f"{328:020}-{1:010}.checkpoint"
+SEGMENT = f"{0:020}.log"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        (SEGMENT, b"", f"{SEGMENT}: nothing was written to it"),
+        (SEGMENT, bytes(100_000), f"{SEGMENT}: nothing was written to it"),
+        (SEGMENT, batch_of(NoOpRecord())[:40], f"{SEGMENT}: a batch that is cut after 40 bytes"),
+        (SEGMENT, batch_of(NoOpRecord())[:-1] + b"\xff", f"{SEGMENT}: the batch at offset 0 does not match its CRC"),
+        (SNAPSHOT, batch_of(NoOpRecord())[:-3], f"{SNAPSHOT}: a batch of "),
+        (SNAPSHOT, bytes(100), f"{SNAPSHOT}: nothing was written to it"),
+    ],
+)
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_log_without_a_record_is_told_in_one_line_that_says_what_to_try(
+    name: str, data: bytes, told: str, tmp_path: Path, *, is_directory: bool
+) -> None:
+    file = tmp_path / "__cluster_metadata-0" / name
+    file.parent.mkdir()
+    file.write_bytes(data)
+    place = str(file.parent if is_directory else file)
+    for call in (["inspect", place], ["inspect", place, "--records"], ["summary", place], ["query", place, "leader"]):
+        line = refusal(*call)
+        assert f"/{told}" in line
+        assert "name the copy of __cluster_metadata-0 of another node" in line
+
+
+def test_a_log_of_noops_alone_is_not_said_to_fail_a_filter(tmp_path: Path) -> None:
+    (tmp_path / SEGMENT).write_bytes(batch_of(NoOpRecord()))
+    assert "holds no change, NoOpRecords alone: name older segments" in refusal("doctor", str(tmp_path))
+    assert "note: no change of the metadata log passes" in inspect(str(tmp_path)).stderr
+
+
+def test_a_log_whose_first_batch_is_damaged_is_found_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "copied.log"
+    file.write_bytes(batch_of(NoOpRecord())[:-1] + b"\xff" + batch_of(NoOpRecord(), base_offset=1))
+    result = inspect(str(file), "--records")
+    assert ("offset 1 " in result.stdout, "offset 0 does not match its CRC" in result.stderr) == (True, True)
 
 
 def summary(place: Path) -> str:
