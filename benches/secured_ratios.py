@@ -40,13 +40,13 @@ from plain_sockets import LOOPBACK, at_once, received_into
 from channel.clock import FOREVER
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.node_client import await_ready
-from channel.network.request import BodyRequest
+from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey
-from kproto.codec import decode_response
+from kproto.codec import decode_request, decode_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ def channel(protocol: SecurityProtocol, authority: Path, port: int, body: bytes)
     node = Node(0, "localhost", port)
     client = NetworkClient(selector, MetadataUpdater([node]), CLIENT_ID.decode(), discover_versions=False)
     assert await_ready(client, node, 10_000)
-    builder = BodyRequest(ApiKey.UPDATE_METADATA, 8, [body])
+    builder = MessageRequest(decode_request(ApiKey.UPDATE_METADATA, 8, body), 8)
     found: list[Any] = []
 
     def exchange() -> None:

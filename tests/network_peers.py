@@ -35,6 +35,18 @@ def until(condition, *, step=lambda: time.sleep(0.001), what: str = "what was aw
         step()
 
 
+class BodyRequest:
+    """A request whose body is these pieces of bytes, in one version."""
+
+    def __init__(self, api_key: int, version: int, pieces: list[bytes]) -> None:
+        self.api_key = api_key
+        self.oldest_version = self.latest_version = version
+        self.pieces = pieces
+
+    def build(self, version: int) -> list[bytes]:
+        return self.pieces
+
+
 def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 

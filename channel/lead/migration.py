@@ -18,37 +18,6 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class Registration(NamedTuple):
-    """A broker's registration with the KRaft controller.
-
-    Attributes:
-        is_migrating: Whether this is a ZooKeeper broker that waits for the migration, and not a KRaft broker.
-        is_fenced: Whether the broker's heartbeats are missing.
-    """
-
-    is_migrating: bool
-    is_fenced: bool
-
-    @property
-    def has_channel(self) -> bool:
-        """Whether the KRaft controller sends control requests to the broker."""
-        return self.is_migrating and not self.is_fenced
-
-
-def channel_changes(before: Mapping[int, Registration], after: Mapping[int, Registration]) -> tuple[set[int], set[int]]:
-    """Return the brokers to which the controller opens a channel, and the brokers whose channels it closes.
-
-    Args:
-        before, after: All registrations, by broker id.
-
-    >>> channel_changes({1: Registration(True, False)}, {1: Registration(False, False), 2: Registration(True, False)})
-    ({2}, {1})
-    """
-    had = {broker_id for broker_id, registration in before.items() if registration.has_channel}
-    has = {broker_id for broker_id, registration in after.items() if registration.has_channel}
-    return has - had, had - has
-
-
 class ImageChange(NamedTuple):
     """The difference between two images.
 

@@ -131,13 +131,6 @@ class ClusterSnapshot:
         info = self.partition(partition)
         return None if info is None or info.leader is None else self.nodes.get(info.leader)
 
-    def node_if_online(self, partition: TopicPartition, node_id: int) -> Node | None:
-        """The node's address, if it hosts a replica of the partition that is not offline."""
-        info = self.partition(partition)
-        if info is None or node_id not in info.replicas or node_id in info.offline_replicas:
-            return None
-        return self.nodes.get(node_id)
-
 
 def _topic_of(told: Any) -> TopicInfo:
     partitions = {} if told.error_code else {each.partition_index: _partition_of(each) for each in told.partitions}

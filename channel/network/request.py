@@ -55,30 +55,6 @@ class RequestBuilder(Protocol):
         """
 
 
-class BodyRequest:
-    """A request body that is encoded already: pieces of bytes, some of which many requests may share.
-
-    Args:
-        api_key: The API of the request.
-        version: The version of the encoded body.
-        pieces: The body, without size and header.
-    """
-
-    __slots__ = ("api_key", "latest_version", "oldest_version", "pieces")
-
-    def __init__(self, api_key: int, version: int, pieces: Sequence[Bytes]) -> None:
-        self.api_key = api_key
-        self.oldest_version = self.latest_version = version
-        self.pieces = pieces
-
-    def build(self, version: int) -> Sequence[Bytes]:
-        """The pieces."""
-        return self.pieces
-
-    def __str__(self) -> str:
-        return f"{api_name(self.api_key)} v{self.latest_version} of {sum(map(len, self.pieces))} bytes"
-
-
 class MessageRequest:
     """A message that is encoded when its version is known, once for each version.
 

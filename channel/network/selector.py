@@ -1125,11 +1125,6 @@ class Selector:
         """Return every connection, open or closing; from any thread."""
         return self._registry.all()
 
-    def is_channel_ready(self, channel_id: str) -> bool:
-        """Whether requests may pass over the connection."""
-        channel = self.channels.get(channel_id)
-        return channel is not None and channel.connection.usable
-
     def lowest_priority_channel(self) -> Channel | None:
         """Choose a connection to close to make room: one that is closing, else the least recently used, else any."""
         return self._registry.lowest_priority()

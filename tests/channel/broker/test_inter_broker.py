@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from network_peers import BodyRequest
 
 from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
 from channel.clock import FOREVER
 from channel.config import ChannelConfig
 from channel.errors import AuthenticationFailed, ClientClosed
-from channel.network.request import BodyRequest, ClientRequest
+from channel.network.request import ClientRequest
 from channel.security import SecurityConfig
 from channel.threads import FatalExit
 from channel.types import Node

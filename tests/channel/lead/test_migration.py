@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from controller_cluster import BAR0, FOO0, FOO1, Cluster
 
-from channel.lead.migration import (
-    ImageChange,
-    MigrationRequestBatch,
-    Registration,
-    channel_changes,
-)
+from channel.lead.migration import ImageChange, MigrationRequestBatch
 from channel.types import PartitionMetadata, UpdateType
 from kproto.api import ApiKey
 from kproto.codec import decode_request
@@ -45,29 +40,6 @@ def batch(cluster: Cluster) -> MigrationRequestBatch:
     for tp, leader in ((FOO0, 1), (BAR0, 2)):
         cluster.lead(tp, leader)
     return kraft_batch(cluster)
-
-
-ZK, ZK_FENCED, KRAFT = Registration(True, False), Registration(True, True), Registration(False, False)
-
-
-@pytest.mark.conformance("MPR-01")
-def test_only_an_unfenced_zookeeper_broker_gets_a_channel() -> None:
-    assert channel_changes({}, {0: ZK_FENCED, 1: ZK}) == ({1}, set())
-
-
-@pytest.mark.conformance("MPR-02")
-def test_a_broker_that_is_not_fenced_any_more_gets_a_channel() -> None:
-    assert channel_changes({0: ZK_FENCED, 1: ZK}, {0: ZK, 1: ZK}) == ({0}, set())
-
-
-@pytest.mark.conformance("MPR-03")
-def test_brokers_that_have_become_kraft_brokers_lose_their_channels() -> None:
-    assert channel_changes({0: ZK, 1: ZK}, {0: KRAFT, 1: KRAFT}) == (set(), {0, 1})
-
-
-@pytest.mark.conformance("MPR-04")
-def test_a_broker_that_goes_back_to_zookeeper_gets_a_channel() -> None:
-    assert channel_changes({0: KRAFT, 1: KRAFT}, {0: ZK, 1: KRAFT}) == ({0}, set())
 
 
 @pytest.mark.conformance("MPR-05")

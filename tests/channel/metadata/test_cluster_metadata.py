@@ -305,8 +305,10 @@ def test_internal_topics_are_named(metadata: Metadata) -> None:
 @pytest.mark.conformance("MDT-22")
 def test_a_node_is_online_for_its_replicas_that_are(metadata: Metadata) -> None:
     updated(metadata, topic(partition(replicas=[0], offline_replicas=[1])))
-    assert metadata.snapshot.node_if_online(P0, 0) == Node(0, "host-0", 9092)
-    assert metadata.snapshot.node_if_online(P0, 1) is None
+    info = metadata.snapshot.partition(P0)
+    assert info is not None
+    assert (info.replicas, info.offline_replicas) == ((0,), (1,))
+    assert metadata.snapshot.nodes[0] == Node(0, "host-0", 9092)
 
 
 @pytest.mark.conformance("MDT-25")

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from network_peers import SCRIPTED, FakeClock, InlineResolution, ScriptedSelector
+from network_peers import SCRIPTED, BodyRequest, FakeClock, InlineResolution, ScriptedSelector
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.clock import FOREVER
@@ -17,7 +17,6 @@ from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
 from channel.metadata.clients import DefaultMetadataUpdater
 from channel.metadata.cluster_metadata import Metadata, MetadataQuestion
 from channel.network.client import NetworkClient
-from channel.network.request import BodyRequest
 from channel.network.selector import Selector
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import Node

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from network_peers import BodyRequest
 
 from channel.errors import AuthenticationFailed, ClientClosed, Disconnected, NoUsableVersion, RequestTimeout
 from channel.network import node_client as network_client
-from channel.network.request import BodyRequest, ClientRequest, ClientResponse
+from channel.network.request import ClientRequest, ClientResponse
 from channel.types import Node
 
 NODE = Node(7, "localhost", 9092)

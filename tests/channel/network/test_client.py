@@ -10,7 +10,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from network_peers import SCRIPTED, FakeClock, InlineResolution, ScriptedSelector
+from network_peers import SCRIPTED, BodyRequest, FakeClock, InlineResolution, ScriptedSelector
 from tls_network import TlsSelector
 
 from channel.clock import FOREVER
@@ -18,7 +18,6 @@ from channel.errors import AuthenticationFailed, ClientClosed, CorrelationIdMism
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.request import (
     FIRST_SASL_CORRELATION_ID,
-    BodyRequest,
     ClientRequest,
     CorrelationIds,
     MessageRequest,

@@ -8,11 +8,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from network_peers import BodyRequest
 
 from channel.errors import IllegalState, InvalidReceive
 from channel.network.channel import KafkaConnection, Phase
 from channel.network.frames import MemoryPool, Send, Window
-from channel.network.request import BodyRequest, ClientRequest
+from channel.network.request import ClientRequest
 
 ORDER = [Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.CHECKING_VERSIONS, Phase.READY]
 AGAIN = Phase.REAUTHENTICATING

@@ -11,13 +11,12 @@ import time
 from functools import partial
 
 import pytest
-from network_peers import PLAIN_OR_TLS, SECURITY, accepted, frame, greet, until
+from network_peers import PLAIN_OR_TLS, SECURITY, BodyRequest, accepted, frame, greet, until
 
 from channel.errors import ClientClosed, CorrelationIdMismatch, Disconnected, RequestTimeout
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.node_client import await_ready, is_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
-from channel.network.request import BodyRequest
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.server import SocketServer

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from network_peers import BodyRequest
 
 from channel.errors import IllegalState
 from channel.network.frames import Send
-from channel.network.request import BodyRequest, ClientRequest, InFlightRequests
+from channel.network.request import ClientRequest, InFlightRequests
 
 
 def request(correlation_id: int = 0, *, timeout_ms: int = 1000, sent: bool = True) -> ClientRequest:

@@ -7,7 +7,7 @@ import struct
 import threading
 
 import pytest
-from network_peers import SECURITY, FakeClock, until
+from network_peers import SECURITY, BodyRequest, FakeClock, until
 
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
@@ -19,7 +19,7 @@ from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.frames import Send
 from channel.network.node_client import await_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
-from channel.network.request import BodyRequest, MessageRequest
+from channel.network.request import MessageRequest
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics

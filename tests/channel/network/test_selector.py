@@ -334,7 +334,7 @@ def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_no
         selector.poll(10_000)
         assert selector.connected == ["0"]
         assert not selector._registry.immediate
-        until(lambda: selector.is_channel_ready("0"), step=lambda: selector.poll(1000))
+        until(lambda: selector.channels["0"].connection.usable, step=lambda: selector.poll(1000))
         assert echo(selector, "0", b"works") == b"works"
     selector.close_channel("0")
     assert_empty(selector)
@@ -719,7 +719,7 @@ def test_a_handshake_waits_without_turning_in_vain(clock, plain_server):
         selector.poll(1000)
         polls += 1
 
-    until(lambda: selector.is_channel_ready("0"), step=step)
+    until(lambda: selector.channels["0"].connection.usable, step=step)
     assert polls <= 6
     selector.close()
 
