@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
-from channel.errors import IllegalState
+from channel.errors import ChannelError, IllegalState
 from channel.logs import get_logger
 from channel.threads import close_all, first_error
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.znodes import CONTROLLER
 from kproto.api import ibp_at_least
 from kproto.errors import ConfigurationError
 
@@ -54,6 +55,8 @@ _log = get_logger(__name__)
 
 _LONGEST_MS: Final = 1_000
 """The longest interval between two checks of a leader's followers."""
+_ELECTION_S: Final = 0.4
+"""The time in which ZooKeeper answers, and in which candidates elect a controller once another has gone."""
 
 
 class Fleet(EmbeddedCluster):
@@ -213,7 +216,8 @@ class Fleet(EmbeddedCluster):
         """Shut brokers down as on SIGTERM, by default all that are up: the controller moves their leaders away first.
 
         A broker leaves as soon as the controller consents, and at the latest after ``timeout_s``, even if it still
-        leads partitions. A broker of the fleet that is the active controller leaves after the others.
+        leads partitions, or when ZooKeeper knows no controller. A broker of the fleet that is the active controller
+        leaves after the others.
 
         Returns:
             The reasons of the brokers that left without the controller's consent, by broker id.
@@ -222,13 +226,27 @@ class Fleet(EmbeddedCluster):
         controllers = [i for i in leaving if self._links[i].leads_cluster]
         failures: dict[int, str] = {}
         deadline = time.monotonic() + timeout_s
-        for group in ([i for i in leaving if i not in controllers], controllers):
-            asking = {i: self._links[i].ask_to_leave() for i in group}
-            failed = controlled_shutdown(asking, self._leave, max(0.0, deadline - time.monotonic()))
+        for group in filter(None, ([i for i in leaving if i not in controllers], controllers)):
+            if not self._has_controller(group[0]):
+                failed = dict.fromkeys(group, "there is no controller")
+            else:
+                asking = {i: self._links[i].ask_to_leave() for i in group}
+                failed = controlled_shutdown(asking, self._leave, max(0.0, deadline - time.monotonic()))
             for broker_id in failed:
                 self._leave(broker_id)
             failures |= failed
         return failures
+
+    def _has_controller(self, broker_id: int) -> bool:
+        """Whether a broker's controller can be asked; between two controllers its registration is away for moments."""
+        session = self._links[broker_id].session
+        try:
+            if self[broker_id].broker.is_led_by_kraft or session.get_many([CONTROLLER], _ELECTION_S)[0] is not None:
+                return True
+            SYSTEM_CLOCK.sleep(round(_ELECTION_S * 1000))
+            return session.get_many([CONTROLLER], _ELECTION_S)[0] is not None
+        except ChannelError:
+            return True  # it cannot be told
 
     def _leave(self, broker_id: int) -> None:
         links = self._links[broker_id]

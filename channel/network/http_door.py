@@ -9,13 +9,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.addresses import show_address
 from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from channel.threads import LoopThread, Startable
-from kproto.errors import ConfigurationError
 
-from .sockets import Acceptor
+from .sockets import Acceptor, listening_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +41,6 @@ class HttpDoor(Startable):
 
     Args:
         name: Names the server's thread.
-        purpose: What the server does, for the error of a port that is taken, such as "take commands".
         host, port: The address to listen at; port 0 for any free port.
         handler: Makes the handler of a connection; a ``DoorHandler`` class, or a partial call of one.
 
@@ -54,13 +51,8 @@ class HttpDoor(Startable):
         ConfigurationError: The server cannot listen at the address.
     """
 
-    def __init__(self, name: str, purpose: str, host: str, port: int, handler: Callable[..., DoorHandler]) -> None:
-        try:
-            self._server = DoorServer((host, port), handler)
-        except (OSError, OverflowError) as e:
-            why = getattr(e, "strerror", None) or str(e)
-            where = show_address((host, port))
-            raise ConfigurationError(f"cannot {purpose} at {where}: {why}; choose another port") from e
+    def __init__(self, name: str, host: str, port: int, handler: Callable[..., DoorHandler]) -> None:
+        self._server = DoorServer((host, port), handler)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         self._server.timeout = _POLL_S
         self._thread = LoopThread(name, self._serve_once, ended=self._server.server_close)
@@ -92,13 +84,15 @@ class DoorServer(ThreadingHTTPServer):
 
     block_on_close = False
     daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
-        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         self._lock = new_lock("HTTP door")
         self._deadlines: dict[socket.socket, float | None] = {}  # in the order of their beginning; None during a step
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening_socket(*address)
+        self.socket.setblocking(True)  # else handle_request does not wait at all
+        self.server_address = self.socket.getsockname()
         self._acceptor = Acceptor(self.socket, is_bounded=True)  # it answers while others take all descriptors
 
     def get_request(self) -> tuple[socket.socket, Any]:

@@ -11,6 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from channel.addresses import show_address
 from channel.locks import guards, new_lock
 from channel.logs import get_logger
 from kproto.errors import ConfigurationError
@@ -190,7 +191,7 @@ def listening_socket(host: str, port: int, backlog: int = 128) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         sock = socket.create_server(address[:2], family=family, backlog=backlog)
-    except (OSError, UnicodeError) as e:
+    except (OSError, UnicodeError, OverflowError) as e:
         code = e.errno if isinstance(e, OSError) else None
         if code == errno.EADDRINUSE:
             why = "the port is in use; stop the process that uses it, or choose another"
@@ -200,7 +201,7 @@ def listening_socket(host: str, port: int, backlog: int = 128) -> socket.socket:
             why = "this machine has no such address; try 127.0.0.1"
         else:
             why = getattr(e, "strerror", None) or str(e)
-        raise ConfigurationError(f"cannot listen at {host}:{port}: {why}") from e
+        raise ConfigurationError(f"cannot listen at {show_address((host, port))}: {why}") from e
     sock.setblocking(False)
     return sock
 

@@ -46,9 +46,7 @@ class CommandServer(HttpDoor):
 
     def __init__(self, commands: FleetCommands, host: str, port: int, on_stop: Callable[[], None]) -> None:
         own_hosts = frozenset({"localhost", host.lower(), socket.gethostname().lower()})
-        super().__init__(
-            "fleet-commands-thread", "take commands", host, port, partial(_CommandHandler, commands, on_stop, own_hosts)
-        )
+        super().__init__("fleet-commands-thread", host, port, partial(_CommandHandler, commands, on_stop, own_hosts))
 
 
 class _CommandHandler(DoorHandler):

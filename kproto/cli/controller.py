@@ -227,10 +227,13 @@ def _door_of(metrics: Metrics, address: str) -> HttpDoor:
 
     class Handler(DoorHandler):
         def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in ("/", "/metrics"):
+                self.refuse(HTTPStatus.NOT_FOUND, "there is GET /metrics")
+                return
             try:
                 write, content_type = choose_encoder(self.headers.get("Accept", ""))
             except (TypeError, ValueError):  # a form in a version that is no number
                 write, content_type = choose_encoder("")
             self.answer(HTTPStatus.OK, content_type, write(registry))
 
-    return HttpDoor("metrics-thread", "serve metrics", *parse_address(address), Handler)
+    return HttpDoor("metrics-thread", *parse_address(address), Handler)

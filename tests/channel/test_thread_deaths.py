@@ -238,7 +238,7 @@ def balance(stack: contextlib.ExitStack) -> None:
 
 def door(stack: contextlib.ExitStack) -> None:
     """Its port is closed, so that clients are refused, and its owner sees the error."""
-    made = stack.enter_context(HttpDoor("doomed-door", "answer", *LOOPBACK, DoorHandler))
+    made = stack.enter_context(HttpDoor("doomed-door", *LOOPBACK, DoorHandler))
     kill(made._thread, lambda: None)
     assert isinstance(made.error, Killed)
     with pytest.raises(ConnectionRefusedError):

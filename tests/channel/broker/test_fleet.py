@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.fleet import Fleet
 from channel.broker.links import BrokerLinks
-from channel.errors import IllegalState
+from channel.errors import IllegalState, RequestTimeout
 from channel.types import Node
+from channel.zookeeper.session import ZooKeeperSession
 from kproto.messages import BrokerRegistrationResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class _Links:
@@ -95,7 +99,9 @@ def test_the_kraft_epoch_of_a_broker_is_that_of_the_quorum(monkeypatch: pytest.M
         fleet.close()
 
 
-def test_the_broker_that_leads_the_cluster_is_shut_down_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fleet, list[list[int]]]]:
+    """A fleet of three brokers, of which broker 2 leads the cluster, and the groups that ask their controller."""
     asked: list[list[int]] = []
 
     def shut_down(asking: dict[int, Any], leave: object, timeout_s: float) -> dict[int, str]:
@@ -109,7 +115,48 @@ def test_the_broker_that_leads_the_cluster_is_shut_down_after_the_others(monkeyp
     fleet = Fleet("127.0.0.1:1", [1, 2, 3])
     try:
         EmbeddedCluster.start(fleet)
-        assert fleet.shut_down() == {}
-        assert asked == [[1, 3], [2]]
+        yield fleet, asked
     finally:
         fleet.close()
+
+
+def zookeeper_answers(monkeypatch: pytest.MonkeyPatch, *answers: object) -> list[object]:
+    """Have ZooKeeper answer each question for the controller in turn; returns the answers that are left."""
+    left = [*answers]
+
+    def get_many(session: ZooKeeperSession, paths: list[str], timeout_s: float) -> list[object]:
+        assert paths == ["/controller"]
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return [answer]
+
+    monkeypatch.setattr(ZooKeeperSession, "get_many", get_many)
+    return left
+
+
+def test_the_broker_that_leads_the_cluster_is_shut_down_after_the_others(
+    registered: tuple[Fleet, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, asked = registered
+    left = zookeeper_answers(monkeypatch, "broker 2", None, "broker 2, elected again")
+    assert fleet.shut_down() == {}
+    assert (asked, left) == ([[1, 3], [2]], [])
+
+
+def test_brokers_that_have_no_controller_leave_without_waiting_for_one(
+    registered: tuple[Fleet, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, asked = registered
+    left = zookeeper_answers(monkeypatch, None, None)
+    assert fleet.shut_down(1, 3) == {1: "there is no controller", 3: "there is no controller"}
+    assert ([member.is_up for member in fleet], asked, left) == ([False, True, False], [], [])
+
+
+def test_brokers_whose_zookeeper_is_away_ask_their_controller(
+    registered: tuple[Fleet, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, asked = registered
+    zookeeper_answers(monkeypatch, RequestTimeout("ZooKeeper is away"))
+    assert fleet.shut_down(1, 3) == {}
+    assert asked == [[1, 3]]

@@ -57,6 +57,9 @@ def test_the_metrics_are_served_in_the_form_that_prometheus_asks_for(door):
     assert "kafka_controller_kafkacontroller_activecontrollercount 1.0" in text
     assert get(door.address, Accept="application/openmetrics-text; version=1.0.0")[2].endswith("# EOF\n")
     assert get(door.address, Accept="application/openmetrics-text; version=newest") == (status, kind, text)
+    assert get(door.address, "/") == get(door.address, "/metrics?name=any") == (status, kind, text)
+    for path in ("/favicon.ico", "/metrics/", "/metricsx"):
+        assert get(door.address, path)[::2] == (404, "there is GET /metrics\n")
 
 
 class Answering(DoorHandler):
@@ -66,10 +69,19 @@ class Answering(DoorHandler):
 
 def test_a_door_opens_at_an_address_of_either_family():
     for host in ("127.0.0.1", "::1", "localhost"):
-        with HttpDoor("test-door", "answer", host, 0, Answering) as made:
+        with HttpDoor("test-door", host, 0, Answering) as made:
             assert get(made.address)[2] == "here\n"
-    with pytest.raises(ConfigurationError, match=r"cannot answer at no\.such\.host\.invalid:1: .*; choose"):
-        HttpDoor("test-door", "answer", "no.such.host.invalid", 1, Answering)
+    with pytest.raises(
+        ConfigurationError, match=r"cannot listen at no\.such\.host\.invalid:1: this machine has no such"
+    ):
+        HttpDoor("test-door", "no.such.host.invalid", 1, Answering)
+    with (
+        HttpDoor("test-door", "::1", 0, Answering) as made,
+        pytest.raises(
+            ConfigurationError, match=rf"cannot listen at \[::1\]:{made.address[1]}: the port is in use; stop"
+        ),
+    ):
+        HttpDoor("test-door", *made.address, Answering)
 
 
 class Failing(DoorHandler):
@@ -78,7 +90,7 @@ class Failing(DoorHandler):
 
 
 def test_a_request_that_the_handler_fails_on_is_answered_and_logged(caplog):
-    with HttpDoor("test-door", "answer", *LOOPBACK, Failing) as made:
+    with HttpDoor("test-door", *LOOPBACK, Failing) as made:
         assert get(made.address)[::2] == (500, "the request could not be answered; the log says why\n")
     (line,) = [record for record in caplog.records if record.exc_info]
     assert line.getMessage() == f"a request at port {made.address[1]} could not be answered"
@@ -222,7 +234,7 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
             made = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
             port = made.listening[0][1]
         else:
-            made = stack.enter_context(HttpDoor("test-door", "answer", *LOOPBACK, Answering))
+            made = stack.enter_context(HttpDoor("test-door", *LOOPBACK, Answering))
             port = made.address[1]
         if kind == "tap":
             used = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
@@ -245,7 +257,7 @@ def test_no_door_takes_the_last_descriptors(kind, few_descriptors, tmp_path, cap
 
 
 def test_a_door_answers_while_a_flood_of_another_server_takes_the_descriptors(few_descriptors):
-    with SocketServer("test") as server, HttpDoor("test-door", "answer", *LOOPBACK, Answering) as door:
+    with SocketServer("test") as server, HttpDoor("test-door", *LOOPBACK, Answering) as door:
         listener = server.listen(lambda request: request.respond([bytes(request.payload)]))
         with flooded(listener.port, few_descriptors):
             for _ in range(5):

@@ -231,5 +231,5 @@ def test_a_head_without_end_is_refused(server, head):
 
 
 def test_a_port_that_is_taken(server, fleet, reports, stopped):
-    with pytest.raises(ConfigurationError, match="choose another port"):
+    with pytest.raises(ConfigurationError, match="the port is in use; stop the process that uses it, or"):
         CommandServer(FleetCommands(fleet, reports.append), *server.address, stopped.set)
