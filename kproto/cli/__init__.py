@@ -95,12 +95,6 @@ class Commands(click.Group):
             ctx.exit(EXIT_PIPE_CLOSED)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
-        except (KprotoError, OSError) as e:
-            raise click.ClickException(reason_of(e)) from e
-        except ImportError as e:
-            if e.name != "kproto._codec" and _package(e) not in EXTRAS:
-                raise
-            raise click.ClickException(reason_of(e)) from e
         return result
 
     def main(  # type: ignore[override]  # click's overloads say the same of standalone_mode in more words
@@ -113,14 +107,22 @@ class Commands(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a narrow locale costs a character, not the command
         try:
-            code = super().main(args, standalone_mode=False, **extra)
-        except click.exceptions.NoArgsIsHelpError as e:
-            click.echo(e.format_message())
-            code = EXIT_WRONG_INPUT
+            try:
+                code = super().main(args, standalone_mode=False, **extra)
+            except click.exceptions.NoArgsIsHelpError as e:
+                click.echo(e.format_message())
+                code = EXIT_WRONG_INPUT
         except click.ClickException as e:
             code = _tell(e)
         except click.Abort:
             code = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            _discard_output()
+            code = EXIT_PIPE_CLOSED
+        except (KprotoError, OSError, ImportError) as e:
+            if isinstance(e, ImportError) and e.name != "kproto._codec" and _package(e) not in EXTRAS:
+                raise
+            code = _tell(click.ClickException(reason_of(e)))
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code

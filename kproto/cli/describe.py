@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import counted
+from kproto.cli.text import LEADERS, counted
 from kproto.error_codes import error_name
 from kproto.text import printable, ranges
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.knowledge import PartitionChange
     from kproto.verdicts.timeline import Entry
 
-_LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
 """The number of characters of another API's request that are shown."""
@@ -205,7 +204,7 @@ def _step(before: str, after: str) -> str:
 
 
 def _leader(leader: int | None) -> str:
-    return "?" if leader is None else _LEADERS.get(leader, str(leader))
+    return "?" if leader is None else LEADERS.get(leader, str(leader))
 
 
 def _ids(ids: Sequence[int]) -> str:

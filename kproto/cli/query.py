@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from kproto.api import api_name
 from kproto.cli.options import among, answer_filters, cluster_option, format_option, timed
 from kproto.cli.table_source import span_of_tables, tables_of
+from kproto.cli.text import LEADERS
 from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from kproto.query import Answer
     from kproto.tables.filters import Filters
 
-_NAMES: Final = {"api_key": api_name, "error_code": error_name}
+_NAMES: Final[dict[str, Callable[[int], int | str]]] = {
+    "api_key": api_name,
+    "error_code": error_name,
+    **dict.fromkeys(("leader", "former_leader", "leaders"), lambda leader: LEADERS.get(leader, leader)),
+}
 """Columns of codes that the text output shows by name; JSON and CSV keep the codes."""
 
 
@@ -143,8 +148,8 @@ def command(
 
     Captures are read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
-    --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs and errors have their names in
-    text, their codes in JSON and CSV.
+    --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs, errors
+    and a leader that is none have their names in text, their codes in JSON and CSV.
     """
     from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables
     from kproto.tables.filters import Filters as AllFilters
@@ -253,11 +258,7 @@ def _print_text(title: str, answer: Answer) -> None:
         return
     days = {_time(value)[:10] for row in answer.rows for value in row if isinstance(value, datetime)}
     of_one_day = sys.stdout.isatty() and len(days) == 1
-    named = [_NAMES.get(name) for name in answer.columns]
-    rows = [
-        [name(value) if name and isinstance(value, int) else value for name, value in zip(named, row, strict=True)]
-        for row in answer.rows
-    ]
+    rows = [[_named(name, value) for name, value in zip(answer.columns, row, strict=True)] for row in answer.rows]
     names = [_heading(name, [row[number] for row in rows]) for number, name in enumerate(answer.columns)]
     cells = [
         [_time(v)[11:23] if of_one_day and isinstance(v, datetime) else _text(v) or "-" for v in row] for row in rows
@@ -265,10 +266,16 @@ def _print_text(title: str, answer: Answer) -> None:
     print_sections([Section(title, names, cells, f"times are of {min(days)}, UTC" if of_one_day else "")])
 
 
+def _named(column: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_named(column, item) for item in value]
+    return _NAMES[column](value) if column in _NAMES and isinstance(value, int) else value
+
+
 def _heading(name: str, values: Sequence[Any]) -> str:
     """Return a column's heading, marked as a number or as a text that may be shortened."""
     kinds = {type(value) for value in values if value is not None}
-    return f">{name}" if kinds and kinds <= {int, float} else f"~{name}" if kinds == {str} else name
+    return f">{name}" if kinds & {int, float} else f"~{name}" if kinds == {str} else name
 
 
 def _text(value: Any) -> str:

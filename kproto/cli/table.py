@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.text import counted
+from kproto.cli.text import LEADERS, counted
 from kproto.error_codes import named_error
 from kproto.json_form import uuid_to_json
 from kproto.text import printable
@@ -22,7 +22,6 @@ _BYTES: Final = 8
 """The number of bytes of a field that are shown; a string's characters are shown as its value."""
 
 _TAGGED: Final = "_tagged"
-_LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 _PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _TYPES: Final = {0: "unknown", 1: "incremental", 2: "full"}
 
@@ -139,7 +138,7 @@ def _number(name: str, value: int) -> str:
         case "request_api_key" | "api_key":
             meaning = api_name(value)
         case "leader" | "leader_id":
-            meaning = _LEADERS.get(value, "")
+            meaning = LEADERS.get(value, "")
         case "security_protocol":
             meaning = _PROTOCOLS.get(value, "")
         case "type":

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
+"""What a leader that is no broker means."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -253,16 +254,32 @@ def test_another_missing_package_is_not_taken_for_click(monkeypatch: pytest.Monk
         script()
 
 
+class _Broken(io.StringIO):
+    """An output that nothing can be written to; it is no file."""
+
+    def __init__(self, error: OSError, of_fileno: type[Exception] = OSError) -> None:
+        super().__init__()
+        self.error, self.of_fileno = error, of_fileno
+
+    def write(self, _text: str) -> int:
+        raise self.error
+
+    def fileno(self) -> int:
+        raise self.of_fileno("no descriptor")
+
+
 @pytest.mark.parametrize("error", [OSError, ValueError])
 def test_a_reader_that_goes_away_ends_quietly_where_output_is_no_file(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    class Output(io.StringIO):
-        def write(self, _text: str) -> int:
-            raise BrokenPipeError
-
-        def fileno(self) -> int:
-            raise error("no descriptor")
-
-    monkeypatch.setattr(sys, "stdout", Output())
+    monkeypatch.setattr(sys, "stdout", _Broken(BrokenPipeError(), error))
     assert main(["tables"], standalone_mode=False) == 141
+
+
+@pytest.mark.parametrize("arguments", [["tables"], ["--help"], ["--version"], []])
+def test_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", _Broken(OSError(errno.ENOSPC, "No space left on device")))
+    assert main(arguments, standalone_mode=False) == 2
+    assert capsys.readouterr().err == "kproto: no space left on device\n"

@@ -69,8 +69,14 @@ def test_a_query_of_ones_own_sees_every_table() -> None:
     sql = "SELECT broker_id, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
     rows = [json.loads(line) for line in query(str(CAPTURE), "--format", "json", "--sql", sql).stdout.splitlines()]
     assert [row["apis"] for row in rows if row["broker_id"] == 0] == [[4, 5, 6]]
-    lists = query(str(CAPTURE), "--sql", "SELECT list(DISTINCT api_key ORDER BY api_key) AS api_key FROM requests")
-    assert lists.stdout.splitlines()[-1].split() == ["4,5,6"]
+    coded = "SELECT [4, 5, 6] AS api_key, -2 AS leader, [1, -1] AS leaders, 'x' AS former_leader"
+    words = query(str(CAPTURE), "--sql", coded).stdout.splitlines()[-1]
+    assert re.split(" {2,}", words)[1:] == [
+        "LeaderAndIsr,StopReplica,UpdateMetadata",
+        "none (topic being deleted)",
+        "1,none",
+        "x",
+    ]
     derived = query(str(CAPTURE), "--format", "json", "--sql", "SELECT count(*) AS n FROM leadership")
     assert json.loads(derived.stdout)["n"] > 0
 
@@ -267,6 +273,7 @@ def rows_of(*arguments: str, data: bytes | None = None) -> list[dict[str, object
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_capture(tmp_path: Path) -> None:
     """Rotation splits requests from their responses; every question has the same answer.
 
