@@ -17,7 +17,7 @@ from channel import locks
 from kproto.codec import Codec, Implementation, get_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 DATA = Path(__file__).parent / "data"
 
@@ -36,6 +36,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", on_any_machine, derandomize=True, max_examples=60, print_blob=True)
 settings.register_profile("dev", on_any_machine, max_examples=60)
+settings.register_profile("quick", on_any_machine, max_examples=20)
 settings.register_profile("explore", settings.get_profile("dev"))  # fresh draws where others are fixed: see fixed_draws
 settings.register_profile("soak", on_any_machine, max_examples=5000)
 settings.register_profile(
@@ -97,6 +98,27 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a test selectable by its conformance rows: ``pytest -k CCM-07`` runs them."""
     for marker in item.iter_markers("conformance"):
         item.extra_keyword_matches.update(marker.args)
+
+
+_read: dict[str, Mapping[str, Any]] = {}
+
+
+@pytest.fixture
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let questions to one capture share its tables, whichever command asks them; no test changes its files."""
+    import kproto.tables
+
+    whole = kproto.tables.read
+
+    def read(*sources: Any, **options: Any) -> dict[str, Any]:
+        asked = repr((sources, options))
+        if asked not in _read:
+            if len(_read) > 9:
+                del _read[next(iter(_read))]
+            _read[asked] = whole(*sources, **options)
+        return dict(_read[asked])
+
+    monkeypatch.setattr(kproto.tables, "read", read)
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:

@@ -142,6 +142,7 @@ def test_one_that_refuses_is_told_from_two() -> None:
     assert "end" in (bad.error or "")
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_part_each_time() -> None:
     def raise_epoch(message: Any) -> None:
         if message.kind == "request":

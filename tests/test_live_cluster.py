@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from free_ports import free_ports
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out or "", err or ""
 
 
+@pytest.mark.slow
 def test_the_session_prints_what_the_page_shows(tmp_path: Path) -> None:
     first = free_ports(11)
     tapped = first + 10

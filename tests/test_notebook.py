@@ -59,6 +59,7 @@ def test_an_arrow_table_shows_its_first_rows() -> None:
     assert "script" not in cells.elements
 
 
+@pytest.mark.slow
 def test_the_example_notebook_runs(tmp_path: Path) -> None:
     command = [
         str(Path(sys.executable).with_name("jupyter-execute")),

@@ -90,6 +90,7 @@ def test_the_plugin_loads_nothing_of_the_channel_before_a_test_asks_for_it(pytes
     run(pytester, text).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_the_documented_example_runs(pytester: pytest.Pytester) -> None:
     page = (Path(__file__).parents[1] / "docs" / "tutorial-pytest.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -126,6 +127,7 @@ WHAT_WENT_WRONG = """
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_argument_of_the_marker_is_one_line(pytester: pytest.Pytester) -> None:
     wrong = {'"3"': "['3']: a broker's id is", "0": "a cluster of 0 brokers", "3, nope=1": "unexpected keyword *nope"}
     result = run(
@@ -154,6 +156,7 @@ def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
     assert len(list((pytester.path / "kproto-failures").iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_a_project_with_a_channel_of_its_own_runs_its_tests_and_is_told_what_hides_ours(
     pytester: pytest.Pytester,
 ) -> None:

@@ -83,6 +83,7 @@ def _state(process: Path) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tool, "END_S", 10)
     (tmp_path / "tests" / "test_b.py").write_text(
@@ -102,6 +103,7 @@ def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, c
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):
     options = ["--since", "all", "--under", "tests", "--times", "2", "--budget", "9", "--seed", "7"]
     monkeypatch.setattr("sys.argv", ["repeat", *options])

@@ -25,6 +25,7 @@ def test_known_seeds_break_no_invariant():
     assert re.match(r"9 seeds, \d+ steps", result.stdout)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_itself_and_its_frames_can_be_inspected(tmp_path):
     stories = [simulate("--seed", "12", "--capture", str(tmp_path / f"{n}.pcapng")).stdout for n in range(2)]
     assert "seed 12 holds" in stories[0]
@@ -35,6 +36,7 @@ def test_a_seed_repeats_itself_and_its_frames_can_be_inspected(tmp_path):
     assert '"LeaderAndIsr"' in shown
 
 
+@pytest.mark.slow
 def test_elected_controllers_and_their_brokers_agree_in_the_end():
     result = simulate("--seeds", "4", "--first", "42", "--kind", "election")
     assert result.returncode == 0, result.stdout + result.stderr

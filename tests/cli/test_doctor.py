@@ -47,6 +47,7 @@ def test_json_is_an_object_for_each_finding() -> None:
     assert {"rule", "name", "severity", "text", "first", "last", "count", "broker_id", "cannot_tell"} < found[0].keys()
 
 
+@pytest.mark.slow
 def test_each_cluster_in_tables_is_judged_by_itself(tmp_path: Path) -> None:
     store(tmp_path, Path(PATHS["ibp-3.9-a"]), Path(PATHS["ibp-2.8-a"]))
     found = rows(str(tmp_path))
@@ -137,6 +138,7 @@ def test_wrong_use_is_one_line(arguments: list[str], told: str) -> None:
     assert told in result.stderr
 
 
+@pytest.mark.slow
 def test_a_summary_begins_with_the_same_findings() -> None:
     runner = CliRunner()
     summary = json.loads(runner.invoke(main, ["summary", UNCLEAN, "--format", "json"]).stdout)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import pytest
 
 from kproto.cli import main
 
@@ -105,6 +106,7 @@ def given(paths: Iterable[Path]) -> Iterator[set[str]]:
             yield words
 
 
+@pytest.mark.slow
 def test_every_option_is_given_to_its_command_by_a_test() -> None:
     missing = set(options(main, click.Context(main, info_name="kproto")))
     assert len({command for command, _ in missing}) > 20

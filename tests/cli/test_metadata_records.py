@@ -42,6 +42,7 @@ def test_json_is_the_dump(run: str) -> None:
             assert row["offset"] == expected["offset"]
 
 
+@pytest.mark.slow
 def test_filters_choose_topics_brokers_and_times() -> None:
     place = str(metadata("kraft-4.1-a"))
     of_topic = objects(place, "--topic", "DD")

@@ -124,6 +124,7 @@ def test_a_finding_that_later_requests_refute_is_withdrawn(data: bytes) -> None:
     assert last < shown
 
 
+@pytest.mark.slow
 def test_a_broker_that_left_the_live_brokers_is_shown_as_down(data: bytes) -> None:
     summary = CaptureSummary()
     reader = CaptureReader(summary=summary)
@@ -424,7 +425,7 @@ def without_rates(text: str) -> list[str]:
     return [re.sub(r" +[\d.]+(?= +\d+ +\d+ +[\d.]+ +[\d.]+)", "", line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
+@pytest.mark.parametrize(("columns", "lines"), [pytest.param(80, 24, marks=pytest.mark.slow), (200, 50)])
 def test_tmux_shows_the_lines_of_the_plain_output(tmp_path: Path, data: bytes, columns: int, lines: int) -> None:
     (tmp_path / "control.pcap").write_bytes(data)
     command = [sys.executable, "-m", "kproto", "top", "--interval", "0.2", "--window", "3600", "control.pcap"]

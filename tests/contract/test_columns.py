@@ -93,6 +93,7 @@ def test_columns_are_the_objects_in_another_layout(api: int, version: int, kind:
             assert table(columns) == expected(api, kind, told["json"], list(columns.names)), damaged.hex()
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_frames_of_several_versions_in_one_batch(data: st.DataObject) -> None:
     """A frame that cannot be read leaves no trace."""

@@ -55,7 +55,10 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
             assert_rows(name, rows, wanted[name])
 
 
-@pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS)
+@pytest.mark.parametrize(
+    "fleet",
+    [pytest.param(fleet, id=name, marks=[pytest.mark.slow] * ("large" in name)) for name, fleet in FLEETS.items()],
+)
 @pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
 def test_all_tables_come_out(tmp_path: Path, fleet: PlannedFleet, per_host: bool) -> None:
     assert_tables(fleet, tmp_path, per_host=per_host)

@@ -174,6 +174,7 @@ class TestLists:
     names = "b"
     """
 
+    @pytest.mark.slow
     def test_the_known_breakages_and_equivalents_stand_where_they_are_said_to(self) -> None:
         everything = all_mutants()
         breakages = known_breakages(everything)

@@ -22,6 +22,8 @@ from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("read_once")
+
 CAPTURE, BOTH = -1, -2
 """In place of a node: the capture alone, and the capture with the files of the node that ended first."""
 

@@ -146,6 +146,7 @@ def test_rules_credentials_quotas_and_voters() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shifts", [(0, 0, 0), (0, 37.5, -12)], ids=["same clocks", "other clocks"])
 def test_hosts_with_clocks_of_their_own_tell_what_one_capture_tells(shifts: tuple[float, ...], tmp_path: Path) -> None:
     """Each controller's host saw its own connections, and those that it made to the others."""

@@ -49,7 +49,9 @@ def test_bodies_that_were_forgotten_are_read_again(path: Path) -> None:
     assert rows(pieces, "requests") == rows([whole], "requests")
 
 
-@pytest.mark.parametrize("path", FEW, ids=name_of)
+@pytest.mark.parametrize(
+    "path", [FEW[0], *(pytest.param(path, marks=pytest.mark.slow) for path in FEW[1:])], ids=name_of
+)
 @pytest.mark.usefixtures("forgetful")
 def test_answers_do_not_depend_on_what_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(path)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("read_once")
+
 Row = dict[str, Any]
 
 BEING_DELETED = -2
@@ -50,7 +52,11 @@ def count(path: Path, sql: str) -> int:
     return int(number)
 
 
-@pytest.fixture(scope="module", params=[*CAPTURES, *FLEETS], ids=lambda param: str(getattr(param, "name", param)))
+@pytest.fixture(
+    scope="module",
+    params=[*CAPTURES, FLEETS[0], pytest.param(FLEETS[1], marks=pytest.mark.slow)],
+    ids=lambda param: str(getattr(param, "name", param)),
+)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param not in FLEETS:
         found: Path = request.param

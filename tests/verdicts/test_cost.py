@@ -136,7 +136,9 @@ def top(path: Path) -> None:
     fold.snapshot()
 
 
-@pytest.mark.parametrize("ask", [doctor, what_happened, summary, top])
+@pytest.mark.parametrize(
+    "ask", [doctor, what_happened, *(pytest.param(each, marks=pytest.mark.slow) for each in (summary, top))]
+)
 @pytest.mark.parametrize("grown", [repetitions, falling, elections, controllers, registrations, incarnations])
 def test_work_grows_as_the_input_does(
     tmp_path: Path, ask: Callable[[Path], None], grown: Callable[[int], list[tuple[bytes, bytes]]]

@@ -82,6 +82,7 @@ def test_a_kraft_controller_that_takes_over_creates_nothing(tmp_path: Path) -> N
     assert "created" not in {row[answer.columns.index("change")] for row in answer.rows}
 
 
+@pytest.mark.slow
 def test_each_event_has_a_command_that_runs() -> None:
     path = next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a")
     commands = {event.kind: event.command for event in happened(path)}

@@ -49,6 +49,7 @@ def test_the_run_with_faults_shows_them_and_nothing_else() -> None:
     assert "refused while those with 198 were accepted" in twice.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_runs_with_kills_and_shutdowns_alone_show_none_of_these_faults(run: str) -> None:
     assert not KRAFT_RULES & set(found(run))

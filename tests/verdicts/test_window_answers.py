@@ -95,6 +95,7 @@ def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Pa
         assert list(lost_in(said, every, begin // 1000 + 2 * SECOND_US, 1 << 62)) == []
 
 
+@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a"), 0.15972)  # amid a reassignment
@@ -176,6 +177,7 @@ def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
         assert said.facts[surface].keys() == every.facts[surface].keys(), surface
 
 
+@pytest.mark.slow
 def test_a_controlled_shutdown_is_one_however_long_it_takes() -> None:
     window, every = whole(next(path for path in REAL if name_of(path) == "ibp-2.8-a"))
     said = said_of_window(window.slower(1200))
@@ -201,6 +203,7 @@ def servers_of(capture: Path) -> set[tuple[str, int]]:
     return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
 
 
+@pytest.mark.slow
 @fewer
 @given(
     st.sampled_from([path for path in REAL if "lossy" not in path.name]),
@@ -288,6 +291,7 @@ def test_a_filtered_answer_is_a_part_of_the_answer(path: Path) -> None:
                     assert answer == [row for row in rows if row[column] == values[0]], (question, column)
 
 
+@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in CAPTURES if path.name == "ibp-2.4-IV1-a.pcap.gz"), 0.01)

@@ -54,6 +54,7 @@ def step(server, line):
     return ask(server, "POST", "/steps", json.dumps({"step": line}))
 
 
+@pytest.mark.slow
 def test_steps_are_taken_and_reported(server, fleet, reports):
     status, killed = step(server, "kill 0")
     assert (status, killed["step"], killed["broker_ids"], killed["heard"]) == (200, "kill 0", [0], 2)
