@@ -242,6 +242,8 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
             is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
             if is_older and fact[4] is None and any(fact[:4] == other[:4] for other in whole):
                 continue  # who decided it before the window, the window may not tell
+            if is_older and _without_unknown(fact, surface) in every.facts[surface]:
+                continue  # nor the whole, as another controller comes with the same epoch
             if fact not in whole:
                 yield surface, fact, times
 

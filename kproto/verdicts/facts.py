@@ -651,6 +651,18 @@ class Facts:
         return kraft.how_fenced(self._rows)
 
     @cached_property
+    def _since(self) -> dict[tuple[int, int | None], int]:
+        return {(one.epoch, one.controller_id): one.since for one in self.epochs.controllers()}
+
+    def is_from_new(self, body: Body, within: int) -> bool:
+        """Whether the captures know a body's controller for less than ``within`` us before it.
+
+        A controller that takes over tells every state again, and so may one with which the captures begin.
+        """
+        sender = body.request.controller_epoch, body.request.controller_id
+        return body.first - self._since.get(sender, self.begin) < within
+
+    @cached_property
     def controllers(self) -> list[ControllerEpoch]:
         """The controllers that brokers accepted, and the leaders of KRaft's quorum, in the order of their epochs."""
         found = self.epochs.controllers()

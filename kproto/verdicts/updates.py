@@ -59,8 +59,8 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
 
     A broker missed an update that names it among its live brokers and that more than half of the others accepted, if
     one connection to it was in use before and after, and within ``limit`` us it was sent neither this update nor, for
-    each partition in it, this state or a newer one. In the first ``limit`` us of the captures only changes count: any
-    other state may have been told before. Where bytes are missing, the captures may lack that request: see
+    each partition in it, this state or a newer one. In the first ``limit`` us of a controller only changes count: any
+    other state may have been told before the captures. Where bytes are missing, the captures may lack that request: see
     ``Facts.may_hide``.
     """
     for body in _updates(facts):
@@ -164,7 +164,7 @@ def _told_to_most(facts: Facts, later: list[Sighting], others: int, limit: int, 
         facts: The facts.
         later: UpdateMetadata of states that a broker lacks, in the order of time.
         others: The number of other brokers.
-        limit: The time in us within which they were told, and which the capture has before that.
+        limit: The time in us within which they were told, and for which the captures know the controller before that.
         settled: How long ago, in us, a broker came at the latest.
     """
     begin = later[0].ts
@@ -174,7 +174,7 @@ def _told_to_most(facts: Facts, later: list[Sighting], others: int, limit: int, 
         for broker, (first, _last) in sighting.body.told.items()
         if first - begin <= limit and not facts.is_settling((broker,), first, settled)
     }
-    is_broadcast = len(told) >= _TWO and _TWO * len(told) >= others and begin - facts.begin >= limit
+    is_broadcast = len(told) >= _TWO and _TWO * len(told) >= others and not facts.is_from_new(later[0].body, limit)
     return begin if is_broadcast else None
 
 
@@ -191,9 +191,9 @@ def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
 def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int = 0) -> bool:
     """Whether a broker had been sent all states of an update by then, or newer ones by other updates.
 
-    Of an update in the first ``early`` us of the captures, states that are no change there count as sent before them.
+    In the first ``early`` us of a controller, states that are no change count as sent before the captures.
     """
-    may_be_older = body.first - facts.begin < early
+    may_be_older = facts.is_from_new(body, early)
     for topic, number, _topic_id, state in body.states:
         lives = facts.incarnations.get((topic, number))
         if not lives or state.leader < NO_LEADER:
