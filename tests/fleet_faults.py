@@ -36,6 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
 FLEETS = {
     902: ("meant-for-earlier-registration", "behind", "two-leaders", "two-controllers-in-one-epoch"),
     905: ("no-leader", "leader-epoch-used-twice", "leader-flapping"),
+    340658: ("missed-update", "deletion-waiting", "dual-write-ended", "behind"),
     910: ("zombie-controller-refused", "partition-error-not-put-right", "behind", "deletion-waiting"),
 }
 """Fleets that are looked at through windows: planted faults by seed."""

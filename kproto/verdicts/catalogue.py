@@ -44,7 +44,7 @@ LIMITS: Final[dict[str, Limit]] = {
         Limit("queued", 0.2, "s", "a request this soon after the answer to another was waiting for it"),
         Limit("silent", 60.0, "s", "a broker that is listed as alive may answer nothing for this long"),
         Limit("reassigning", 3600.0, "s", "a reassignment may take this long"),
-        Limit("under-min-isr", 30.0, "s", "a partition may have had fewer replicas than min-isr for this long"),
+        Limit("under-min-isr", 30.0, "s", "a partition may have fewer in-sync replicas than min-isr for this long"),
         Limit("elections", 6, "times", "the controller may be replaced one time fewer within flap-minutes"),
         Limit("registrations", 4, "times", "a broker may register again one time fewer within flap-minutes"),
         Limit("min-isr", 0, "replicas", "min.insync.replicas of the topics; 0: not given"),
@@ -251,7 +251,7 @@ RULES: Final[dict[str, Rule]] = {
         ),
         Rule(
             "KP021", "under-min-isr", "trouble", "replicas",
-            "A partition has fewer in-sync replicas than the limit min-isr, or had for longer than under-min-isr.",
+            "A partition has, or had, fewer in-sync replicas than the limit min-isr for longer than under-min-isr.",
             "As KP020; writes with acks=all are refused now.",
             "As KP020.",
             "Topics with another min.insync.replicas than the one given.",

@@ -231,16 +231,20 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
     if back:
         name = f"Controller {back[0].controller_id} of ZooKeeper, with epoch {back[0].controller_epoch},"
         yield doctor.finding("KP007", f"{name} took over from KRaft", back[0].ts, back[-1].ts, count=len(back))
-    zookeeper = {request.broker_id for request in accepted if not request.is_kraft_controller and request.ts < takeover}
-    if not zookeeper:
-        return
     everything = [request for request in kraft if request.type != INCREMENTAL]
     updates = [request for request in everything if request.api_key == ApiKey.UPDATE_METADATA]
     updated = {request.broker_id for request in updates if request.n_partitions or request.type == FULL}
     led = {request.broker_id for request in kraft if request.api_key == ApiKey.LEADER_AND_ISR}
     replicas = {broker for life in facts.present.values() for broker in life.newest.state.replicas}
     until = min((request.ts for request in back), default=facts.end)
-    for broker in sorted(zookeeper, key=str):
+    asked = (request for request in accepted if request.ts < takeover or request.is_kraft_controller)
+    brokers = {request.broker_id for request in asked if request.api_key != ApiKey.FETCH}
+    unknown = ""
+    if accepted[0].is_kraft_controller:  # whom it had told before the captures is unknown
+        if 2 * len(updated) <= len(brokers):
+            return
+        unknown = "the captures begin with the KRaft controller"
+    for broker in sorted(brokers, key=str):
         gone = facts.dead_since(broker)
         if (gone is not None and gone <= takeover) or until - takeover < doctor.us("told"):
             continue
@@ -249,7 +253,7 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
             lacks.append("LeaderAndIsr")
         if lacks and (broker in facts.alive or not facts.is_kraft_controller):
             text = f"{_the(broker)} got no {' and no '.join(lacks)} from the KRaft controller"
-            yield doctor.finding("KP006", text, takeover, broker=broker)
+            yield doctor.finding("KP006", text, takeover, broker=broker, lacks=unknown)
 
 
 # ---- leaders and replicas ----
@@ -267,40 +271,32 @@ def _states(doctor: _Doctor) -> Iterator[Finding]:
 
 def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
     newest = life.newest.state
-    end = doctor.facts.end
     without = life.stretches(lambda state: state.leader == NO_LEADER)
-    if without:
-        text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
-        found = _lasting(doctor, "KP010", "offline", without, text, f"{name} had no leader", **of)
-        if found is None and without[-1].until is None:
-            since = without[-1].since
-            found = Finding("KP010", "note", f"{text}; for {(end - since) / _SECOND:.0f} s so far", since, end, **of)
-        yield from (found,) if found else ()
+    text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
+    yield from _lasting(doctor, "KP010", "offline", without, text, f"{name} had no leader", **of)
     lacking = set(newest.replicas) - set(newest.isr) - life.adding
     stretches = life.stretches(_under_replicated_of())
     text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
-    found = _lasting(doctor, "KP020", "under-replicated", stretches, text, f"{name} lacked replicas in its ISR", **of)
-    yield from (found,) if found else ()
-    moving = life.reassignments
+    yield from _lasting(
+        doctor, "KP020", "under-replicated", stretches, text, f"{name} lacked replicas in its ISR", **of
+    )
     text = f"{name} is being reassigned; it adds replicas {_ids(life.adding)}"
-    found = _lasting(doctor, "KP024", "reassigning", moving, text, f"{name} was being reassigned", **of)
-    yield from (found,) if found else ()
-    least = doctor.limit("min-isr")
+    yield from _lasting(doctor, "KP024", "reassigning", life.reassignments, text, f"{name} was being reassigned", **of)
+    least = int(doctor.limit("min-isr"))
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
-        if short and short[-1].until is None:
-            text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {int(least)}"
-            yield doctor.finding("KP021", text, short[-1].since, **of)
-        else:
-            text = f"{name} had fewer than {int(least)} in-sync replicas"
-            found = _lasting(doctor, "KP021", "under-min-isr", short, text, text, **of)
-            yield from (found,) if found else ()
+        text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {least}"
+        yield from _lasting(
+            doctor, "KP021", "under-min-isr", short, text, f"{name} had fewer than {least} in-sync replicas", **of
+        )
 
 
 def _lasting(
     doctor: _Doctor, rule: str, limit: str, stretches: list[Stretch], text: str, former: str, **of: Any
-) -> Finding | None:
+) -> Iterator[Finding]:
     """A finding about a condition that lasts, or lasted, for longer than a limit; with a limit of 0 it has to last.
+
+    Of trouble that lasts for less so far, a note.
 
     Args:
         doctor: The doctor.
@@ -312,16 +308,22 @@ def _lasting(
     """
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
+    now = [s for s in stretches[-1:] if s.until is None]
     if not long:
-        return None
+        if now and RULES[rule].severity == "trouble":
+            so_far = f"{text}; for {now[0].length(end) / _SECOND:.0f} s so far"
+            yield Finding(rule, "note", so_far, now[0].since, end, **of)
+        return
+    long += [s for s in now if s is not long[-1]]
     total = sum(stretch.length(end) for stretch in long)
     last = long[-1]
     if last.until is None:
         more = f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else ""
-        return doctor.finding(rule, text + more, last.since if len(long) == 1 else long[0].since, count=len(long), **of)
+        yield doctor.finding(rule, text + more, long[0].since, count=len(long), **of)
+        return
     times = f", {_counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
     said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
-    return doctor.finding(rule, said, long[0].since, last.until, count=len(long), **of)
+    yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), **of)
 
 
 def _time_text(us: int) -> str:
@@ -360,8 +362,7 @@ def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation
         role = "leader" if broker == life.newest.state.leader else "ISR"
         text = f"The {role} of {name} names broker {broker}, which is not alive"
         former = f"The leader or the ISR of {name} named broker {broker}, which was not alive,"
-        found = _lasting(doctor, "KP023", "not-alive", both, text, former, broker=broker, **of)
-        yield from (found,) if found else ()
+        yield from _lasting(doctor, "KP023", "not-alive", both, text, former, broker=broker, **of)
 
 
 def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stretch]:
