@@ -1,6 +1,21 @@
+cimport cython
+from cpython.array cimport array
+
+
 cdef class _Streams:
     cdef public object connection, request, response
     cdef public bint is_partial
+
+
+cdef class SeenLines:
+    cdef array _keys
+    cdef list _times
+    cdef long long _latest_ns, _before_ns
+    cdef Py_ssize_t _next, _tries
+    @cython.locals(key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t)
+    cpdef bint is_copy(self, bytes text, long long time_ns) except -1
+    @cython.locals(keys="long long[::1]", begin=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)
+    cdef Py_ssize_t _find(self, long long key, long long time_ns) except -2
 
 
 cdef class LogReader:
@@ -8,6 +23,7 @@ cdef class LogReader:
     cdef public object time_ns
     cdef object _summary, _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _decisions
     cdef object _controller_epoch, _held
+    cdef SeenLines _seen
     cdef list _logged, _waiting
     cdef object _waiting_ns, _last_line, _last_message
     cdef long long _waiting_bytes

@@ -8,6 +8,8 @@ duration.
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from functools import lru_cache
 from ipaddress import ip_address
@@ -28,7 +30,7 @@ from kproto.logs.state_lines import (
     with_writer,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
-from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, unindented
+from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
 from .summary import StreamLoss
@@ -96,6 +98,18 @@ _LONGEST_WHY: Final = 300
 _MOST_DECISIONS: Final = 1 << 30
 
 _NO_STATE: Final = "a line of a state change with a number that is none"
+
+_STEP: Final = 128
+_TRIES: Final = 64
+_MOST_SEEN: Final = 1 << 22
+_MOST_COMPARED: Final = 1 << 12
+"""The lines behind a step back in time that may be the first copy; the most lines of which it is remembered that they
+were read, and of these that one is compared with."""
+
+_SHUFFLED: Final = (
+    "lines of one millisecond stand in another order than they were written in: which request told of a partition "
+    "is not certain; read the broker's own file"
+)
 
 _CONNECTIONS: Final = 100_000
 """The most connections whose stream offsets and ids are remembered."""
@@ -165,17 +179,69 @@ class _HeldLine:
 
     def is_whole(self) -> bool:
         """Whether the logger's name has come, perhaps in two parts."""
-        return _LOGGER.search(b"".join(unindented(self._parts[-2:]))) is not None
+        return _LOGGER.search(b"".join(self._cut.unindented(self._parts[-2:]))) is not None
 
     def forms(self) -> list[bytes]:
         """The texts that the line may have; the first one that tells something counts."""
-        parts = unindented(self._parts)
+        parts = self._cut.unindented(self._parts)
         if len(parts) == 1:
             return parts
         joined = [b" ".join(each.strip() for each in parts), b"".join(parts)]
-        if self._cut.are_of_terminal(self._widths[:-1]):
+        widths = self._widths[:-1]
+        if len({*widths}) > 1:  # perhaps an editor put spaces before all but the first
+            widths = [len(part) + 1 for part in parts[:-1]]
+        if self._cut.are_of_terminal(widths):
             joined.reverse()
         return joined if self.is_whole() else [parts[0], *joined]
+
+
+class SeenLines:
+    """Tells which lines of a file stand in it again, as a log does that was saved or pasted twice.
+
+    Lines may be equal without being copies. Copies begin where the time goes back, or soon behind that, with a line
+    that was there at that time, and go on from there line by line.
+    """
+
+    def __init__(self) -> None:
+        self._keys = array("q")
+        self._times: list[int] = []  # the latest time until each line whose number is a multiple of _STEP
+        self._latest_ns = self._before_ns = 0
+        self._next = -1  # of the line that comes next if copies go on
+        self._tries = 0
+
+    def is_copy(self, text: bytes, time_ns: int) -> bool:
+        """Take the next line; whether it is a copy."""
+        key = hash(text) ^ time_ns
+        keys, at = self._keys, self._next
+        count = len(keys)
+        if time_ns < self._before_ns or 0 <= at < count:
+            self._tries = _TRIES
+        self._before_ns = time_ns
+        if at < 0 or at >= count or keys[at] != key:
+            at = -1
+            if self._tries and time_ns < self._latest_ns:
+                self._tries -= 1
+                at = self._find(key, time_ns)
+        if at >= 0:
+            self._next = at + 1
+            return True
+        self._next = -1
+        self._latest_ns = max(time_ns, self._latest_ns)
+        if count == _MOST_SEEN:
+            del keys[: count // 2], self._times[: count // 2 // _STEP]
+        if count % _STEP == 0:
+            self._times.append(self._latest_ns)
+        keys.append(key)
+        return False
+
+    def _find(self, key: int, time_ns: int) -> int:
+        keys = self._keys
+        begin = max(bisect_left(self._times, time_ns) - 1, 0) * _STEP
+        end = min(bisect_right(self._times, time_ns, begin // _STEP) * _STEP, begin + _MOST_COMPARED, len(keys))
+        for at in range(begin, end):
+            if keys[at] == key:
+                return at
+        return -1
 
 
 class LogReader:
@@ -221,6 +287,7 @@ class LogReader:
         self._last_message: LogLine | None = None
         self._waiting: list[tuple[LogLine, list[bytes] | None]] = []
         self._waiting_bytes = self._waiting_ns = self._rises = 0
+        self._seen = SeenLines()
         self._is_ordered = False  # whether it is known that the oldest line of the file stands first
 
     def begin_file(self, name: str) -> None:
@@ -251,7 +318,10 @@ class LogReader:
         self._is_ordered = False
         self._states.end()
         self._give_logged(events)
-        self._lines, self._unwrapper = Lines(), Unwrapper()
+        if self._states.is_shuffled:
+            self._summary.bad(_SHUFFLED, 0)
+            self._states.is_shuffled = False
+        self._lines, self._unwrapper, self._seen = Lines(), Unwrapper(), SeenLines()
         return events
 
     def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
@@ -285,7 +355,10 @@ class LogReader:
                         if time_ns >= 0:
                             if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
                                 if self._is_ordered:
-                                    state_line(line, at, time_ns)
+                                    if self._seen.is_copy(line[at:], time_ns):
+                                        self._summary.resent += 1
+                                    else:
+                                        state_line(line, at, time_ns)
                                 else:
                                     self._wait(LogLine(line, [], None, offset, length), [line], time_ns, events)
                             else:
@@ -363,6 +436,18 @@ class LogReader:
         mark = max(message.text.find(MARK), 0)
         self._has_requests = True
         summary = self._summary
+        try:
+            is_plain = message.text[24:32] in (b"] DEBUG ", b"] TRACE ") and not message.stamps
+            time_ns = self._clock.kafka_ns(message.text) if is_plain else -1
+            if time_ns < 0:
+                time_ns = self._clock.time_ns(message.stamps + stamps_in(message.text[:mark]))
+        except UnusableLine as e:
+            summary.packets += 1
+            summary.bad(str(e), message.offset, message.length)
+            return
+        if self._seen.is_copy(message.text[mark:] or repr(message.fields).encode(), time_ns):
+            summary.resent += 1
+            return
         summary.packets += 1
         api = _API.search(message.text, mark)
         if api is not None and int(api[1]) not in self._wanted and 0 <= int(api[1]) < 1 << 15:
@@ -377,7 +462,7 @@ class LogReader:
             entry = message.fields
             if entry is None:
                 entry = parse_request(message.text[mark + len(MARK) :].decode("utf-8", "replace"))
-            self._exchange(entry, message.stamps + stamps_in(message.text[:mark]), events)
+            self._exchange(entry, time_ns, events)
         except UnusableLine as e:
             summary.bad(str(e), message.offset, message.length)
         except KprotoError as e:
@@ -495,7 +580,11 @@ class LogReader:
             return False  # the text of an exception that follows a line
         if level := _DETAILED.search(text, max(at - _LONGEST_PREFIX, 0), at):
             text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
-        return self._states.line(text, at, self._clock.time_ns(stamps))
+        time_ns = self._clock.time_ns(stamps)
+        if self._seen.is_copy(text[at:], time_ns):
+            self._summary.resent += 1
+            return True
+        return self._states.line(text, at, time_ns)
 
     def _give_logged(self, events: list[Frame | Exchange]) -> None:
         """Make frames of the requests that lines of state changes told."""
@@ -553,7 +642,7 @@ class LogReader:
             summary.first_ns = summary.first_ns or request.time_ns
             summary.last_ns = request.last_ns
 
-    def _exchange(self, entry: dict[str, Any], stamps: list[Stamp], events: list[Frame | Exchange]) -> None:
+    def _exchange(self, entry: dict[str, Any], answered_ns: int, events: list[Frame | Exchange]) -> None:
         """Make both frames of a line."""
         header = entry["requestHeader"]
         api_key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
@@ -563,7 +652,6 @@ class LogReader:
         if not self._wanted.takes(api_key, client_id):
             self._summary.requests[api_key, version] += 1
             return
-        answered_ns = self._clock.time_ns(stamps)
         sent_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
         if not 0 <= sent_ns < LATEST_NS:
             raise UnusableLine("a logged request whose time lies before 1970 or after 2262")

@@ -137,7 +137,7 @@ class CaptureSummary:
         bad_checksums: Packets left out because they do not match the checksum that was recorded with them.
         dropped_packets: Packets that the recording program says that it did not record: a disk was full, or it was too
             slow.
-        resent: Segments without new bytes.
+        resent: Segments without new bytes; of a log: lines that stand in the file again.
         connections: TCP connections with data, on the listener ports if such were named.
         kafka_connections: Those on which a Kafka request was found.
         without_handshake: Kafka connections whose TCP handshake is not in the capture: they began before it.

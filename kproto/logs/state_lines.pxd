@@ -1,9 +1,13 @@
+cimport cython
+
+
 cdef class LoggedRequest:
     cdef public object api_key, broker_id, controller_id, controller_epoch, correlation_id, deletes
     cdef public object time_ns, last_ns, error_code, broker_epoch, count
     cdef public dict topics, topic_ids
     cdef public list errors, live_brokers
     cdef public bint answered, detailed
+    cpdef bint is_one(self, object api_key, object controller_id, object correlation_id) except -1
 
 
 cdef class StateLog:
@@ -11,4 +15,11 @@ cdef class StateLog:
     cdef dict _events, _writers, _open, _epochs, _senders, _broker_epochs, _of_brokers
     cdef set _leading
     cdef bint _tells_broker_epochs, _says_finished, _detailed
-    cdef public object latest_ns
+    cdef list _closed
+    cdef object _latest_ns, _stray
+    cdef public bint is_shuffled
+
+    @cython.locals(request=LoggedRequest)
+    cdef LoggedRequest _request(
+        self, object api_key, object broker, object controller, object epoch, object correlation, object time_ns
+    )

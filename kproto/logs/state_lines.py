@@ -88,6 +88,7 @@ _STOPPED: Final = re.compile(
     rb"|\(delete=(\w+)\)) correlation id (-?\d+) from controller (-?\d+) epoch (\d+) for partition (\S+)"
 )
 _HANDLING: Final = re.compile(rb"Handling LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) for \d+ ")
+_FINISHED: Final = re.compile(rb"Finished LeaderAndIsr request in \d{1,10} ?ms correlationId (-?\d{1,10}) ")
 _STOPPED_FETCHERS: Final = re.compile(
     rb"Stopped fetchers as part of (?:become-follower request from controller (-?\d+) epoch (\d+) with correlation id "
     rb"(-?\d+)|LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) epoch (\d+))"
@@ -124,8 +125,8 @@ _REASSIGNED: Final = re.compile(
 )
 _ELECTED: Final = re.compile(
     rb"(?:Changed partition (\S+) (?:state )?from \w+ to OnlinePartition with state|ISR for partition (\S+) updated to)"
-    rb" LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr\w*=\w*\((.{0,20000}?)\), (?:leaderRecoveryState=(\w+), )?"
-    rb"(?:zkVersion|partitionEpoch)=(-?\d+)\)"
+    rb" LeaderAndIsr\(leader=(-?\d+), leaderEpoch=(\d+), isr\w*=\w*\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\), "
+    rb"(?:leaderRecoveryState=(\w+), )?(?:zkVersion|partitionEpoch)=(-?\d+)\)"
 )
 _IN_DETAIL: Final = re.compile(
     rb"ISR for partition |Updating (?:ISRs|leader epoch|assignment) |Changed state of replica |Received response "
@@ -237,6 +238,25 @@ class LoggedRequest:
         self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
         self.count: int = 0
         self.topic_ids: dict[bytes, str] | None = None
+
+    def is_one(self, api_key: int, controller_id: int, correlation_id: int) -> bool:
+        """Whether a line that names these tells of this request."""
+        return (
+            self.correlation_id == correlation_id
+            and self.api_key == api_key
+            and self.controller_id == controller_id
+            and self.count < _MOST_STATES
+        )
+
+    def is_before(self, other: LoggedRequest) -> bool:
+        """Whether the controller sent this one first, of two with lines of one time."""
+        return (
+            self.last_ns == other.last_ns
+            and self.controller_id == other.controller_id
+            and self.correlation_id is not None
+            and other.correlation_id is not None
+            and self.correlation_id < other.correlation_id
+        )
 
     def add(self, topic: bytes, state: dict[str, Any]) -> None:
         """Add a partition's state."""
@@ -384,7 +404,10 @@ class StateLog:
         self._broker_epochs: dict[int, int] = {}
         self._says_finished = False
         self._detailed = False
-        self.latest_ns: int = 0
+        self._latest_ns = 0
+        self._closed: list[LoggedRequest] = []  # with a last line of that time: others of theirs may stand behind it
+        self._stray = -1, -1  # the last broker that told of a partition outside a request, and when
+        self.is_shuffled: bool = False
         self._of_brokers: dict[bytes, Callable[[int, bytes, int], bool]] = {
             b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
@@ -406,7 +429,10 @@ class StateLog:
         """
         begin = text.find(b"=", at) + 1
         end = text.find(b"]", begin)
-        self.latest_ns = time_ns
+        if time_ns != self._latest_ns:
+            self._latest_ns = time_ns
+            if self._closed:
+                self._give_closed()
         if text[at + 1] == 66:  # B
             number = text[begin:end]
             handler = self._of_brokers.get(text[end + 2 : end + 5])
@@ -437,10 +463,12 @@ class StateLog:
 
     def end(self) -> None:
         """End the file: give what is open."""
+        self._give_closed()
+        self._stray = -1, -1
         while self._open:
             _, request = self._open.popitem()
             # Where a release says that LeaderAndIsr is finished, the last one of a log may not be.
-            request.answered = not (self._says_finished and request.api_key == ApiKey.LEADER_AND_ISR)
+            request.answered |= not (self._says_finished and request.api_key == ApiKey.LEADER_AND_ISR)
             self._emit(request)
 
     def _request(
@@ -450,18 +478,19 @@ class StateLog:
         request = self._open.get(broker)
         correlation_id = int(correlation)
         controller_id = int(controller)
+        if request is None or not request.is_one(api_key, controller_id, correlation_id):
+            if request is not None:
+                if request.last_ns == time_ns and self._says_finished and api_key == request.api_key:
+                    self.is_shuffled |= not request.detailed
+                self._close(broker)
+            if api_key == ApiKey.LEADER_AND_ISR and broker in self._senders:
+                self.is_shuffled |= self._stray == (broker, time_ns)
+            request = self._reopened(broker, api_key, controller_id, correlation_id)
         if request is not None:
-            if (
-                request.correlation_id == correlation_id
-                and request.api_key == api_key
-                and request.controller_id == controller_id
-                and request.count < _MOST_STATES
-            ):
-                request.last_ns = time_ns
-                if epoch is not None:
-                    request.controller_epoch = self._epochs[controller_id] = int(epoch)
-                return request
-            self._close(broker)
+            request.last_ns = time_ns
+            if epoch is not None:
+                request.controller_epoch = self._epochs[controller_id] = int(epoch)
+            return request
         number = self._epochs.get(controller_id, -1) if epoch is None else int(epoch)
         if len(self._epochs) > 1000:
             self._epochs.clear()
@@ -475,10 +504,35 @@ class StateLog:
         return request
 
     def _close(self, broker: int) -> None:
-        """Give a request that is whole: the next one has come, or it was answered."""
+        """End a request: the next one has come, or it was answered; it is given when no line of it can follow."""
         request = self._open.pop(broker)
         request.answered = True
-        self._emit(request)
+        self._closed.append(request)
+
+    def _reopened(self, broker: int, api_key: int, controller_id: int, correlation_id: int) -> LoggedRequest | None:
+        """Take up a request that has just ended: an export may have another order of lines of one time."""
+        for request in self._closed:
+            if request.broker_id == broker and request.is_one(api_key, controller_id, correlation_id):
+                self._closed.remove(request)
+                self._open[broker] = request
+                return request
+        return None
+
+    def _give(self, request: LoggedRequest) -> None:
+        """Give a request, in the order in which they ended."""
+        if self._closed:
+            self._closed.append(request)
+        else:
+            self._emit(request)
+
+    def _give_closed(self) -> None:
+        closed, self._closed = self._closed, []
+        for request in closed:
+            last = self._open.get(request.broker_id)
+            if last is not None and last.is_before(request):  # a line of the one before came late: this one goes on
+                self._open[request.broker_id], request = request, last
+                request.answered = True
+            self._emit(request)
 
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
@@ -538,9 +592,13 @@ class StateLog:
         if found is None:
             return False
         request = self._request(6, broker, found[3], found[4], found[5], time_ns)
-        if request.count or not int(found[1]) + int(found[2]):
+        told = int(found[1]) + int(found[2])
+        if request.count or not told:
             request.detailed = True
-            self._close(broker)
+            if request.count >= told and not self._closed:
+                del self._open[broker]
+                request.answered = True
+                self._emit(request)
         else:
             del self._open[broker]  # at INFO the partitions are not told, and the request would seem to have none
         return True
@@ -564,6 +622,8 @@ class StateLog:
             if len(self._led) > _MOST_REMEMBERED:
                 self._led.popitem(last=False)
         request = self._request(4, broker, controller, epoch, correlation, time_ns)
+        if not request.detailed:  # what lines at INFO told of it stands in these as well
+            request.topics, request.count = {}, 0
         request.detailed = self._detailed = True
         state = {
             "partitionIndex": number,
@@ -629,10 +689,14 @@ class StateLog:
             request.last_ns = time_ns
         return request is not None
 
-    def _finished(self, broker: int, _rest: bytes, time_ns: int) -> bool:
-        request = self._open.get(broker)
+    def _finished(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        request, found = self._open.get(broker), _FINISHED.match(rest)
+        self._stray = -1, -1
         if request is None or request.api_key != ApiKey.LEADER_AND_ISR:
             return False
+        if found is not None and int(found[1]) != request.correlation_id:
+            self.is_shuffled |= request.time_ns == time_ns and not request.detailed
+            return True
         request.last_ns = time_ns
         self._says_finished = True
         self._close(broker)
@@ -652,6 +716,8 @@ class StateLog:
         """A line at INFO: what a broker leads or follows from now on."""
         request = self._open.get(broker)
         if request is None or request.detailed or request.api_key != ApiKey.LEADER_AND_ISR:
+            if not self._detailed:
+                self._stray = broker, time_ns
             return request is not None and request.detailed
         found = _STARTS.match(rest)
         if found is None:
@@ -705,10 +771,12 @@ class StateLog:
 
     def _creating(self, broker: int, rest: bytes, time_ns: int) -> bool:
         request, found = self._open.get(broker), _CREATING.match(rest)
-        if request is None or request.topic_ids is None or found is None:
+        if found is None:
             return False
-        request.last_ns = time_ns
-        request.topic_ids[found[1]] = found[2].decode()
+        if request is not None and request.topic_ids is not None:
+            if request.time_ns == time_ns or found[1] not in request.topic_ids:
+                request.topic_ids[found[1]] = found[2].decode()
+            request.last_ns = time_ns
         self._topic_ids[found[1]] = found[2].decode()
         if len(self._topic_ids) > _MOST_TOPICS:
             self._topic_ids.popitem(last=False)
@@ -881,7 +949,7 @@ class StateLog:
                 request.live_brokers = sorted(epochs)
                 request.broker_epoch = epoch
                 request.answered = True
-                self._emit(request)
+                self._give(request)
         self._broker_epochs = epochs
 
     def _deletes(self, controller: int, topic: bytes, time_ns: int, *, is_done: bool) -> None:
@@ -894,7 +962,7 @@ class StateLog:
         for number, replicas in partitions.items():
             update.add(topic, _published(number, known, _DURING_DELETE, 0, UNKNOWN_IDS, 0, replicas))
         update.answered = True
-        self._emit(update)
+        self._give(update)
         if not is_done:
             return
         del self._partitions[topic]
@@ -904,7 +972,7 @@ class StateLog:
                 if broker in replicas:
                     stop.add(topic, {"partitionIndex": number, "leaderEpoch": -2, "deletePartition": True})
             stop.answered = True
-            self._emit(stop)
+            self._give(stop)
 
     def _decision(
         self,
@@ -921,7 +989,7 @@ class StateLog:
             request.add(topic, state)
         request.live_brokers = live or []
         request.answered = True
-        self._emit(request)
+        self._give(request)
 
 
 def _state(

@@ -182,10 +182,19 @@ _ENTITY: Final = re.compile(rb"&(?:quot|gt|lt|amp|apos|nbsp|#x?[0-9A-Fa-f]{1,6})
 _MOST_ESCAPED: Final = 3
 """How often a text may have been escaped for HTML."""
 
-_SPACES: Final = re.compile(rb"\xc2\xa0|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80")
-_NO_WIDTH: Final = re.compile(rb"\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad")
-_APOSTROPHES: Final = re.compile(rb"\xe2\x80[\x98-\x9b]")
-"""What word processors and browsers put for spaces and apostrophes, and between characters."""
+_TYPED: Final = {
+    **dict.fromkeys(("\u00a0", *map(chr, range(0x2000, 0x200B)), "\u202f", "\u205f", "\u3000"), " "),
+    **dict.fromkeys((*map(chr, range(0x200B, 0x2010)), "\u2060", "\ufeff", "\u00ad"), ""),
+    **dict.fromkeys(map(chr, range(0x2018, 0x201C)), "'"),
+    **dict.fromkeys((*map(chr, range(0x2010, 0x2016)), "\u2212", "\ufe63", "\uff0d"), "-"),
+    "\u2192": "->", "\u21d2": "=>", "\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi",
+    "\ufb04": "ffl",
+}  # fmt: skip
+"""What word processors, browsers and PDF put for spaces, apostrophes, dashes, arrows and letters, and between them."""
+
+_TYPOGRAPHY: Final = str.maketrans(_TYPED)
+_LONG_DASH: Final = re.compile("(?<= )[\u2013\u2014](?= \\{)")
+"""What they put for two of a request that is logged as text."""
 
 _MARKDOWN: Final = re.compile(rb"(\\\\)|\\(?=[\[\]{}()_*<>#.!|~'+-])")
 """A character that markdown, Jira, RTF or Python escape; JSON escapes none of these."""
@@ -196,9 +205,12 @@ _DOUBLED: Final = re.compile(rb"(?<==)''([\w.-]+)''")
 _BEGINS_LINE: Final = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR) ")
 """How a line of Kafka's own layout begins, wherever it stands."""
 
+_TEXTS_BEGIN: Final = re.compile(rb"\s*(?:\w{0,20}!?[\[(]){0,2}(?:\]string\{)?\"")
+"""How an array of texts begins in JSON and in several languages, or a text alone."""
+
 _BEGINS_JSON: Final = re.compile(rb'[{\[:]\s*"')
 
-_GOES_ON: Final = re.compile(rb"[ \t]{2,}|[ \t]*\xe2(?:\x86[\xaa\xb3\xb5]|\x8f\x8e)[ \t]?")
+_GOES_ON: Final = re.compile(rb"\t[ \t]*|[ \t]{2,}|[ \t]*\xe2(?:\x86[\xaa\xb3\xb5]|\x8f\x8e)[ \t]?")
 """What editors and terminals put before the rest of a line that they cut."""
 
 _NESTING: Final = re.compile(rb'\\.|["{}\[\]]')
@@ -295,6 +307,7 @@ class CutWidths:
     def __init__(self) -> None:
         self._count = self._least = self._most = 0
         self._is_exact = False  # whether a part began or ended with a space, or many of one record had one width
+        self._indent = 0  # the least of what stood before the rest of a line
 
     def are_of_terminal(self, cut: list[int]) -> bool:
         """Take the lengths, with their ends, of the parts of one line without its last one."""
@@ -309,6 +322,25 @@ class CutWidths:
             a.text[-1:] == b" " or b.text[:1] == b" " for a, b in pairwise(parts)
         )
         return self._is_exact or self._least != self._most
+
+    def unindented(self, parts: list[bytes]) -> list[bytes]:
+        """The parts of a line without what markdown, editors or terminals put before and behind them."""
+        width = len(parts[0]) - len(parts[0].lstrip())
+        if width and not any(part[:width].strip() for part in parts):
+            parts = [part[width:] for part in parts]
+        if len(parts) < 2:
+            return parts
+        if all(part.endswith(b"\\") for part in parts[:-1]):
+            parts = [part.removesuffix(b"\\") for part in parts]
+        begins = [found[0] if (found := _GOES_ON.match(part)) else b"" for part in parts[1:]]
+        goes_on = min(begins, key=len)
+        if not all(part.startswith(goes_on) for part in parts[1:]):
+            goes_on = b""
+        if goes_on and not goes_on.strip():
+            even = len(goes_on) - (len(begins) == 1 and goes_on[-1:] == b" " and len(goes_on) % 2)
+            self._indent = min(self._indent or even, len(goes_on))  # a space more is the line's own
+            goes_on = goes_on[: self._indent]
+        return [parts[0], *(part[len(goes_on) :] for part in parts[1:])]
 
     def are_likely_of_terminal(self) -> bool:
         """Whether a terminal cut the records so far."""
@@ -414,15 +446,15 @@ class Unwrapper:
                 yield from self._gather(message, depth)
             return
         if self._head:
-            if text.startswith(_HEADLESS):
-                text = self._head + b" " + text
+            if text.lstrip().startswith(_HEADLESS):
+                text = self._head + b" " + text.lstrip()
                 message = message._replace(text=text)
             self._head = b""
         elif len(text) <= LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and _HAS_TIME.search(text):
             self._head = text.rstrip()
-        if text[:2] == b'["' or text.lstrip()[:1] == b'"':
+        if _TEXTS_BEGIN.match(text) and depth < _DEEPEST:
             value = _quoted(text)
-            if value is not None and depth < _DEEPEST:
+            if value is not None:
                 yield from self._records(value, message, depth + 1)
                 return
         begin = text.find(b"{")
@@ -509,7 +541,8 @@ class Unwrapper:
                 if self._widths.are_sure(held) or is_large:
                     yield from self._end_records()
                 return
-            joined = _joined([each.text for each in held]) if self._is_cut else b"\n".join(each.text for each in held)
+            parts = [each.text for each in held]
+            joined = _joined(self._widths.unindented(parts)) if self._is_cut else b"\n".join(parts)
             yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
             return
         held, self._open = self._open, []  # it was no such object
@@ -522,7 +555,7 @@ class Unwrapper:
         undecided, self._undecided = self._undecided, []
         is_terminal = self._widths.are_likely_of_terminal()
         for held in undecided:
-            parts = unindented([each.text for each in held])
+            parts = self._widths.unindented([each.text for each in held])
             joined = b"".join(parts) if is_terminal else b" ".join(part.strip() for part in parts)
             yield from self._whole(_spanning(held, joined), 0, gather=False)
 
@@ -654,7 +687,8 @@ def cleaned(text: bytes) -> bytes:
             break
         text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
     if not text.isascii():
-        text = _APOSTROPHES.sub(b"'", _NO_WIDTH.sub(b"", _SPACES.sub(b" ", text)))
+        typed = _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape")).translate(_TYPOGRAPHY)
+        text = typed.encode("utf-8", "surrogateescape")
     if b"\\" in text:
         text = _MARKDOWN.sub(rb"\1", text)
     return _DOUBLED.sub(rb"'\1'", text) if b"=''" in text else text
@@ -730,34 +764,25 @@ def _json(text: bytes) -> tuple[list[Any], str]:
     return found, whole[at:]
 
 
-def _quoted(text: bytes) -> Any:
-    """The text or array of texts that a line consists of; None if it is none."""
-    bare = text.strip().removesuffix(b",").decode("utf-8", "replace")
-    try:
-        value, end = _raw_decode(bare)
-    except (ValueError, RecursionError):
-        return None
-    return value if end == len(bare) and isinstance(value, (str, list)) else None
-
-
-def unindented(parts: list[bytes]) -> list[bytes]:
-    """The parts of a line without what markdown, editors or terminals put before and behind them."""
-    width = len(parts[0]) - len(parts[0].lstrip())
-    if width and not any(part[:width].strip() for part in parts):
-        parts = [part[width:] for part in parts]
-    if len(parts) < 2:
-        return parts
-    if all(part.endswith(b"\\") for part in parts[:-1]):
-        parts = [part.removesuffix(b"\\") for part in parts]
-    goes_on = _GOES_ON.match(parts[1])
-    if goes_on and all(part.startswith(goes_on[0]) for part in parts[1:]):
-        return [parts[0], *(part[len(goes_on[0]) :] for part in parts[1:])]
-    return parts
+def _quoted(text: bytes) -> list[Any] | None:
+    """The texts that a line consists of, as arrays, lists or slices are printed; None if there is anything else."""
+    whole = text.decode("utf-8", "replace")
+    found: list[Any] = []
+    at = whole.index('"')
+    while whole[at : at + 1] == '"':
+        try:
+            value, at = _raw_decode(whole, at)
+        except ValueError:
+            return None
+        found.append(value)
+        while whole[at : at + 1] in (",", " ", ";"):
+            at += 1
+    is_array = len(found) == 1 or text.lstrip()[:1] != b'"'  # else perhaps a row of CSV
+    return found if is_array and not whole[at:].strip("])} \t") else None
 
 
 def _joined(parts: list[bytes]) -> bytes:
     """Put a request's line together that was cut: by a terminal, at one width, or by a mail client, at spaces."""
-    parts = unindented(parts)
     joined = b"".join(parts)
     if len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1:
         return joined

@@ -1,4 +1,4 @@
-"""What people post: real logs of eight kinds in 250 forms give the rows of the plain log, in each."""
+"""What people post: real logs of eight kinds in 350 forms give the rows of the plain log, in each."""
 
 # ruff: noqa: E501  log lines are as long as they are
 
@@ -13,10 +13,12 @@ import io
 import json
 import lzma
 import quopri
+import random
 import re
 import tarfile
 import textwrap
 import time
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -301,6 +303,13 @@ def cut(lines: Iterable[str], width: int) -> str:
     return "\n".join(line[at : at + width] for line in lines for at in range(0, len(line), width))
 
 
+def indented(lines: Iterable[Line], width: int, mark: str = "    ") -> str:
+    """Lines that are cut, and go on behind a mark."""
+    return "".join(
+        f"\n{mark}".join(x.line[at : at + width] for at in range(0, len(x.line), width)) + "\n" for x in lines
+    )
+
+
 def table(lines: list[Line], columns: dict[str, Callable[[Line], str]], **form: Any) -> str:
     """A CSV export."""
     into = io.StringIO()
@@ -459,12 +468,30 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "SQL": lambda lines: "".join("INSERT INTO logs VALUES (12, '{}');\n".format(x.line.replace("'", "''")) for x in lines),
     "Splunk's XML": lambda lines: "<results>\n" + "".join(f"<result>\n\t<field k='_raw'><v xml:space='preserve' trim='0'>{html.escape(x.line)}</v></field>\n</result>\n" for x in lines),
     "cut at 90, indented": lambda lines: "".join("\n        ".join(x.line[at : at + 90] for at in range(0, len(x.line), 90)) + "\n" for x in lines),
+    "cut at 90, four spaces": lambda lines: indented(lines, 90),
+    "cut at 120, four spaces": lambda lines: indented(lines, 120),
+    "cut at 120, a tab": lambda lines: indented(lines, 120, "\t"),
+    "an editor's hanging lines": lambda lines: "\n".join(part for x in lines for part in textwrap.wrap(x.line, 90, subsequent_indent="    ", break_on_hyphens=False, drop_whitespace=False)),
+    "a mail, indented": lambda lines: "".join("\n    ".join(textwrap.wrap(x.line, 100, break_long_words=False, break_on_hyphens=False)) + "\n" for x in lines),
+    "a slice of Go": lambda lines: f"[{' '.join(x.line for x in lines)}]",
+    "a slice of Go, quoted": lambda lines: f"[{' '.join(json.dumps(x.line) for x in lines)}]",
+    "a slice of Go, as source": lambda lines: f"[]string{{{', '.join(json.dumps(x.line) for x in lines)}}}",
+    "a vector of Rust": lambda lines: f"vec![{', '.join(json.dumps(x.line) for x in lines)}]",
+    "dashes of a word processor": lambda lines: plain(lines).replace(" -- {", " \u2013 {").replace("-", "\u2013"),
+    "arrows of a word processor": lambda lines: plain(lines).replace("->", "\u2192"),
+    "a minus": lambda lines: plain(lines).replace("-", "\u2212"),
+    "letters of a PDF": lambda lines: plain(lines).replace("ffi", "\ufb03").replace("fi", "\ufb01").replace("fl", "\ufb02"),
     "Kibana's CSV, records": lambda lines: table(lines, {"at": lambda x: "1", "_source": lambda x: json.dumps(OBJECTS["JsonLayout"](x))}, quoting=csv.QUOTE_ALL),
     "a table's rows": lambda lines: json.dumps({"tables": [{"columns": [{"name": "At"}, {"name": "LogLevel"}, {"name": "Text"}], "rows": [[iso(x.ns), x.level, x.text] for x in lines]}]}),
     "a time by a name that is not known": lambda lines: "\n".join(json.dumps({"ISODATE": iso(x.ns), "PROGRAM": "kafka", "MESSAGE": f"{x.level} {x.text}"}) for x in lines),
     "a line in two fields": lambda lines: "\n".join(json.dumps({"_source": {"message": x.line}, "fields": {"message.keyword": [x.line], "@timestamp": [iso(x.ns)]}}) for x in lines),
     "each line twice": lambda lines: "".join(f"{x.line}\n" * 2 for x in lines),
     "each record twice": lambda lines: "".join(f"{json.dumps(OBJECTS['Docker'](x))}\n" * 2 for x in lines),
+    "the log twice": lambda lines: plain(lines) * 2,
+    "the log three times, as objects": lambda lines: "".join(f"{json.dumps(OBJECTS['Docker'](x))}\n" for x in lines) * 3,
+    "the log twice, newest first": lambda lines: plain(lines[::-1]) * 2,
+    "the beginning twice": lambda lines: plain(lines[:20] + lines),
+    "the end again": lambda lines: plain(lines[:50] + lines[30:]),
     "newest first": lambda lines: plain(lines[::-1]),
     "newest first, CSV": lambda lines: WHOLE["Kibana's CSV"](lines[::-1]),
     "newest first, JSON": lambda lines: WHOLE["an array of objects"](lines[::-1]),
@@ -653,6 +680,54 @@ def test_an_archive_is_refused_by_its_name(form: str) -> None:
     pack, reason = PACKED[form]
     with pytest.raises(CaptureError, match=reason):
         rows_of(pack(plain(lines_of("states at INFO")).encode()))
+
+
+def states_of(rows: list[tuple[int, dict[str, Any]]]) -> Counter[str]:
+    """What each partition's states are, by request."""
+    return Counter(
+        json.dumps([row["api_key"], row["server"], max(row["correlation_id"], 0), topic["topicName"], state])
+        for _, row in rows
+        for topic in row["request"].get("topicStates", [])
+        for state in topic["partitionStates"]
+    )
+
+
+@pytest.mark.parametrize("name", ["broker-1/state-change.log", "broker-2/state-change.log", "broker-1/controller.log"])
+@pytest.mark.parametrize("run", ["kafka-2.8.2", "kafka-0.11.0.3", "ibp-3.9-a"])
+def test_the_order_of_lines_of_one_millisecond_does_not_matter_at_trace(run: str, name: str) -> None:
+    lines = [each for line in logs_of(run, "TRACE")[name].decode().splitlines() if (each := parts_of(line)) is not None]
+    wanted = rows_of(plain(lines))
+    for shuffled in (lines[::-1], random.Random(5).sample(lines, len(lines))):
+        found = rows_of(plain(sorted(shuffled, key=lambda x: x.at)))
+        assert states_of(found) == states_of(wanted)
+        assert len(found) == len(wanted)
+
+
+@pytest.mark.parametrize("run", ["kafka-2.8.2", "ibp-3.9-a"])
+def test_lines_at_info_in_another_order_are_noted(run: str) -> None:
+    """There a line of a partition does not name its request."""
+    data = logs_of(run, "INFO")["broker-1/state-change.log"].decode()
+    lines = [each for line in data.splitlines() if (each := parts_of(line)) is not None]
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
+    reader.begin_file("state-change.log")
+    lines.reverse()
+    reader.feed(plain(sorted(lines, key=lambda x: x.at)).encode())
+    reader.end()
+    (bad,) = summary.bad_inputs
+    assert bad.reason.startswith("lines of one millisecond stand in another order than they were written in")
+
+
+def test_equal_lines_of_one_log_are_no_copies() -> None:
+    lines = lines_of("KRaft's states")
+    changes = [x.line for x in lines if " starts at leader epoch " in x.text][:4]
+    at, text = (
+        lines[0].line[:26],
+        "INFO [Broker id=1] Transitioning 1 partition(s) to local leaders. (state.change.logger)",
+    )
+    one = "".join(f"{at}{text}\n{at}{line[26:]}\n" for line in changes)
+    assert len(rows_of(one)) == 4
+    assert len(rows_of(one.replace(at, lines[-1].line[:26]) + one)) == 8
 
 
 @pytest.mark.parametrize("mark", ["...", "\u2026", ">"])
