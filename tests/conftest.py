@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lock_checks
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from channel import locks
 from kproto.codec import Codec, Implementation, get_codec
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ for _layout in (*_root.glob("channel/**/*.p[xy][dx]"), *_root.glob("kproto/*/*.p
             if _source.stat().st_mtime > _compiled.stat().st_mtime:
                 pytest.exit(f"{_source} has changed since it was compiled; run tools/setup test", 4)
 
-locks.check_order()  # a test that takes the channel's locks out of their order fails
+lock_checks.check_order()  # a test that takes the channel's locks out of their order fails
 
 # A run in the background of a script ignores Ctrl-C, and so would the commands that tests start and end with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import guarded_blocks
 import pytest
+from lock_checks import UnguardedError
 
-from channel.locks import UnguardedError, guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
+from channel.locks import guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from lock_checks import LockOrderError
 
 from channel import locks
-from channel.locks import ORDER, LockOrderError, new_lock, new_reentrant_lock
+from channel.locks import ORDER, new_lock, new_reentrant_lock
 
 ROOT = Path(__file__).parent.parent.parent
 OUTER, INNER = ORDER[0], ORDER[-1]
@@ -82,7 +83,7 @@ def test_a_condition_releases_its_lock_while_it_waits_however_often_it_was_taken
 
 
 def test_without_the_check_locks_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_is_checked", False)
+    monkeypatch.setattr(locks, "checks", None)
     assert type(new_lock(INNER)) is type(threading.Lock())
     assert type(new_reentrant_lock(INNER)) is type(threading.RLock())
 

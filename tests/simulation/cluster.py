@@ -7,6 +7,8 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lock_checks
+
 from channel import locks
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks, Interception
@@ -356,7 +358,7 @@ class Simulation:
         logger.setLevel(logging.ERROR)
         logger.propagate = False
         state_log.disabled = True
-        was_checked, locks._is_checked = locks._is_checked, self.plan.checks_locks
+        checks, locks.checks = locks.checks, lock_checks if self.plan.checks_locks else None
         try:
             with installed(world, self.substitutions() | substitutions_for_security(world)) as self.network:
                 addresses = {(b.address, b.port): b.id for b in self.brokers}
@@ -367,7 +369,7 @@ class Simulation:
                 world.spawn("director", self.direct, self.director_process)
                 world.run(lambda: self.done)
         finally:
-            locks._is_checked = was_checked
+            locks.checks = checks
             logger.removeHandler(handler)
             logger.setLevel(before[0])
             logger.propagate = before[1]

@@ -29,9 +29,9 @@ if _BROKEN and _BROKEN.startswith("mutant "):
 elif _BROKEN:
     broken.install(next(b.sources for b in broken.breakages() if b.name == _BROKEN))
 
-from channel import locks  # noqa: E402
+import lock_checks  # noqa: E402
 
-locks.check_order()  # so that classes have their guarded attributes watched, where threads give way to one another
+lock_checks.check_order()  # classes have their guarded attributes watched, where threads give way to one another
 
 from simulation import shrinking  # noqa: E402 - the product may have to be loaded with a fault
 from simulation.plan import Result, draw_plan  # noqa: E402

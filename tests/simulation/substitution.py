@@ -21,6 +21,8 @@ import uuid
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import lock_checks
+
 from channel import clock as channel_clock
 from channel import locks as channel_locks
 from channel import threads as channel_threads
@@ -122,7 +124,7 @@ def _views(world: World, network: Network, more: dict[int, Any]) -> dict[int, An
             **{name: getattr(world.random, name) for name in ("random", "shuffle", "choice", "randrange", "sample")},
         ),
         id(uuid): _View(uuid, uuid4=lambda: uuid.UUID(bytes=world.random.randbytes(16), version=4)),
-        id(channel_locks._held): primitives.Local(),
+        id(lock_checks._held): primitives.Local(),
         id(queue.SimpleQueue): primitives.SimpleQueue,
         id(threading.Event): primitives.Event,
     }
@@ -148,7 +150,7 @@ def installed(world: World, more: dict[int, Any] | None = None) -> Iterator[Netw
 
     no_small_calls: Callable[..., int] = lambda fd, buffers: -1  # noqa: E731
     for module_name, module in list(sys.modules.items()):
-        if not (module_name == "channel" or module_name.startswith("channel.")) or module is None:
+        if module_name.partition(".")[0] not in ("channel", "lock_checks") or module is None:
             continue
         for name, value in list(vars(module).items()):
             replacement = views.get(id(value))
@@ -161,17 +163,17 @@ def installed(world: World, more: dict[int, Any] | None = None) -> Iterator[Netw
                         cell.cell_contents = views[id(cell.cell_contents)]
             elif name in ("receive_small", "send_small") and callable(value):
                 put(module, name, no_small_calls)
-    held = channel_locks._check_held
+    held = lock_checks._check_held
 
     def check_held(*what: Any) -> None:
         """Give way at an access to what a lock guards, as at a lock; then check that the lock is held."""
         if world.current is not None:
             if world.preemption and world.draw() < world.preemption and not world.is_over:
                 world.give_way()
-            if channel_locks._is_checked and not world.is_over:
+            if channel_locks.checks is not None and not world.is_over:
                 held(*what)
 
-    put(channel_locks, "_check_held", check_held)
+    put(lock_checks, "_check_held", check_held)
     system = channel_clock.Clock
     put(system, "milliseconds", lambda self: world.now // 1_000_000)
     put(system, "nanoseconds", staticmethod(lambda: world.now))
