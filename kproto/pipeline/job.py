@@ -336,7 +336,7 @@ class _Job:
         knowledge.connections = joiner.connections
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._watermarks.get(cluster))
-        settled = settle(pieces, self._stored, self._spans, watermark_us)
+        settled = settle(pieces, self._stored, self._spans, watermark_us, joiner.taken_back)
         self.run.expired += settled.expired
         made = make_tables(
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
@@ -420,7 +420,8 @@ class _Job:
         joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
         joiner.ends, joiner.begins = ends, begins
         former, looked, joined = KNOWN["known_borders"].empty_table(), set[bytes](), SCAN.empty_table()
-        while wanted := going_on(joiner.ends, joiner.begins) - looked:
+        former_begins: list[Begin] = []
+        while wanted := going_on(joiner.ends, [*joiner.begins, *former_begins]) - looked:
             looked |= wanted
             near = pa.concat_tables([known.rows(wanted, "at"), known.rows(wanted, "back_at")])
             near = near.filter(pc.invert(pc.is_in(near["id"], value_set=former["id"].combine_chunks())))

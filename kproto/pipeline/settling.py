@@ -1,8 +1,8 @@
 """Settles which row tells of a request that several recordings hold: a packet counts once, in one run or in many.
 
 The best row stays: that of the whole request before that of a cut one, then one with a response, one whose messages
-could be read, the earliest response, then one that knows why there is none. Of rows that tell as much any may stay,
-since they differ in labels alone.
+could be read, one that knows what was answered, or why nothing was, the earliest response. Of rows that tell as much
+any may stay, since they differ in labels alone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from kproto.tables.stored import read_parquet
 from kproto.tables.writing import token_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kproto.pipeline.stages import StagedPart
     from kproto.tables.stored import StoredTables
 
-_READ: Final = ["frame_id", "body_id", "response_frame_id", "unmatched_reason", "decode_error", "ts", "latency_us"]
+_READ: Final = [
+    "frame_id", "body_id", "response_frame_id", "unmatched_reason", "decode_error", "error_code", "ts", "latency_us",
+]  # fmt: skip
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 
 
@@ -45,7 +47,13 @@ class Settled:
     expired: int = 0
 
 
-def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[str, Any], watermark_us: int) -> Settled:
+def settle(
+    pieces: Sequence[StagedPart],
+    stored: StoredTables,
+    spans: Mapping[str, Any],
+    watermark_us: int,
+    taken_back: Collection[tuple[bytes, bytes | None]] = (),
+) -> Settled:
     """Settle which rows of pieces are written, and note the others in them.
 
     Args:
@@ -53,6 +61,7 @@ def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[st
         stored: The tables to which they are added.
         spans: The first and the last time (us) in stored files of requests.
         watermark_us: Requests before this time have expired.
+        taken_back: See ``Joiner``.
     """
     sources = [_ranked(pa.Table.from_batches(read_staged(place_of(each.path), "requests"))) for each in pieces]
     found = Settled()
@@ -69,10 +78,21 @@ def settle(pieces: Sequence[StagedPart], stored: StoredTables, spans: Mapping[st
         first, last = min(each["min"] for each in times), max(each["max"] for each in times)
         for file in stored.paths("requests"):
             begin, end = spans.get(file, (first, last))
-            if stored.rows[file] and begin <= last and end >= first:
+            if stored.rows[file] and (taken_back or (begin <= last and end >= first)):
                 sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
-    losers = dict(_losers(sources))
+    losers: dict[bytes, list[int]] = {}
+    kept = [*sources]
+    frames = pa.array({frame_id for frame_id, _answer in taken_back}, pa.binary())
+    for number in range(len(pieces), len(sources)) if taken_back else ():
+        rows = sources[number].filter(pc.is_in(sources[number]["frame_id"], value_set=frames))
+        pairs = zip(rows["frame_id"].to_pylist(), rows["answer"].to_pylist(), strict=True)
+        if wrong := [frame_id for frame_id, answer in pairs if (frame_id, answer) in taken_back]:
+            losers |= {frame_id: [*losers.get(frame_id, ()), number] for frame_id in wrong}
+            others = pc.invert(pc.is_in(kept[number]["frame_id"], value_set=pa.array(wrong, pa.binary())))
+            kept[number] = kept[number].filter(others)
+    for frame_id, numbers in _losers(kept):
+        losers.setdefault(frame_id, []).extend(numbers)
     for frame_id, numbers in losers.items():
         for number in numbers:
             if number < len(pieces):
@@ -99,10 +119,11 @@ def _ranked(requests: pa.Table) -> pa.Table:
     answered = pc.is_valid(requests["response_frame_id"])
     whole = pc.is_valid(requests["body_id"])
     final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False))
+    told = pc.is_valid(requests["error_code"])  # a response may be cut
     read = pc.is_null(requests["decode_error"])
-    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 59) - 1)
+    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 58) - 1)
     rank = pc.negate(late)
-    for bit, each in enumerate((final, read, answered, whole), start=59):
+    for bit, each in enumerate((final, told, read, answered, whole), start=58):
         rank = pc.add(rank, pc.multiply(each.cast(pa.int64()), 1 << bit))
     ids = {"frame_id": requests["frame_id"], "answer": requests["response_frame_id"]}
     return pa.table(ids | {"ts": requests["ts"].cast(pa.int64()), "rank": rank})

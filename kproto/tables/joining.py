@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from kproto.capture.borders import Border, goes_on, is_before, is_border, overla
 from kproto.capture.collector import Collector
 from kproto.capture.frozen import freeze, thaw
 from kproto.capture.model import Exchange
-from kproto.capture.reassembly import UNKNOWN
+from kproto.capture.reassembly import UNKNOWN, distance
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables.scanning import OpenRequests, ScanRows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kproto.capture import Frame
+    from kproto.capture.link import Segment
     from kproto.tables.scanning import Selection
 
 _MOST_STATES: Final = 64
@@ -41,6 +43,12 @@ _AT: Final = Struct(">?Bq")
 
 _MOST_GUESSES: Final = 4
 """How often a beginning is read again in one call as more becomes known of what is before it."""
+
+_TAKEN_BACK: Final = "-"
+"""Stands for the state behind which a beginning was read, where that turned out to be of another recorder."""
+
+_DAMAGES: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+"""What reading on behind damaged edges may raise."""
 
 
 class End(NamedTuple):
@@ -200,6 +208,8 @@ class Joiner:
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
         answered: Of each label and file how many responses there answer requests of an earlier recording.
+        taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
+            beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
     """
 
     def __init__(
@@ -210,6 +220,7 @@ class Joiner:
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.answered: dict[tuple[str, str], int] = {}
+        self.taken_back: set[tuple[bytes, bytes | None]] = set()
         self._selection = selection
         self._load = load
         self._store = store
@@ -222,13 +233,19 @@ class Joiner:
 
         At an end before the first exchange of a connection that is older than the recording, the boundaries of frames
         are a guess, which an earlier recording may mend. Of recordings of other places a better one may come. Both
-        sides are read on there, and kept.
+        sides are read on there, and kept, with all that rests on them; what was given is taken back where a better one
+        has come.
 
         Yields:
             Batches of the schema ``SCAN``: frames, and requests with their outcomes, that no recording shows alone.
         """
         left_ends, left_begins = dict.fromkeys(ends), dict.fromkeys(begins)
         of_part = {(end.part, end.border.key): end for end in left_ends}
+        by_state = {(end.state, end.border.key): end for end in left_ends}
+        former = ((by_state.get((begin.guessed, begin.border.key)), begin) for begin in left_begins)
+        guessed = [(end, begin) for end, begin in former if end is not None]
+        before: dict[tuple[str, bytes], str] = {}
+        open_begins = {(begin.part, begin.border.key) for begin in left_begins}
         guesses: Counter[tuple[str, bytes]] = Counter()
         goes_further = True
         while goes_further:
@@ -236,8 +253,13 @@ class Joiner:
             for found, begin in matched(left_ends, left_begins):
                 end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
                 here = begin.part, begin.border.key
-                if end.border.is_sure and end.place == begin.place:
+                rests_on_guess = end.state != end.part and (end.part, begin.border.key) in open_begins
+                if end.border.is_sure and end.place == begin.place and not rests_on_guess:
                     del left_ends[end], left_begins[begin]
+                    open_begins.discard(here)
+                    before[here] = end.part
+                elif end.place != begin.place and self._holds_again(end, begin):
+                    continue
                 elif begin.guessed != end.state and guesses[here] < _MOST_GUESSES:
                     guesses[here] += 1
                     del left_begins[begin]
@@ -246,7 +268,7 @@ class Joiner:
                     continue
                 try:
                     later = self._go_on(end, begin)
-                except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError):
+                except _DAMAGES:
                     later = None  # the edges are damaged: the frames across this border are lost
                 if later is not None:  # in the place of the part's own, which knows no frame's boundary
                     left_ends.pop(of_part.get(here, later), None)
@@ -255,18 +277,63 @@ class Joiner:
                     goes_further = True
                 if self._rows.full:
                     yield from self._rows.take()
+            if goes_further or not guessed:
+                continue
+            pairs = matched(left_ends, left_begins)
+            now = before | {(begin.part, begin.border.key): end.part for end, begin in pairs}
+            wrong: set[tuple[str, bytes]] = set()
+            for end, begin in sorted(guessed, key=lambda pair: pair[1].border.time_ns):
+                here = begin.part, begin.border.key
+                if now.get(here) == end.part and (end.part, begin.border.key) not in wrong:
+                    continue
+                wrong.add(here)
+                own: list[End] = []
+                with suppress(*_DAMAGES):
+                    self._take_back(end, begin)
+                    own += self._own_end(begin)
+                if begin in left_begins:  # nothing else was read before it since
+                    del left_begins[begin]
+                    left_begins[begin._replace(guessed=_TAKEN_BACK)] = None
+                    if own and (rested := of_part.get(here)) in left_ends:
+                        del left_ends[rested]
+                        left_ends[own[0]] = None
+                        of_part[here] = own[0]
+            guessed = [each for each in guessed if (each[1].part, each[1].border.key) not in wrong]
+            goes_further = bool(wrong)
         yield from self._rows.take()
         self.ends, self.begins = [*left_ends], [*left_begins]
 
     def _go_on(self, end: End, begin: Begin) -> End | None:
         """Read the beginning behind the end; return where the connection stands then, if no exchange was complete."""
-        flow, named = end.border.flow, end.border.conn_id
+        named = end.border.conn_id
         here = begin.capture, begin.file
         if begin.border.conn_id and named:
             self.connections[begin.border.conn_id] = self.connections.get(named, named)
-        state = self._state(end.state)
-        if begin.part not in self._segments:
-            self._state(begin.part)
+        segments = self._segments_of(begin)
+        found = self._behind(end, begin.file)
+        if found is None:
+            return None
+        collector, requests = found
+        asked = [*requests.waiting]
+        answered, has_data = 0, False
+        for time_ns, segment in segments:
+            has_data = has_data or segment.on_wire > 0
+            for event in requests.settled(collector.add_segment(time_ns, segment)):
+                self._rows.add_event(event)
+                answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
+        if has_data and not begin.guessed:
+            self.files.setdefault(here, []).append(begin.border.conn_id)
+            self.answered[here] = self.answered.get(here, 0) + answered
+        after = [each for each in collector.endings() if each.key == begin.border.key]
+        if not after or begin.border.is_sure:
+            return None
+        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), {})
+        self._end(collector, requests)
+        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
+
+    def _behind(self, end: End, file: str = "") -> tuple[Collector, OpenRequests] | None:
+        """Return what reads a connection on behind an end, and the requests open there; once for a state."""
+        state, flow = self._state(end.state), end.border.flow
         if state is None:
             return None
         connection = state[0].connection(flow)
@@ -276,29 +343,58 @@ class Joiner:
         )  # fmt: skip
         if not collector.adopt(state[0], flow):
             return None
-        collector.file = begin.file
-        asked = [each for each in state[1] if each.connection is connection]
-        requests = OpenRequests(self._selection, asked)
-        answered, has_data = 0, False
-        for data in self._segments.get(begin.part, {}).get(begin.border.key, ()):
-            for time_ns, segment in unpacked_segments(begin.border.flow, data):
-                has_data = has_data or segment.on_wire > 0
-                for event in requests.settled(collector.add_segment(time_ns, segment)):
-                    self._rows.add_event(event)
-                    answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
-        if has_data and not begin.guessed:
-            self.files.setdefault(here, []).append(begin.border.conn_id)
-            self.answered[here] = self.answered.get(here, 0) + answered
-        after = [each for each in collector.endings() if each.key == begin.border.key]
-        if not after or begin.border.is_sure:
-            return None
-        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), {})
-        for event in requests.settled(collector.end()):  # as if nothing followed: other rows take the place of these
+        collector.file = file
+        return collector, OpenRequests(self._selection, [each for each in state[1] if each.connection is connection])
+
+    def _segments_of(self, begin: Begin) -> list[tuple[int, Segment]]:
+        if begin.part not in self._segments:
+            self._state(begin.part)
+        packed = self._segments.get(begin.part, {}).get(begin.border.key, ())
+        return [each for data in packed for each in unpacked_segments(begin.border.flow, data)]
+
+    def _holds_again(self, end: End, begin: Begin) -> bool:
+        """Whether data behind a beginning was there before an end: two recorders were there, with two clocks."""
+        with suppress(*_DAMAGES):
+            for _time_ns, segment in self._segments_of(begin):
+                known = end.border.sequences[segment.flow != end.border.flow]
+                after = segment.sequence + segment.on_wire
+                if segment.on_wire and known != UNKNOWN and distance(after, known) <= 0:
+                    return True
+        return False
+
+    def _end(self, collector: Collector, requests: OpenRequests) -> None:
+        """Add rows as if nothing followed: others take their place where something does."""
+        for event in requests.settled(collector.end()):
             self._rows.add_event(event)
         for request in requests.waiting:
             self._rows.add_frame(request)
             self._rows.add_unanswered(request)
-        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
+
+    def _take_back(self, end: End, begin: Begin) -> None:
+        """Take back what a beginning told of requests before an end; give what the end's part tells alone."""
+        self._states.pop(end.state, None)  # it may have been read on
+        segments, found = self._segments_of(begin), self._behind(end)
+        if found is None:
+            return
+        collector, requests = found
+        times = {time_ns for time_ns, _segment in segments}
+        told: dict[bytes, bytes | None] = {}
+        for events in (*(collector.add_segment(*each) for each in segments), collector.end()):
+            for event in requests.settled(events):
+                if isinstance(event, Exchange) and event.request and event.request.time_ns not in times:
+                    told[event.request.frame_id] = event.response.frame_id if event.response else None
+        told |= {each.frame_id: None for each in requests.waiting if each.time_ns not in times}
+        self.taken_back.update(told.items())
+        self._states.pop(end.state, None)
+        if (found := self._behind(end)) is not None:
+            self._end(*found)
+
+    def _own_end(self, begin: Begin) -> list[End]:
+        """Return where a beginning's connection stands at the end of its part, as that tells alone."""
+        self._states.pop(begin.part, None)
+        state = self._state(begin.part)
+        ours = [each for each in state[0].endings() if each.key == begin.border.key] if state else []
+        return [End(begin.part, begin.capture, border, begin.part, begin.place) for border in ours]
 
     def _state(self, name: str) -> tuple[Collector, list[Frame]] | None:
         if name not in self._states:
