@@ -6,7 +6,7 @@ cdef class LoggedRequest:
     cdef public object time_ns, last_ns, error_code, broker_epoch, count
     cdef public dict topics, topic_ids
     cdef public list errors, live_brokers
-    cdef public bint answered, detailed
+    cdef public bint answered, detailed, of_kraft
     cpdef bint is_one(self, object api_key, object controller_id, object correlation_id) except -1
 
 

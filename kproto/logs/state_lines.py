@@ -89,6 +89,7 @@ _STOPPED: Final = re.compile(
 )
 _HANDLING: Final = re.compile(rb"Handling LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) for \d+ ")
 _FINISHED: Final = re.compile(rb"Finished LeaderAndIsr request in \d{1,10} ?ms correlationId (-?\d{1,10}) ")
+_OF_KRAFT: Final = re.compile(rb"While handling full LeaderAndIsr request from KRaft controller ")
 _STOPPED_FETCHERS: Final = re.compile(
     rb"Stopped fetchers as part of (?:become-follower request from controller (-?\d+) epoch (\d+) with correlation id "
     rb"(-?\d+)|LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) epoch (\d+))"
@@ -202,14 +203,15 @@ class LoggedRequest:
         answered: Whether the lines show that it was answered.
         live_brokers: The brokers that are alive, if the lines tell.
         broker_epoch: The epoch of the broker's registration; -1 where the lines do not tell it.
+        of_kraft: Whether a line tells that a KRaft controller sent it, in a migration; no line tells the contrary.
         topic_ids: In KRaft, where a broker takes its part of a change of the metadata: the ids of topics; None where a
             controller sent a request.
     """
 
     __slots__ = (
         "answered", "api_key", "broker_epoch", "broker_id", "controller_epoch", "controller_id", "correlation_id",
-        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "time_ns", "topic_ids",
-        "topics",
+        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "of_kraft", "time_ns",
+        "topic_ids", "topics",
     )  # fmt: skip
 
     def __init__(
@@ -237,6 +239,7 @@ class LoggedRequest:
         self.detailed: bool = False  # whether lines at TRACE tell its states
         self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
         self.count: int = 0
+        self.of_kraft: bool = False
         self.topic_ids: dict[bytes, str] | None = None
 
     def is_one(self, api_key: int, controller_id: int, correlation_id: int) -> bool:
@@ -306,7 +309,7 @@ class LoggedRequest:
                     state.setdefault("leaderRecoveryState", 0)
             return 7, {**head, "isKRaftController": True, "type": 0}
         recovering = any(state.get("leaderRecoveryState") for states in self.topics.values() for state in states)
-        if not recovering:
+        if not recovering and not self.of_kraft:
             return 4, head
         head["type"] = 0
         for topic in named:
@@ -314,7 +317,7 @@ class LoggedRequest:
         for states in self.topics.values():
             for state in states:
                 state.setdefault("leaderRecoveryState", 0)
-        return 6, head
+        return (7, head | {"isKRaftController": True}) if self.of_kraft else (6, head)
 
     def answer(self, version: int) -> dict[str, Any]:
         """The answer in Kafka's JSON form."""
@@ -414,6 +417,7 @@ class StateLog:
             b"han": self._handling, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
             b"Sto": self._fetchers, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
             b"ign": self._ignoring, b"Tra": self._transitioning, b"Cre": self._creating, b"Ski": self._skipped,
+            b"Whi": self._of_kraft,
         }  # fmt: skip
 
     def line(self, text: bytes, at: int, time_ns: int) -> bool:
@@ -710,6 +714,14 @@ class StateLog:
         self._request(
             4, broker, controller or other_controller, epoch or other_epoch, correlation or other_correlation, time_ns
         )
+        return True
+
+    def _of_kraft(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        request = self._open.get(broker)
+        if request is None or request.api_key != ApiKey.LEADER_AND_ISR or _OF_KRAFT.match(rest) is None:
+            return False
+        request.last_ns = time_ns
+        request.of_kraft = True
         return True
 
     def _starts(self, broker: int, rest: bytes, time_ns: int) -> bool:

@@ -71,6 +71,7 @@ class FoldedBatch:
         leader_id: The node that wrote it, the active controller; None: unknown, or a snapshot.
         states: The states that it made.
         live: The brokers that are registered and not fenced after it, where it changed them.
+        all_live: Whether these are all that are registered.
         is_idle: Whether it holds NoOpRecords alone.
     """
 
@@ -81,6 +82,7 @@ class FoldedBatch:
     leader_id: int | None
     states: list[FoldedState] = field(default_factory=list)
     live: frozenset[int] | None = None
+    all_live: bool = False
     is_idle: bool = False
 
     @property
@@ -294,7 +296,7 @@ class LogFold:
             has_brokers = self._broker(record, each) or has_brokers
         found.is_idle = is_idle
         if has_brokers:
-            found.live = _live(image)
+            _list_live(found, image)
         made.batches.append(found)
 
     def _state(self, change: PartitionFold, offset: int) -> FoldedState:
@@ -351,7 +353,7 @@ class LogFold:
             if broker_id not in image.brokers:
                 self._ended(span, time_ms)
         self._pending.clear()
-        found.live = _live(image)
+        _list_live(found, image)
         made.image = image
         made.batches.append(found)
 
@@ -528,5 +530,6 @@ def _agrees(one: FoldedPartition, other: FoldedPartition) -> bool | None:
     return True if len(pairs) == len(one) else None
 
 
-def _live(image: Image) -> frozenset[int]:
-    return frozenset(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+def _list_live(found: FoldedBatch, image: Image) -> None:
+    found.live = frozenset(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+    found.all_live = len(found.live) == len(image.brokers) > 0

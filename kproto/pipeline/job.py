@@ -36,7 +36,7 @@ from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, g
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.reading import why_nothing, without_kraft_note
+from kproto.tables.reading import last_listing, why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, checked_cluster
 from kproto.tables.relations import JUDGED_BY, judged_together
 from kproto.tables.scanning import Selection
@@ -366,8 +366,10 @@ class _Job:
             self._replace(file)
         for name in plan.replaced:
             del self._logs[name]
-        has_requests = any(self._stored.rows[file] for file in without_logs(self._stored).paths("requests"))
-        made = make_log(self._spark, plan, self._work, self._filters, cluster, lists_live=not has_requests)
+        files = [self._stored.place(file) for file in without_logs(self._stored).paths("requests")]
+        columns = ["ts", "live_brokers_id", "is_kraft_controller"]
+        last_us = max((last_listing(read_parquet(file, columns)) for file in files), default=0)
+        made = make_log(self._spark, plan, self._work, self._filters, cluster, live_from_us=last_us)
         self._keep(self._work, made.rows)
         self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
         self._logs[cluster] = plan.held_with(made.shown_by).to_json()

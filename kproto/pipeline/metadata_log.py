@@ -227,20 +227,20 @@ def _hashes(path: str, sizes: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def make_log(
-    spark: SparkSession, plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, lists_live: bool
+    spark: SparkSession, plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, live_from_us: int
 ) -> MadeLog:
     """Make the tables of a log in one task, see ``write_log``; its executor opens the files by the names given here."""
 
     def run(numbers: Iterator[int]) -> Iterator[object]:
         for _number in numbers:
-            yield write_log(plan, directory, filters, cluster, lists_live=lists_live)
+            yield write_log(plan, directory, filters, cluster, live_from_us=live_from_us)
 
     (made,) = results(for_each(spark, 1, run))
     assert isinstance(made, MadeLog)
     return made
 
 
-def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, lists_live: bool) -> MadeLog:
+def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, live_from_us: int) -> MadeLog:
     """Write the tables of a log.
 
     Args:
@@ -248,14 +248,14 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
         directory: Where the files go.
         filters: The requests and states to keep.
         cluster: The declared cluster.
-        lists_live: See ``kproto.tables.metadata_rows.tables_of_files``.
+        live_from_us: See ``kproto.tables.metadata_rows.tables_of_files``.
     """
     points = points_of(list(plan.captures)) if plan.captures else []
     traffic = read_traffic(points, ports=filters.ports)
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
     tables = tables_of_files(
         plan.files, filters, traffic if shown_by else None, capture=plan.captures[shown_by[0]] if shown_by else None,
-        cluster=cluster, lists_live=lists_live or not shown_by, known=_known(plan.known),
+        cluster=cluster, live_from_us=live_from_us, known=_known(plan.known),
     )  # fmt: skip
     written = TableFiles(directory, _kind(cluster))
     for name, table in tables.items():

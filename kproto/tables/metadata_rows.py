@@ -56,7 +56,7 @@ def tables_of_files(
     known: ShownLog | None = None,
     capture: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
-    lists_live: bool = True,
+    live_from_us: int = 0,
 ) -> dict[str, pa.Table]:
     """Return the tables of the files of a metadata log: those of ``TABLES`` and of ``METADATA_TABLES``.
 
@@ -69,7 +69,8 @@ def tables_of_files(
         known: What stored tables know of the same log, see ``known_log``; its files may be gone since.
         capture: The capture point whose rows they become; None: one of its own.
         cluster: The declared cluster.
-        lists_live: Whether the rows of ``requests`` list the live brokers: those that are not fenced.
+        live_from_us: Since when the rows of ``requests`` list the live brokers, those that are not fenced. Until then
+            requests of ZooKeeper's controllers do.
 
     Raises:
         CaptureError: A file cannot be opened.
@@ -80,7 +81,7 @@ def tables_of_files(
         capture or _name(files),
         cluster,
         traffic,
-        lists_live=lists_live,
+        live_from_us,
     )
     folded = rows.fold()
     if traffic is not None:
@@ -192,8 +193,7 @@ class _Rows:
         capture: str,
         cluster: str,
         traffic: MetadataTraffic | None,
-        *,
-        lists_live: bool,
+        live_from_us: int,
     ) -> None:
         self._log = log
         self._traffic = traffic
@@ -205,7 +205,8 @@ class _Rows:
         self._filters = filters
         self.of = of = {"cluster": cluster, "capture": capture}
         self._live: frozenset[int] | None = None
-        self._lists_live = lists_live
+        self._live_from_us = live_from_us
+        self._lists_live = not live_from_us  # before, brokers of ZooKeeper may still be about to register
         self._batch_ids: dict[tuple[int, int], bytes] = {}
         self.made: dict[str, list[dict[str, Any]]] = {
             name: [] for name in ("brokers", "live_brokers", "captures", "bad_inputs", "broker_states", "quorum_epochs")
@@ -265,6 +266,7 @@ class _Rows:
     def _batch(self, batch: FoldedBatch) -> None:
         if batch.live is not None:
             self._live = batch.live
+            self._lists_live = self._lists_live or batch.all_live
         if batch.is_idle or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
         if batch.batch is not None:
@@ -281,9 +283,9 @@ class _Rows:
                 return
         for state in wanted:
             self._state(batch, state)
-        frame_id = _frame_id(batch)
+        frame_id, ts = _frame_id(batch), _us(batch.time_ms)
         self._requests.add(
-            frame_id, _us(batch.time_ms), batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(),
+            frame_id, ts, batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(ts),
             len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,
             len(batch.batch.data) if batch.batch is not None else 0, frame_id,
         )  # fmt: skip
@@ -306,9 +308,9 @@ class _Rows:
             known.isr, known.replicas, known.adding, known.removing, recovering, known.elr,
         )  # fmt: skip
 
-    def _live_id(self) -> bytes | None:
+    def _live_id(self, ts: int) -> bytes | None:
         live = self._live
-        if live is None or not self._lists_live:
+        if live is None or ts < self._live_from_us or not self._lists_live:
             return None
         live_id = _id("live", *sorted(live))
         if live not in self._live_sets:

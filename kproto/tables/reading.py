@@ -147,14 +147,20 @@ def chunks_of(
         logs=filters.logs,
     )
     apis: set[int] = set()
-    has_requests = False
+    last_us = 0
     for stretch, last in stretches(batches, chunk_bytes):
         piece = _without_kraft_note(reader.tables(stretch, last=last))
         apis.update(count["api_key"] for counts in piece["captures"]["all_requests"].to_pylist() for count in counts)
-        has_requests = has_requests or piece["requests"].num_rows > 0
+        last_us = max(last_us, last_listing(piece["requests"]))
         yield piece
     if logs or not _KRAFT_APIS.isdisjoint(apis):
-        yield _of_log(logs, points, filters, has_requests=has_requests)
+        yield _of_log(logs, points, filters, live_from_us=last_us)
+
+
+def last_listing(requests: pa.Table) -> int:
+    """The time (us) of the last of some requests by which ZooKeeper's controllers list live brokers; 0: none does."""
+    lists = pc.and_not_kleene(pc.is_valid(requests["live_brokers_id"]), requests["is_kraft_controller"])
+    return pc.max(requests.filter(lists)["ts"].cast(pa.int64())).as_py() or 0
 
 
 def _without_kraft_note(piece: dict[str, pa.Table]) -> dict[str, pa.Table]:
@@ -169,7 +175,7 @@ def without_kraft_note(bad: pa.Table) -> pa.Table:
 
 
 def _of_log(
-    logs: Sequence[LogFiles], points: Sequence[str | CapturePoint], filters: Filters, *, has_requests: bool = False
+    logs: Sequence[LogFiles], points: Sequence[str | CapturePoint], filters: Filters, *, live_from_us: int = 0
 ) -> dict[str, pa.Table]:
     """The tables of KRaft's metadata log, as its files and captures show it; a pipe cannot be read a second time."""
     from kproto.capture import CapturePoint
@@ -189,8 +195,8 @@ def _of_log(
         row = {"file": captures[0].files[0], "reason": advice, "offset": None, "bytes_skipped": None}
         empty = {name: schema.empty_table() for name, schema in (TABLES | METADATA_TABLES).items()}
         return empty | {"bad_inputs": pa.Table.from_pylist([row], schema=TABLES["bad_inputs"])}
-    # Requests of a migration list the live brokers themselves, those of ZooKeeper too.
-    return tables_of_files(files, filters, traffic, capture=captures[0].name, lists_live=not has_requests)
+    shown_by = next((point.name for point in captures if point.name in traffic.shown_by), None)
+    return tables_of_files(files, filters, traffic, capture=shown_by, live_from_us=live_from_us)
 
 
 def stretches(

@@ -6,7 +6,8 @@ clock is ahead, and which broker stands behind an address. Whoever reads rows re
 - ``ts`` and the other times are by the clock of the reference, see ``clocks``;
 - ``cluster`` names the cluster, as declared or as found, see ``clusters``;
 - ``broker_id`` is the receiving broker, by all evidence, see ``brokers``;
-- an exchange that several capture points saw has one row, of the place that saw most of it.
+- an exchange that several capture points saw has one row, of the place that saw most of it;
+- ``is_kraft_controller`` of a state-change log, whose lines seldom tell it, is what others of that controller have.
 
 Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 """
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from kproto.capture import CapturePoint, Exchange
     from kproto.tables.stored import Reader
 
+_OF_KRAFT: Final = "is_kraft_controller"
 _SMALL: Final = {"clocks": CLOCKS, "clusters": CLUSTERS, "identities": IDENTITIES}
 RESOLVED: Final = TABLES | METADATA_TABLES | _SMALL
 """The tables whose rows are resolved, by name."""
@@ -63,6 +65,7 @@ _SURVEYED: Final = (
     *dict.fromkeys(
         (*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, *HOST_COLUMNS, "conn_id", "frame_id", "response_frame_id", "decode_error")
     ),
+    _OF_KRAFT,
 )
 _MOST_NAMELESS: Final = 1_000_000
 """Of more requests no broker is found by elimination."""
@@ -91,6 +94,7 @@ class Survey:
         self._sightings: list[pa.Table] = []
         self._asked: list[pa.Table] = []
         self._senders: dict[str, set[int]] = {}
+        self._modes: set[tuple[Any, ...]] = set()  # address, controller, whether it is KRaft's
         self._rows = 0
 
     def add_captures(self, captures: pa.Table) -> None:
@@ -111,6 +115,8 @@ class Survey:
         self._captures.update(dict.fromkeys(pc.unique(requests["capture"]).to_pylist()))
         self._clusters.add(requests)
         self._rows += requests.num_rows
+        modes = [*NODE, "controller_id", _OF_KRAFT]
+        self._modes.update(rows_of(requests.group_by(modes, use_threads=False).aggregate([]), modes))
         if self._rows <= _MOST_NAMELESS:
             self._asked.append(requests.select([*dict.fromkeys((*IDENTITY_COLUMNS, *NODE, "frame_id"))]))
         if self._is_one:
@@ -138,7 +144,9 @@ class Survey:
             lambda capture, ts: clocks[capture].ahead(ts),
             hosts,
         )
-        found = Resolution(clocks, clusters, self._repeated(), self._broker_ids, self._stored)
+        found = Resolution(
+            clocks, clusters, self._repeated(), self._broker_ids, self._stored, self._logged_of_kraft(clusters)
+        )
         if self._asked and self._rows <= _MOST_NAMELESS:
             requests = pa.concat_tables([found.requests(table) for table in self._asked])
             if requests["broker_id"].null_count:
@@ -146,6 +154,14 @@ class Survey:
                 states = partial(read, "partition_states", IDENTITY_STATES)
                 found.learn(identities(requests, live, states, self._senders))
         return found
+
+    def _logged_of_kraft(self, clusters: Mapping[Node, str]) -> set[tuple[str, int]]:
+        """Return the controllers that are KRaft's, each with its cluster, where rows of logs do not say so."""
+        told: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+        for capture, ip, port, controller, is_kraft in self._modes:
+            if is_kraft or port == 0:
+                told[bool(is_kraft)].add((clusters[capture, ip, port], controller))
+        return told[True] & told[False]
 
     def _repeated(self) -> pa.Array:
         """Return the request frames of exchanges that have another row that counts."""
@@ -182,8 +198,10 @@ class Resolution:
         repeated: pa.Array,
         broker_ids: Mapping[tuple[str, int], int],
         stored: Collection[str | None],
+        of_kraft: Collection[tuple[str, int]],
     ) -> None:
         self._broker_ids = broker_ids
+        self._of_kraft = of_kraft
         self.clocks = clocks
         self.clusters = clusters
         self.repeated = repeated
@@ -194,7 +212,9 @@ class Resolution:
         self._identities: list[Identity] = []
         self._brokers: dict[tuple[str, str, int], int] = {}
         as_stored = self._one is not None and {self._one} == set(stored)
-        self.changes_rows: bool = self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids)
+        self.changes_rows: bool = (
+            self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids) or bool(of_kraft)
+        )
 
     def learn(self, found: list[Identity]) -> None:
         """Take what is known of addresses that no listing names."""
@@ -214,7 +234,7 @@ class Resolution:
         return clock_table(self.clocks.values()) if name == "clocks" else self._cluster_table
 
     def requests(self, rows: pa.Table) -> pa.Table:
-        """Return resolved rows of ``requests``, with the columns ``NODE``."""
+        """Return resolved rows of ``requests``, with the columns ``NODE`` and those that tell of what is resolved."""
         if len(self.repeated):
             rows = rows.filter(pc.invert(pc.is_in(rows["frame_id"], value_set=self.repeated)))
         if self._differs:
@@ -231,6 +251,14 @@ class Resolution:
                 for cluster, ip, port, broker in rows_of(rows, ("cluster", *NODE[1:], "broker_id"))
             ]
             rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
+        if self._of_kraft and {_OF_KRAFT, "controller_id", "cluster"} <= set(rows.column_names):
+            modes = [
+                is_kraft or (port == 0 and (cluster, controller) in self._of_kraft)
+                for is_kraft, port, cluster, controller in rows_of(
+                    rows, (_OF_KRAFT, "server_port", "cluster", "controller_id")
+                )
+            ]
+            rows = _replaced(rows, _OF_KRAFT, pa.array(modes, pa.bool_()))
         return rows
 
     def brokers_of(self, cluster: str | None) -> dict[tuple[str, int], int]:
@@ -385,7 +413,7 @@ def resolved_reader(
 
     def requests(columns: Sequence[str]) -> Iterator[pa.Table]:
         resolved = resolution()
-        needed = [*dict.fromkeys([*columns, *NODE, "frame_id", "cluster"])]
+        needed = [*dict.fromkeys([*columns, *NODE, "frame_id", "cluster", "controller_id"])]
         for table in read("requests", needed):
             rows = resolved.requests(table)
             if cluster is not None:

@@ -90,7 +90,7 @@ def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
     for epoch, controller, since in sorted(facts.controllers, key=lambda one: (one.since, one.epoch)):
         name = f"Controller {controller} with epoch {epoch}"
         text = f"{name} is the first in the capture" if former is None else f"{name} takes over from {former}"
-        text += f": {why[epoch]}" if epoch in why else ""
+        text += f": {why[epoch, controller]}" if (epoch, controller) in why else ""
         yield ClusterEvent(since, "controller", text, _query("controllers"))
         former = controller
 

@@ -169,7 +169,7 @@ def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tup
     """When the live brokers changed, with the brokers from then on, by requests with their lists."""
     lists: LiveLists[frozenset[int]] = LiveLists()
     for request, live in listing:
-        lists.add(request.ts, request.controller_epoch, request.broker_id, live)
+        lists.add(request.ts, request.reign, request.broker_id, live)
     return lists.changes
 
 
@@ -664,11 +664,18 @@ class Facts:
 
     @cached_property
     def controllers(self) -> list[ControllerEpoch]:
-        """The controllers that brokers accepted, and the leaders of KRaft's quorum, in the order of their epochs."""
-        found = self.epochs.controllers()
-        known = {(one.epoch, one.controller_id) for one in found}
-        led = (ControllerEpoch(*one) for one in kraft.leaders(self._rows))
-        return sorted([*found, *(one for one in led if (one.epoch, one.controller_id) not in known)])
+        """The controllers that brokers accepted, and the leaders of KRaft's quorum, in the order of their epochs.
+
+        In a migration a leader of the quorum tells ZooKeeper's brokers of an epoch of theirs: that is no other reign.
+        """
+        own = {row[:2] for row in self._rows("quorum_epochs")}
+        led = [ControllerEpoch(*one) for one in kraft.leaders(self._rows)]
+        found = {
+            one[:2]: one
+            for one in self.epochs.controllers()
+            if one[:2] in own or all(one.controller_id != node or one.since < since for _epoch, node, since in led)
+        }
+        return sorted([*found.values(), *(one for one in led if one[:2] not in found)])
 
     def of_kraft(self, name: str) -> Iterable[tuple[Any, ...]]:
         """Return the rows of a table that ``kproto.verdicts.kraft`` reads."""

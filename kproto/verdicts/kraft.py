@@ -229,18 +229,20 @@ def leaders(rows: Rows) -> Iterator[tuple[int, int, int]]:
             yield epoch, leader, micros(begin)
 
 
-def why_changed(rows: Rows) -> dict[int, str]:
-    """Why the controller of each epoch came, by epoch."""
-    return {row[0]: row[5] for row in rows("quorum_epochs") if row[5]}
+def why_changed(rows: Rows) -> dict[tuple[int, int], str]:
+    """Why each leader of the quorum came, by epoch and node."""
+    return {row[:2]: row[5] for row in rows("quorum_epochs") if row[5]}
 
 
 def how_fenced(rows: Rows) -> dict[tuple[int, int], str]:
-    """How sessions timed out, by broker and time."""
-    return {
-        (broker, micros(begin)): evidence
-        for _capture, broker, _epoch, _start, begin, _end, _why, state, evidence in rows("broker_states")
-        if state == "fenced" and evidence and evidence.startswith("session timed out")
-    }
+    """How brokers were fenced, where the log or heartbeats tell, by broker and time."""
+    found = {}
+    for _capture, broker, _epoch, _start, begin, _end, why, state, evidence in rows("broker_states"):
+        if why == "fenced after its controlled shutdown":
+            found[broker, micros(begin)] = "a controlled shutdown"
+        elif state == "fenced" and evidence and evidence.startswith("session timed out"):
+            found[broker, micros(begin)] = evidence
+    return found
 
 
 def asked(rows: Rows) -> Iterator[tuple[int, str, str, str | None, int | None]]:

@@ -58,7 +58,7 @@ def broken_listeners(facts: Facts, shortest: int) -> Iterator[Broken]:
     lists: LiveLists[bytes] = LiveLists()
     for request in facts.requests:
         if request.live_brokers_id is not None and request.error_code == 0:
-            lists.add(request.ts, request.controller_epoch, request.broker_id, request.live_brokers_id)
+            lists.add(request.ts, request.reign, request.broker_id, request.live_brokers_id)
     if _all_on_loopback(facts):
         for ts, name in lists.changes[:1]:
             several = {broker for broker, *_listener in facts.listeners[name]}

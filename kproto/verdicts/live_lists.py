@@ -25,25 +25,25 @@ class LiveLists(Generic[Live]):
 
     def __init__(self) -> None:
         self.changes: list[tuple[int, Live]] = []
-        self._epoch = -1
+        self._reign = False, -1
         self._first = 0  # the place of the first change of this controller epoch
         self._places: dict[Live, list[int]] = {}  # of the changes of this epoch, in order
         self._sent: dict[Any, tuple[int, int, Live]] = {}
         """Of each receiver its newest list, with the first and the last place that it may have; -1: none has it."""
 
-    def add(self, ts: int, controller_epoch: int, receiver: Any, live: Live) -> None:
+    def add(self, ts: int, reign: tuple[bool, int], receiver: Any, live: Live) -> None:
         """Add the list in the next update that a broker accepted.
 
         Args:
             ts: The time of the update.
-            controller_epoch: The sender's. Lists of a controller that was replaced count no more.
+            reign: The sender's, see ``Request.reign``. Lists of a controller that was replaced count no more.
             receiver: The broker.
             live: The list, or its name.
         """
-        if controller_epoch < self._epoch:
+        if reign < self._reign:
             return
-        if controller_epoch > self._epoch:
-            self._epoch, self._first = controller_epoch, len(self.changes)
+        if reign > self._reign:
+            self._reign, self._first = reign, len(self.changes)
             self._places.clear()
             self._sent.clear()
             if self.changes and self.changes[-1][1] == live:

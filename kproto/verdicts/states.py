@@ -118,6 +118,11 @@ class Request(NamedTuple):
     unmatched_reason: str | None
     decode_error: str | None
 
+    @property
+    def reign(self) -> tuple[bool, int]:
+        """The order of controllers: whether KRaft's log has it, where epochs are counted anew; and the epoch."""
+        return self.api_key == ApiKey.FETCH, self.controller_epoch
+
 
 class Body:
     """A distinct request body that some broker accepted.

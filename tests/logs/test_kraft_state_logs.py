@@ -1,4 +1,7 @@
-"""State-change logs of KRaft's brokers tell the leaders that the metadata log of the same run holds, and no other."""
+"""State-change logs of KRaft's brokers tell the leaders that the metadata log of the same run holds, and no other.
+
+Those of a migration and its metadata log are one history: the leaders are those that a capture of the whole run shows.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,55 @@ def test_no_controller_is_invented(run: tuple[list[list[Any]], Path]) -> None:
         row["rule"] for row in map(json.loads, warned.splitlines()) if row.get("severity") in ("warning", "trouble")
     }
     assert rules <= {"KP010", "KP016", "KP022"}  # brokers were killed all the time
+
+
+@pytest.fixture(params=["INFO", "TRACE"])
+def migration(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The logs of ZooKeeper's brokers, which end in KRaft mode, at a level, beside the metadata log."""
+    of_log = {name: data for name, data in files_of("kraft-3.9-migration").items() if name.startswith("node3000/")}
+    for name, data in (logs_of("kraft-3.9-migration", request.param) | of_log).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def asked(place: Path, *words: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(main, ["query", str(place), *words, "--format", "json", "--log-zone", "UTC"])
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_migration_is_one_story(migration: Path) -> None:
+    truth: dict[Any, list[Any]] = defaultdict(list)
+    for topic, partition, *led in json.loads(files_of("kraft-3.9-migration")["truth.json"])["leaders"]:
+        truth[topic, partition].append(led)
+    leaders: dict[Any, list[Any]] = defaultdict(list)
+    for row in asked(migration, "leader"):
+        of = row["topic"], row["partition"]
+        leaders[of].append([row[name] for name in ("leader", "leader_epoch", "controller_id", "controller_epoch")])
+    del truth["short", 0], leaders["short", 0]  # deleted while ZooKeeper led, by a controller that INFO tells little of
+    assert leaders == truth
+    rows = asked(migration, "controllers")
+    ruled = [(row["mode"], row["controller_id"], row["controller_epoch"]) for row in rows]
+    assert ruled == [("ZooKeeper", 2, 1), ("ZooKeeper", 0, 2), ("KRaft", 3000, 1), ("KRaft", 3000, 2)]
+    assert [row["valid_to"] for row in rows[:-1]] == [row["valid_from"] for row in rows[1:]]
+    assert rows[2]["why"] == "took over from ZooKeeper; tells its brokers as epoch 3"
+    events = asked(migration, "events")
+    assert [row["text"] for row in events if row["event"] == "controller"] == [
+        "Controller 2 with epoch 1 is the first in the capture",
+        "Controller 0 with epoch 2 takes over from 2",
+        "Controller 3000 with epoch 1 takes over from 0",
+        "Controller 3000 with epoch 2 takes over from 3000",
+    ]
+    killed = "killed, hung or cut off (no controlled shutdown)"
+    assert [row["text"].split(" leaves the live brokers: ") for row in events if row["event"] == "broker left"] == [
+        ["Broker 2", killed], ["Broker 2", killed],
+        *([f"Broker {broker}", "a controlled shutdown"] for broker in (0, 1, 2, 0, 1, 2)),
+    ]  # fmt: skip
+
+
+def test_logs_alone_tell_who_leads_in_a_migration(migration: Path) -> None:
+    for broker in range(3):
+        rows = asked(migration / f"broker-{broker}", "controllers")
+        assert {row["mode"] for row in rows if row["controller_id"] == 3000} == {"KRaft"}
+        assert "KRaft" not in {row["mode"] for row in rows if row["controller_id"] < 3000}

@@ -25,7 +25,7 @@ def test_the_changes_are_those_that_the_controller_made(
         repeats = data.draw(st.integers(1, 2))
         for _ in range(repeats):
             ts += 1
-            found.add(ts, 1, receiver, lists[sent[receiver]])
+            found.add(ts, (False, 1), receiver, lists[sent[receiver]])
         sent[receiver] += 1
     assert [live for _ts, live in found.changes] == lists
     assert [ts for ts, _live in found.changes] == sorted(ts for ts, _live in found.changes)
@@ -33,22 +33,22 @@ def test_the_changes_are_those_that_the_controller_made(
 
 def test_a_receiver_whose_first_list_is_older_makes_no_change() -> None:
     found = LiveLists()
-    found.add(1, 1, "fast", frozenset({1, 2}))
-    found.add(2, 1, "slow", frozenset({1}))  # the capture begins between the two
-    found.add(3, 1, "slow", frozenset({1, 2}))
+    found.add(1, (False, 1), "fast", frozenset({1, 2}))
+    found.add(2, (False, 1), "slow", frozenset({1}))  # the capture begins between the two
+    found.add(3, (False, 1), "slow", frozenset({1, 2}))
     assert found.changes == [(1, {1, 2})]
 
 
 def test_a_change_that_one_receiver_alone_shows_counts_once_another_follows() -> None:
     found = LiveLists()
-    found.add(1, 1, "first", frozenset({1, 2}))
-    found.add(2, 1, "late", frozenset({1}))
-    found.add(3, 1, "late", frozenset({1, 3}))
+    found.add(1, (False, 1), "first", frozenset({1, 2}))
+    found.add(2, (False, 1), "late", frozenset({1}))
+    found.add(3, (False, 1), "late", frozenset({1, 3}))
     assert found.changes == [(1, {1, 2}), (3, {1, 3})]
 
 
 def test_lists_of_a_replaced_controller_count_no_more() -> None:
     found = LiveLists()
     for ts, epoch, live in [(1, 4, {1, 2}), (2, 5, {1, 2}), (3, 5, {1}), (4, 4, {1, 2})]:
-        found.add(ts, epoch, 1, frozenset(live))
+        found.add(ts, (False, epoch), 1, frozenset(live))
     assert found.changes == [(1, {1, 2}), (3, {1})]
