@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.cli.metadata_changes import (
@@ -14,9 +15,10 @@ from kproto.cli.metadata_changes import (
     ids_text,
     warn_of_faults,
 )
-from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, section_lines
+from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
+from kproto.errors import CaptureError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.growing import GrowingLog
 from kproto.text import printable
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
     from kproto.cli.screen import Screen
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, QuorumEpoch
     from kproto.metadata_log.image import FoldedPartition, Image
+    from kproto.verdicts.rules import Finding
 
 _MS: Final = 1_000_000
 _SHARE: Final = 0.05
-"""The share of the time that looking through all partitions may take."""
+"""The share of the time that looking through all partitions may take, and that the rules of ``doctor`` may."""
 
 _MOST_CHANGES: Final = 50
 _NAME_LIMIT: Final = 40
@@ -51,12 +54,15 @@ def show_log(paths: Sequence[str], screen: Screen) -> None:
     view = LogView(log, " ".join(paths))
     view.update()
     warn_of_faults(log)
+    judge_at = view.judge(paths)
     lines = view.lines(*screen.size)
     due_at = 0.0
     while not screen.once:
         if screen.wait_s() == 0:
-            began = time.monotonic()
-            if view.has_news and began >= due_at:
+            if view.has_news and time.monotonic() >= due_at:
+                if time.monotonic() >= judge_at:
+                    judge_at = view.judge(paths)
+                began = time.monotonic()
                 lines = view.lines(*screen.size)
                 due_at = time.monotonic() + (time.monotonic() - began) / _SHARE
             screen.show(lines)
@@ -128,6 +134,18 @@ class LogView:
         self._changes: deque[LogChange] = deque(maxlen=_MOST_CHANGES)
         self._brokers: dict[int, BrokerSpan] = {}
         self._controller: QuorumEpoch | None = None
+        self._findings: list[Finding] = []
+
+    def judge(self, paths: Sequence[str]) -> float:
+        """Apply the rules of ``doctor`` to the log's files; return when to do so again, by the monotonic clock."""
+        from kproto.tables.reading import read
+        from kproto.verdicts.facts import Facts
+        from kproto.verdicts.rules import findings
+
+        began = time.monotonic()
+        with suppress(CaptureError):  # no record yet, or a file that Kafka has just deleted
+            self._findings = findings(Facts([read(*paths)]))
+        return time.monotonic() + (time.monotonic() - began) / _SHARE
 
     def update(self) -> None:
         """Read what is new in the log."""
@@ -169,12 +187,14 @@ class LogView:
         parts = [f"{len(now.offline):,} partitions without a leader", f"{len(now.lacking):,} more under-replicated"]
         parts += [f"{now.unknown:,} told in part"] if now.unknown else []
         yield cut(f"  {', '.join(parts)}", width)
-        rows = PLAIN_ROWS if height is None else max((height - 10) // 3, 1)
+        rows = PLAIN_ROWS if height is None else max((height - 11) // 4, 1)
         yield from section_lines(self._of_brokers(now, rows), width)
         yield from section_lines(_of_partitions([*now.offline, *now.lacking], rows), width)
         yield "Latest changes"
         latest = [f"  {cut(_line(change), width - 2)}" for change in list(self._changes)[: -rows - 1 : -1]]
         yield from latest or ["  none"]
+        yield "Findings so far"
+        yield from finding_lines(self._findings, rows, width)
 
     def _of_brokers(self, now: _Partitions, rows: int) -> Section:
         section = Section("Brokers", ["broker", "~state", "since", ">leads", ">in sync", ">replicas", ">broker epoch"])

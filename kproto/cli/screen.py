@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from kproto.cli.sections import lines_of, shortened
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from kproto.cli.sections import Section
+    from kproto.verdicts.rules import Finding
 
 PLAIN_ROWS: Final = 10
 """The most rows of a table where no height bounds them."""
@@ -94,6 +96,14 @@ def section_lines(section: Section, width: int) -> Iterator[str]:
     """Yield a section's title and its lines."""
     yield section.title
     yield from lines_of(section, width)
+
+
+def finding_lines(found: Sequence[Finding], rows: int, width: int) -> Iterator[str]:
+    """Yield the first findings, a line each, and how many more there are."""
+    lines = [f"{f.severity:<8} {f.rule} {printable(f.text)}" for f in found[: rows if len(found) <= rows else rows - 1]]
+    if len(found) > len(lines):
+        lines.append(f"and {len(found) - len(lines)} more: kproto doctor shows them")
+    yield from (f"  {cut(line, width - 2)}" for line in lines or ["none"])
 
 
 def cut(text: str, width: int) -> str:

@@ -83,7 +83,7 @@ def command(
     """Show what flows now: requests a second, latency, epochs, latest changes, findings.
 
     Of KRaft's metadata log, a directory of __cluster_metadata-0 that grows or a copy of it: the active controller and
-    its epoch, the brokers, partitions without a leader or without some of their replicas, latest changes.
+    its epoch, the brokers, partitions without a leader or without some of their replicas, latest changes, findings.
 
     CAPTURE is a pcap or pcapng file that grows or has ended, DIR a directory of such files, of which the newest of each
     capture point is followed, and - standard input. Several are of one cluster, recorded at several places: their
@@ -406,11 +406,7 @@ def snapshot_lines(
     yield f"Latest changes{left_out}"
     yield from (f"  {line}" for line in changes or ["none"])
     yield "Findings so far"
-    found = snapshot.findings
-    lines = [f"{f.severity:<8} {f.rule} {printable(f.text)}" for f in found[: rows if len(found) <= rows else rows - 1]]
-    if len(found) > len(lines):
-        lines.append(f"and {len(found) - len(lines)} more: kproto doctor shows them")
-    yield from (f"  {cut(line, width - 2)}" for line in lines or ["none"])
+    yield from finding_lines(snapshot.findings, rows, width)
 
 
 def _points(points: Sequence[PointState], width: int) -> str:

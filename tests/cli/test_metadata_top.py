@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -69,15 +70,27 @@ def test_a_real_log_is_shown_as_kafkas_dump_tells_it(run: str) -> None:
 
 def test_the_latest_changes_are_worded_as_inspect_words_them() -> None:
     lines = top(str(metadata("kraft-4.1-a"))).stdout.splitlines()
-    latest = lines[lines.index("Latest changes") + 1 :]
+    latest = lines[lines.index("Latest changes") + 1 : lines.index("Findings so far")]
     assert latest[0].startswith("  15:20:19.913  quorum  controller 1002 leads; voted for by 1001,1002")
     assert "  15:20:19.096  broker 3  fenced: fenced after its controlled shutdown" in latest
     assert any(line.endswith("xe-2  isr 2,1→2; and 22 more partitions") for line in latest)
 
 
+def test_findings_are_those_of_the_doctor() -> None:
+    place = str(metadata("kraft-4.1-a"))
+    lines = top(place).stdout.splitlines()
+    told = CliRunner().invoke(main, ["doctor", place, "--format", "json"]).stdout.splitlines()
+    found = [(row["severity"], row["rule"]) for row in map(json.loads, told)]
+    shown = [tuple(line.split()[:2]) for line in lines[lines.index("Findings so far") + 1 :]]
+    assert shown[:-1] == found[: len(shown) - 1]
+    assert shown[-1] == ("and", str(len(found) - len(shown) + 1))
+
+
 def test_a_screen_fits_its_terminal() -> None:
-    view = LogView(GrowingLog([str(metadata("kraft-4.1-a"))]), "log")
+    paths = [str(metadata("kraft-4.1-a"))]
+    view = LogView(GrowingLog(paths), "log")
     view.update()
+    view.judge(paths)
     for height in (20, 24, 40):
         lines = view.lines(100, height)
         assert len(lines) <= height
