@@ -21,7 +21,7 @@ from kproto.api import api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
-from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, section_lines
+from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
 from kproto.cli.times import Seconds

@@ -2,12 +2,13 @@
 
 The tables of a cluster's log are files of their own among the others, made anew where the log has grown. They hold the
 log itself too, as ``known_batches``, so that it goes on where Kafka has deleted its old segments since. The manifest
-remembers what was read by size and hash, never by a path: a run that adds to a log is given again the captures that
-were read beside it.
+remembers what was read by size and hash, never by a path: a run that adds to a log is given again all captures that
+were read beside it, or none of them, and then what these showed stays.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +24,7 @@ from kproto.pipeline.tasks import for_each, results
 from kproto.tables.metadata_points import read_traffic
 from kproto.tables.metadata_rows import known_log, tables_of_files
 from kproto.tables.points import points_of
-from kproto.tables.schemas import KNOWN
+from kproto.tables.schemas import KNOWN, METADATA_TABLES
 from kproto.tables.stored import read_parquet
 from kproto.tables.writing import BY_BODY, TableFiles, days_of, kind_of
 
@@ -39,6 +40,17 @@ if TYPE_CHECKING:
 
 _LOG: Final = "log"
 _CHUNK: Final = 1 << 20
+_OF_LOG: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "metadata_records": ((), ()),
+    "broker_states": (("broker_id", "broker_epoch", "state", "valid_from"), ("evidence",)),
+    "quorum_epochs": (
+        ("controller_epoch",), ("served_ts", "led_ts", "candidates", "failed_elections", "late_ts", "why"),
+    ),
+    "quorum_members": (
+        ("node_id", "role", "directory_id"), ("valid_from", "told_by", "log_offset", "last_offset", "fetched_ts"),
+    ),
+}  # fmt: skip
+"""The tables to which the log itself gives rows: what makes a row the same, and the columns that captures fill."""
 
 
 class _Held(NamedTuple):
@@ -78,6 +90,7 @@ class LogPlan:
         recordings: The recordings that the captures are.
         replaced: The clusters whose logs these tables replace.
         known: The stored files of ``known_batches`` of these.
+        shown: Those of the other tables, where captures showed the log that are not named again.
     """
 
     files: LogFiles
@@ -86,10 +99,11 @@ class LogPlan:
     recordings: Mapping[str, str]
     replaced: list[str] = field(default_factory=list)
     known: list[Place] = field(default_factory=list)
+    shown: dict[str, list[Place]] = field(default_factory=dict)
 
     def held_with(self, shown_by: Collection[str]) -> _Held:
         """What the tables hold of the log, where these captures show it."""
-        captures = frozenset(self.recordings[file] for file in shown_by)
+        captures = frozenset(self.recordings[file] for file in shown_by) | self.held.captures
         return self.held._replace(captures=captures, blank=self.held.blank - captures)
 
 
@@ -146,11 +160,16 @@ def plan_log(
     replaced = [name for name, held in former.items() if held.segments & beginnings]
     replaced = [*dict.fromkeys([*replaced, *([cluster] if cluster in former else [])])]
     known: list[Place] = []
+    shown: dict[str, list[Place]] = {}
     for name in replaced:
         assert stored is not None
         of_log = [stored.place(file) for file in stored.paths("known_batches") if is_of_log(file, [name])]
         missing = len(former[name].segments - beginnings)
         unshown = len(former[name].captures.difference(recordings.values()))
+        if unshown and of_log and len(replaced) == 1 and not recordings:
+            unshown = 0
+            for table in METADATA_TABLES:
+                shown[table] = [stored.place(file) for file in stored.paths(table) if is_of_log(file, [name])]
         why = ""
         if unshown or (missing and not of_log):
             lacking = f"{unshown} captures" if unshown else f"{missing} segments"
@@ -166,13 +185,13 @@ def plan_log(
     held = _Held(
         frozenset(hashes[-1] for hashes in named),
         frozenset(_hashes(path, ())[-1] for path in (*files.snapshots, *files.states)),
-        frozenset(),
-        frozenset(recordings.values()),
+        former[replaced[0]].captures if shown else frozenset(),
+        former[replaced[0]].blank if shown else frozenset(recordings.values()),
     )
     same = former.get(cluster)
     if same is not None and not is_more_shown and same[:2] == held[:2] and held.blank <= same.captures | same.blank:
         return None, []
-    return LogPlan(files, captures, held, recordings, replaced, known), []
+    return LogPlan(files, captures, held, recordings, replaced, known, shown), []
 
 
 def _known(files: Sequence[Place]) -> ShownLog:
@@ -182,12 +201,16 @@ def _known(files: Sequence[Place]) -> ShownLog:
         ConfigurationError: A file is damaged.
     """
     try:
-        return known_log(pa.concat_tables([KNOWN["known_batches"].empty_table(), *map(read_parquet, files)]))
+        return known_log(_read(files, KNOWN["known_batches"]))
     except (pa.ArrowException, ValueError, TypeError) as e:
         reason = str(e).partition("\n")[0]
         raise ConfigurationError(
             f"the metadata log in the tables cannot be read ({reason}); make new tables with --overwrite"
         ) from e
+
+
+def _read(files: Sequence[Place], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *map(read_parquet, files)])
 
 
 def _is_same(files: LogFiles, known: ShownLog) -> bool:
@@ -253,10 +276,14 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
     points = points_of(list(plan.captures)) if plan.captures else []
     traffic = read_traffic(points, ports=filters.ports)
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
+    shown = {name: _read(files, METADATA_TABLES[name]) for name, files in plan.shown.items()}
+    labels = [*(plan.captures[file] for file in shown_by[:1])]
+    labels += [table["capture"][0].as_py() for table in shown.values() if table.num_rows][:1]
     tables = tables_of_files(
-        plan.files, filters, traffic if shown_by else None, capture=plan.captures[shown_by[0]] if shown_by else None,
-        cluster=cluster, live_from_us=live_from_us, known=_known(plan.known),
+        plan.files, filters, traffic if shown_by else None, capture=labels[0] if labels else None, cluster=cluster,
+        live_from_us=live_from_us, known=_known(plan.known),
     )  # fmt: skip
+    tables |= {name: _with_shown(name, tables[name], former) for name, former in shown.items()}
     written = TableFiles(directory, _kind(cluster))
     for name, table in tables.items():
         if name not in BY_BODY:
@@ -266,6 +293,24 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
             of_day = pc.is_in(tables[name]["body_id"], value_set=requests["body_id"].combine_chunks())
             written.write(name, tables[name].filter(of_day), day)
     return MadeLog(written.close(), written.spans, shown_by, tables["bad_inputs"])
+
+
+def _with_shown(name: str, rows: pa.Table, former: pa.Table) -> pa.Table:
+    """Rows of a log's table with what captures showed, by its former rows."""
+    if name not in _OF_LOG:
+        return former
+    keys, columns = _OF_LOG[name]
+    known: dict[tuple[Any, ...], deque[dict[str, Any]]] = defaultdict(deque)
+    for row in former.to_pylist() if columns else ():
+        known[tuple(row[key] for key in keys)].append(row)
+    made = []
+    for row in rows.to_pylist() if columns else ():
+        some = known[tuple(row[key] for key in keys)]
+        before = some.popleft() if some else {}
+        made.append(row | {column: before[column] for column in columns if before})
+    if name == "quorum_members":  # those that only fetched
+        made += [row for some in known.values() for row in some]
+    return pa.Table.from_pylist(made, schema=rows.schema) if columns else rows
 
 
 def _kind(cluster: str) -> str:

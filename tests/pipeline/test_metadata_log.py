@@ -331,9 +331,15 @@ def test_analyze_stores_a_log_beside_captures(spark: SparkSession, tmp_path: Pat
     same(out.path, *sources)
     assert not run.bad_inputs
     assert unchanged(list(map(str, sources)), out) is not None
-    (note,) = analyze(spark, [str(metadata(RUN, NODE))], out).notes
-    assert "1 captures of it are not named" in note
+    analyze(spark, [str(metadata(RUN, NODE))], out)
     same(out.path, *sources)
+    grows = OutputDirectory(tmp_path / "grows")
+    node = cut_log(tmp_path / "n", 30_000)
+    analyze(spark, [str(capture(RUN)), str(node)], grows)
+    node = cut_log(node)
+    run = analyze(spark, [str(node)], grows)  # the capture stays where it was recorded
+    assert (run.notes, run.rows) == ([], current_tables(grows.path).counts())
+    same(grows.path, capture(RUN), node)
     alone = OutputDirectory(tmp_path / "alone")
     analyze(spark, [str(metadata(RUN, NODE))], alone)  # the capture comes later
     analyze(spark, list(map(str, sources)), alone)
