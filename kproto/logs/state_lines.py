@@ -89,7 +89,9 @@ _STOPPED: Final = re.compile(
 )
 _HANDLING: Final = re.compile(rb"Handling LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) for \d+ ")
 _FINISHED: Final = re.compile(rb"Finished LeaderAndIsr request in \d{1,10} ?ms correlationId (-?\d{1,10}) ")
-_OF_KRAFT: Final = re.compile(rb"While handling full LeaderAndIsr request from KRaft controller ")
+_OF_KRAFT: Final = re.compile(
+    rb"While handling full LeaderAndIsr request from KRaft controller (-?\d{1,10}) with correlation id (-?\d{1,10})"
+)
 _STOPPED_FETCHERS: Final = re.compile(
     rb"Stopped fetchers as part of (?:become-follower request from controller (-?\d+) epoch (\d+) with correlation id "
     rb"(-?\d+)|LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) epoch (\d+))"
@@ -717,11 +719,10 @@ class StateLog:
         return True
 
     def _of_kraft(self, broker: int, rest: bytes, time_ns: int) -> bool:
-        request = self._open.get(broker)
-        if request is None or request.api_key != ApiKey.LEADER_AND_ISR or _OF_KRAFT.match(rest) is None:
+        found = _OF_KRAFT.match(rest)
+        if found is None:
             return False
-        request.last_ns = time_ns
-        request.of_kraft = True
+        self._request(ApiKey.LEADER_AND_ISR, broker, found[1], None, found[2], time_ns).of_kraft = True
         return True
 
     def _starts(self, broker: int, rest: bytes, time_ns: int) -> bool:
