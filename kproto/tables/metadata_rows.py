@@ -476,7 +476,7 @@ class _Rows:
             for fault in self._log.faults
         )  # fmt: skip
         nothing = self._log.nothing
-        if not nothing and all(batch.is_idle for batch in folded.batches):
+        if not nothing and folded.batches and all(batch.is_idle for batch in folded.batches):
             nothing = "the metadata log holds no change, NoOpRecords alone: name older segments or a snapshot, too"
         if nothing:
             self.made["bad_inputs"].append({"file": self.of["capture"], "reason": plain_text(nothing)})
