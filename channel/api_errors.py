@@ -9,14 +9,17 @@ from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
     """Make the response that answers the whole request with an error code."""
     response = codec.message_class(api_key, "response")
     match api_key:
-        case ApiKey.ALTER_PARTITION | ApiKey.ALLOCATE_PRODUCER_IDS | ApiKey.CONTROLLED_SHUTDOWN:
+        case (
+            ApiKey.ALTER_PARTITION | ApiKey.ALLOCATE_PRODUCER_IDS | ApiKey.CONTROLLED_SHUTDOWN | ApiKey.ENVELOPE
+            | ApiKey.LIST_GROUPS | ApiKey.LIST_TRANSACTIONS | ApiKey.DESCRIBE_LOG_DIRS
+        ):  # fmt: skip
             return response(error_code=code)
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS | ApiKey.LIST_PARTITION_REASSIGNMENTS | ApiKey.UPDATE_FEATURES:
             return response(error_code=code, error_message=None)
@@ -27,9 +30,7 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
             return response(topics=[messages.CreatableTopicResult(name=n, error_code=code) for n in names])
         case ApiKey.CREATE_PARTITIONS:
             names = _names(request.topics)
-            return response(
-                results=[messages.CreatePartitionsTopicResult(name=each, error_code=code) for each in names]
-            )
+            return response(results=[messages.CreatePartitionsTopicResult(name=n, error_code=code) for n in names])
         case ApiKey.DELETE_TOPICS:
             asked = [{"name": name} for name in request.topic_names]
             asked += [{"name": t.name, "topic_id": t.topic_id} for t in request.topics]
@@ -43,32 +44,17 @@ def error_response(api_key: int, request: Any, code: ErrorCode) -> Any:
             ]
             return response(results=refused)
         case ApiKey.DESCRIBE_CONFIGS:
-            described = [
-                messages.DescribeConfigsResult(
-                    error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name
-                )
-                for r in request.resources
-            ]
-            return response(results=described)
-        case ApiKey.LIST_GROUPS | ApiKey.LIST_TRANSACTIONS | ApiKey.DESCRIBE_LOG_DIRS | ApiKey.ENVELOPE:
-            return response(error_code=code)
+            return response(results=_of_resources(messages.DescribeConfigsResult, request, code))
         case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
-            results = [
-                messages.AlterConfigsResourceResponse(
-                    error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name
-                )
-                for r in request.resources
-            ]
-            return response(responses=results)
-        case ApiKey.DESCRIBE_CONFIGS:
-            described = [
-                messages.DescribeConfigsResult(
-                    error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name
-                )
-                for r in request.resources
-            ]
-            return response(results=described)
+            return response(responses=_of_resources(messages.AlterConfigsResourceResponse, request, code))
     raise ValueError(f"the controller does not serve API {api_key}")
+
+
+def _of_resources(result: Callable[..., Any], request: Any, code: ErrorCode) -> list[Any]:
+    return [
+        result(error_code=code, error_message=None, resource_type=r.resource_type, resource_name=r.resource_name)
+        for r in request.resources
+    ]
 
 
 def _not_elected(request: Any, code: ErrorCode) -> Any:

@@ -28,9 +28,7 @@ from .new_topics import (
     RequestRejected,
     added_partitions,
     check_named_once,
-    check_topic_name,
-    name_in_metrics,
-    new_topic,
+    new_topics,
 )
 from .topic_settings import check_topic_settings
 from .zookeeper_store import raise_error
@@ -217,22 +215,12 @@ class Administration:
     # ---- CreateTopics
 
     def _create_topics(self, request: Any) -> Any:
-        asked = Counter(topic.name for topic in request.topics)
-        alike = {name_in_metrics(known): known for known in self._context.all_topics}
-        new: dict[str, NewTopic] = {}
-        brokers, config = self._brokers(), self._config
-        outcomes: dict[str, Uuid | RequestRejected] = {}
-        for name, topic in {each.name: each for each in request.topics}.items():
-            try:
-                check_named_once(asked[name])
-                check_topic_name(name, self._context.all_topics, alike)
-                new[name] = new_topic(topic, brokers, config.num_partitions, config.default_replication_factor)
-                outcomes[name] = bytes(16)
-            except RequestRejected as e:
-                outcomes[name] = e
-            else:
-                if not request.validate_only:
-                    alike[name_in_metrics(name)] = name
+        config = self._config
+        found = new_topics(
+            request, self._context.all_topics, self._brokers(), config.num_partitions, config.default_replication_factor
+        )
+        new = {name: each for name, each in found.items() if isinstance(each, NewTopic)}
+        outcomes = {name: bytes(16) if isinstance(each, NewTopic) else each for name, each in found.items()}
         if not request.validate_only:
             outcomes |= self._write_topics(new)
             self._topics.process_topic_change()

@@ -210,9 +210,9 @@ class Controller(Startable):
         """
         self._close(Resign(), timeout_s)
 
-    def abandon(self, timeout_s: float | None = None) -> None:
+    def abandon(self) -> None:
         """End as kill -9 does: ``/controller`` stays until the session expires. Harmless if closed."""
-        self._close(Abandon(), timeout_s)
+        self._close(Abandon(), None)
 
     def _close(self, last: Resign, timeout_s: float | None) -> None:
         if self._is_closed:

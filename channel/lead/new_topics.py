@@ -13,7 +13,7 @@ from kproto.error_codes import ErrorCode
 from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence, Set
+    from collections.abc import Collection, Container, Mapping, Sequence, Set
 
 
 class RequestRejected(Exception):
@@ -55,6 +55,33 @@ class ReplicaBrokers(NamedTuple):
     def storing(self) -> dict[int, str | None]:
         """The brokers that can have replicas, and their racks."""
         return {broker: rack for broker, rack in self.racks.items() if broker not in self.without_storage}
+
+
+def new_topics(
+    request: Any, known: Collection[str], brokers: ReplicaBrokers, num_partitions: int, replication_factor: int
+) -> dict[str, NewTopic | RequestRejected]:
+    """Place the replicas of each topic of a CreateTopics request; a topic that cannot be made has its error instead.
+
+    Args:
+        request: The request.
+        known: The names of the topics that there are.
+        brokers: The live brokers.
+        num_partitions, replication_factor: What a topic has whose request leaves it to the controller.
+    """
+    asked = Counter(topic.name for topic in request.topics)
+    alike = {name_in_metrics(name): name for name in known}
+    found: dict[str, NewTopic | RequestRejected] = {}
+    for name, topic in {each.name: each for each in request.topics}.items():
+        try:
+            check_named_once(asked[name])
+            check_topic_name(name, known, alike)
+            found[name] = new_topic(topic, brokers, num_partitions, replication_factor)
+        except RequestRejected as e:
+            found[name] = e
+        else:
+            if not request.validate_only:
+                alike[name_in_metrics(name)] = name
+    return found
 
 
 def new_topic(topic: Any, brokers: ReplicaBrokers, num_partitions: int, replication_factor: int) -> NewTopic:

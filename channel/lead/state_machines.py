@@ -529,10 +529,6 @@ class ReplicaStateMachine:
         """The state of a replica."""
         return self._states.get(broker_id, {}).get(tp, ReplicaStatus.NON_EXISTENT)
 
-    def any_in_state(self, topic: str, state: ReplicaStatus) -> bool:
-        """Whether a replica of a topic is in one of the states of its deletion."""
-        return self._in_deletion[topic, state] > 0
-
     def count_in_state(self, topic: str, state: ReplicaStatus) -> int:
         """The number of a topic's replicas that are in one of the states of its deletion."""
         return self._in_deletion[topic, state]

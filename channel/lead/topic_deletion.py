@@ -113,8 +113,8 @@ class TopicDeletions:
             if self._all_replicas_deleted(topic):
                 done.append(topic)
                 continue
-            is_started = replicas.any_in_state(topic, ReplicaStatus.DELETION_STARTED)
-            if not is_started and replicas.any_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE):
+            is_started = replicas.count_in_state(topic, ReplicaStatus.DELETION_STARTED)
+            if not is_started and replicas.count_in_state(topic, ReplicaStatus.DELETION_INELIGIBLE):
                 retry.append(topic)
             if not is_started and topic not in context.topics_ineligible_for_deletion:
                 eligible.append(topic)

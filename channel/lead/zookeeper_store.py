@@ -10,7 +10,7 @@ from channel.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from channel.logs import bounded, get_logger
 from channel.types import is_topic_name
 from channel.zookeeper import znodes
-from channel.zookeeper.cluster_state import fenced, fenced_together
+from channel.zookeeper.cluster_state import fenced, fenced_together, read_settings
 from channel.zookeeper.session import Create, Delete, SetData
 from channel.zookeeper.znodes import decoded_or_none
 
@@ -246,9 +246,7 @@ class ZooKeeperStore:
 
     def read_default_config(self) -> Mapping[str, str]:
         """The settings of all brokers that were changed while they run."""
-        path = znodes.DEFAULT_BROKER_CONFIG
-        found = self._session.get_many([path])[0]
-        return (found and decoded_or_none(znodes.decode_config, path, found[0])) or {}
+        return read_settings(self._session, "brokers/<default>")
 
     def read_config_changes(self, after: int | None) -> ConfigChanges:
         """The notifications with a higher number than ``after``; for None the latest number alone."""

@@ -1113,10 +1113,6 @@ class Selector:
         """Stop watching a listening socket; the caller closes it."""
         self._poller.unwatch(sock.fileno())
 
-    def channel(self, channel_id: str) -> Channel | None:
-        """Return an open connection, None if no open connection has this id."""
-        return self.channels.get(channel_id)
-
     def closing_channel(self, channel_id: str) -> Channel | None:
         """Return a connection that has ended and still has received frames."""
         return self._registry.closing.get(channel_id)

@@ -496,7 +496,7 @@ class SocketServer(StoppableThread, Startable):
 
     def respond(self, connection: AcceptedConnection, payload: Sequence[Bytes]) -> None:
         """Send a response; it is dropped if its connection has ended."""
-        if self.selector.channel(connection.id) is None:
+        if self.selector.channels.get(connection.id) is None:
             _log.debug("%s has gone; its answer is dropped", connection)
             self.close_connection(connection)
             return
@@ -513,7 +513,7 @@ class SocketServer(StoppableThread, Startable):
 
     def channel(self, connection: AcceptedConnection) -> Channel | None:
         """Return the channel of a connection, which may have ended with requests still to be read."""
-        return self.selector.channel(connection.id) or self.selector.closing_channel(connection.id)
+        return self.selector.channels.get(connection.id) or self.selector.closing_channel(connection.id)
 
     def _release(self, connection: AcceptedConnection) -> None:
         """Release a completed request: its bytes no longer count against the budget."""

@@ -38,7 +38,7 @@ from channel.lead.new_topics import (
     check_named_once,
     check_topic_name,
     name_in_metrics,
-    new_topic,
+    new_topics,
 )
 from channel.locks import guards_calls, new_reentrant_lock
 from channel.logs import bounded, get_logger
@@ -731,25 +731,19 @@ class AdministratorAnswers:
 
     def _create_topics(self, request: Any) -> Any:
         controller = self._controller
-        asked = Counter(topic.name for topic in request.topics)
         results = {}
         with controller.deciding:
-            alike = self._alike()
-            for topic in {each.name: each for each in request.topics}.values():
-                results[topic.name] = result = messages.CreatableTopicResult(name=topic.name, configs=[])
-                try:
-                    check_named_once(asked[topic.name])
-                    check_topic_name(topic.name, controller.context.all_topics, alike)
-                    new = new_topic(topic, self._brokers(), _PARTITIONS, _REPLICAS)
-                except RequestRejected as e:
-                    result.error_code, result.error_message = e.code, str(e)
+            found = new_topics(request, controller.context.all_topics, self._brokers(), _PARTITIONS, _REPLICAS)
+            for name, new in found.items():
+                results[name] = result = messages.CreatableTopicResult(name=name, configs=[])
+                if isinstance(new, RequestRejected):
+                    result.error_code, result.error_message = new.code, str(new)
                     continue
-                alike[name_in_metrics(topic.name)] = topic.name
                 result.num_partitions, result.replication_factor = len(new.replicas), len(new.replicas[0])
                 if not request.validate_only:
-                    controller.topic_settings[topic.name] = new.config
-                    controller.create_topic(topic.name, assignment=list(new.replicas.values()))
-                    result.topic_id = controller.context.topic_ids[topic.name]
+                    controller.topic_settings[name] = new.config
+                    controller.create_topic(name, assignment=list(new.replicas.values()))
+                    result.topic_id = controller.context.topic_ids[name]
         if not request.validate_only:
             self._mark_unknown(results.values(), request.timeout_ms)
         return messages.CreateTopicsResponse(topics=list(results.values()))

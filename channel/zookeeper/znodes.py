@@ -40,7 +40,6 @@ BROKER_SEQID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 CONFIG_CHANGES: Final = "/config/changes"
-DEFAULT_BROKER_CONFIG: Final = "/config/brokers/<default>"
 ADMIN_DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
@@ -193,16 +192,13 @@ def decode_controller(data: bytes) -> ControllerRegistration:
 # ---- brokers ---------------------------------------------------------------------------------------------------------
 
 
-def encode_broker(
-    broker: Broker, ibp: str, timestamp_ms: int, features: Mapping[str, tuple[int, int]] | None = None
-) -> bytes:
+def encode_broker(broker: Broker, ibp: str, timestamp_ms: int) -> bytes:
     """A broker's registration under an inter.broker.protocol.version: JSON version 5, 4 or 2.
 
     Args:
         broker: Its endpoints and rack.
         ibp: The broker's inter.broker.protocol.version.
         timestamp_ms: The time of registration, ms since 1970.
-        features: Lowest and highest level of each feature; only from 2.7 on.
     """
     version = 5 if ibp_at_least(ibp, "2.7-IV0") else 4 if ibp_at_least(ibp, "0.10.0-IV1") else 2
     plain = next((e for e in broker.endpoints if e.security_protocol == SecurityProtocol.PLAINTEXT), None)
@@ -221,10 +217,7 @@ def encode_broker(
             e.listener_name: SecurityProtocol(e.security_protocol).name for e in broker.endpoints
         }
     if version >= 5:
-        value["features"] = {
-            name: {"min_version": lowest, "max_version": highest}
-            for name, (lowest, highest) in (features or {}).items()
-        }
+        value["features"] = {}  # brokers with ZooKeeper have none
     return json_bytes(value)
 
 

@@ -503,7 +503,7 @@ def test_settings_that_no_topic_can_have_are_refused(fleet: Fleet, node: Control
     [
         (f"{znodes.TOPIC_CONFIGS}/t", b'{"version":2,"entity_path":"topics/t"}'),
         (f"{znodes.TOPIC_CONFIGS}/t", b'{"version":1,"entity_type":"topics","entity_name":"t"}'),
-        (znodes.DEFAULT_BROKER_CONFIG, b'{"version":2,"entity_path":"brokers/<default>"}'),
+        ("/config/brokers/<default>", b'{"version":2,"entity_path":"brokers/<default>"}'),
     ],
 )
 def test_an_unclean_election_as_soon_as_it_is_allowed(

@@ -234,7 +234,7 @@ def test_notifications_of_brokers_are_read_in_their_order_and_taken_away(elected
 def test_changes_of_settings_are_read_from_the_last_that_was_seen(elected: Elected) -> None:
     store, admin = elected.store, elected.admin
     assert store.read_default_config() == {}
-    admin.create(znodes.DEFAULT_BROKER_CONFIG, znodes.encode_config({"a": "b"}))
+    admin.create("/config/brokers/<default>", znodes.encode_config({"a": "b"}))
     assert store.read_default_config() == {"a": "b"}
 
     def change(entity: str) -> None:

@@ -265,9 +265,9 @@ def test_a_partition_without_a_znode_is_refused(caplog: pytest.LogCaptureFixture
 def test_the_states_of_a_deletion_are_counted_by_topic() -> None:
     machine = Machine()
     machine.be(ReplicaStatus.DELETION_STARTED)
-    assert machine.replicas.any_in_state("t", ReplicaStatus.DELETION_STARTED)
+    assert machine.replicas.count_in_state("t", ReplicaStatus.DELETION_STARTED)
     machine.move(ReplicaStatus.DELETION_SUCCESSFUL)
-    assert not machine.replicas.any_in_state("t", ReplicaStatus.DELETION_STARTED)
+    assert not machine.replicas.count_in_state("t", ReplicaStatus.DELETION_STARTED)
     assert machine.replicas.count_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == 1
     assert machine.replicas.replicas_in_state("t", ReplicaStatus.DELETION_SUCCESSFUL) == {B: [T0]}
     machine.move(ReplicaStatus.NON_EXISTENT)

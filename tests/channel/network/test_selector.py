@@ -104,7 +104,7 @@ def pending_answers(selector, channel_id, count):
         send(selector, channel_id, b"%d" % number)
         selector.clear()
         until(lambda: selector.completed_sends, step=lambda: selector.poll(1000), what="sending")
-    channel = selector.channel(channel_id)
+    channel = selector.channels.get(channel_id)
     wanted = sum(4 + len(b"%d" % number) for number in range(count))
     until(lambda: arrived(channel.transport) >= wanted, what="the answers' arrival")
     selector.unmute(channel_id)
@@ -139,7 +139,7 @@ def test_a_second_send_before_the_first_has_gone_out_closes_the_connection(selec
         send(selector, "0", b"test2")
     selector.poll(0)
     assert selector.disconnected["0"].state is ChannelState.FAILED_SEND
-    assert selector.channel("0") is None
+    assert selector.channels.get("0") is None
     selector.poll(0)
     assert not selector.disconnected
 
@@ -237,7 +237,7 @@ def test_bytes_are_counted_as_they_move_and_frames_when_they_are_whole(selector,
     payload = bytes(81920)
     outgoing = Send.framed("0", [payload])
     selector.send(outgoing)
-    channel = selector.channel("0")
+    channel = selector.channels.get("0")
     whole = None
     while whole is None:
         assert metrics.value(GROUP, "outgoing-byte-total") == outgoing.size - outgoing.remaining
@@ -288,7 +288,7 @@ def test_a_name_is_given_to_one_connection(selector, server):
 def test_closing_goes_on_over_a_failure_and_then_raises_it(clock, server):
     selector = Selector(clock=clock)
     connect(selector, server, "0", "1")
-    first, second = selector.channel("0"), selector.channel("1")
+    first, second = selector.channels.get("0"), selector.channels.get("1")
     really = first.transport
     first.transport = FailingClose(really)
     with pytest.raises(RuntimeError, match="at closing"):
@@ -387,7 +387,7 @@ def test_an_idle_connection_expires_also_with_answers_unread(selector, server, c
     selector.mute("0")  # nothing is read, so that nothing counts as use
     clock.sleep(IDLE_MS + 1000)
     selector.poll(0)
-    assert selector.channel("0") is None
+    assert selector.channels.get("0") is None
     assert selector.closing_channel("0") is None
     assert channel.state is ChannelState.EXPIRED
     assert selector.disconnected["0"].state is ChannelState.EXPIRED
@@ -447,7 +447,7 @@ def test_a_frame_of_which_only_a_part_arrived_does_not_delay_the_end(selector, s
     connect(selector, server, "0")
     until(server.is_serving)
     server.sockets[0].sendall(struct.pack(">i", 100_000) + bytes(1000))
-    until(lambda: selector.channel("0").connection.reader.bytes_read, step=lambda: selector.poll(1000))
+    until(lambda: selector.channels.get("0").connection.reader.bytes_read, step=lambda: selector.poll(1000))
     server.close_connections()
     received = []
 
@@ -507,7 +507,7 @@ def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ag
         clock.sleep(1)
         echo(selector, channel_id, b"use")
     assert selector.lowest_priority_channel().id == "2"
-    channel = selector.channel("3")
+    channel = selector.channels.get("3")
     selector._registry.closing["3"] = channel
     assert selector.lowest_priority_channel().id == "3"
     del selector._registry.closing["3"]
@@ -522,7 +522,7 @@ def test_a_connection_that_ends_with_unread_frames_is_closing_until_they_are_tak
     channel = pending_answers(selector, "0", 1)
     selector.mute("0")
     selector._registry.close(channel, Closing.GRACEFUL, clock.nanoseconds())
-    assert (selector.channel("0"), selector.closing_channel("0")) == (None, channel)
+    assert (selector.channels.get("0"), selector.closing_channel("0")) == (None, channel)
     assert not channel.connection.usable
     assert selector.close_channel("0") == []
     assert selector.closing_channel("0") is None
@@ -531,7 +531,7 @@ def test_a_connection_that_ends_with_unread_frames_is_closing_until_they_are_tak
 def test_closing_removes_all_metrics_but_the_count_also_when_it_fails(clock, server, metrics):
     selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"))
     connect(selector, server, "0")
-    channel = selector.channel("0")
+    channel = selector.channels.get("0")
     really = channel.transport
     channel.transport = FailingClose(really)
     with pytest.raises(RuntimeError, match="at closing"):
@@ -613,7 +613,7 @@ def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server,
 
     until(lambda: first, step=step)
     other = "1" if first[0].source == "0" else "0"
-    until(lambda: selector.channel(other).connection.muted, step=step, what="the pool's refusal")
+    until(lambda: selector.channels.get(other).connection.muted, step=step, what="the pool's refusal")
     for _ in range(3):
         selector.poll(10)
         assert not selector.completed_receives  # the other is muted: there is no memory
@@ -758,7 +758,7 @@ def test_a_connection_that_cannot_be_closed_cleanly_costs_no_other(plain_server,
         connect(selector, plain_server, "a", "b")
         selector.close_channel("a")
         assert Transport.failures == 1
-        assert selector.channel("a") is None
+        assert selector.channels.get("a") is None
         assert echo(selector, "b", b"still here") == b"still here"
     finally:
         selector.close()

@@ -59,7 +59,7 @@ def echo(selector, channel_id, payload):
 @pytest.mark.conformance("SSL-02")
 def test_a_connection_that_is_closed_with_bytes_buffered_leaves_nothing(selector):
     selector.send(Send.framed("1", [bytes(100 * 1024)]))
-    channel = selector.channel("1")
+    channel = selector.channels.get("1")
     until(lambda: channel.transport.has_bytes_buffered, step=lambda: selector.poll(1000), what="the first bytes")
     selector.close_channel("1")
     assert list(selector.channels) == ["2"]
@@ -71,7 +71,7 @@ def test_a_connection_that_is_closed_with_bytes_buffered_leaves_nothing(selector
 @pytest.mark.conformance("SSL-04")
 @pytest.mark.parametrize("muted", [False, True])
 def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
-    channel = selector.channel("1")
+    channel = selector.channels.get("1")
     with channel.transport._lock:
         channel.transport._incoming.write(b"\x17")  # a record's first byte
     channel.transport.has_bytes_buffered = True
@@ -118,7 +118,7 @@ def test_a_frame_in_many_records_is_handed_out_in_one_poll(clock, size):
             tls.write(data[at : at + 20])
         sock.settimeout(60)
         sock.sendall(outgoing.read())
-        near = made.channel("1").transport
+        near = made.channels.get("1").transport
         wanted = len(data) + len(range(0, len(data), 20)) * 22
         until(lambda: len(near._sock.recv(1 << 20, socket.MSG_PEEK)) >= wanted, what="the records")
         made.poll(1000)

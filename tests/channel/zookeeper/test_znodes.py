@@ -37,16 +37,14 @@ BROKER = Broker(7, (EndPoint("h", 2, "SSL", SecurityProtocol.SSL), EndPoint("h",
     ],
 )
 def test_a_registration_depends_on_the_inter_broker_protocol(ibp: str, version: int, keys: set[str]) -> None:
-    value = json.loads(znodes.encode_broker(BROKER, ibp, 5, {"f": (1, 3)}))
+    value = json.loads(znodes.encode_broker(BROKER, ibp, 5))
     assert value["version"] == version
     assert (value["host"], value["port"]) == ("h", 1)  # the first PLAINTEXT endpoint
     assert value["endpoints"] == ["SSL://h:2", "PLAINTEXT://h:1"]
     assert value["timestamp"] == "5"
     assert keys == value.keys() & {"rack", "listener_security_protocol_map", "features"}
     assert value.get("rack", "r") == "r"
-    assert value.get("features", {"f": {"min_version": 1, "max_version": 3}}) == {
-        "f": {"min_version": 1, "max_version": 3}
-    }
+    assert value.get("features", {}) == {}
 
 
 @pytest.mark.conformance("ZKC-11")
