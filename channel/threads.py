@@ -153,7 +153,7 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     if failures:
         raise failures[0]
     if thread.is_alive():
-        _log.warning("%s has not ended within %g s", name, timeout_s)
+        _log.warning("%s has not ended within %.3g s", name, timeout_s)
         return False
     return True
 

@@ -57,6 +57,8 @@ _LONGEST_MS: Final = 1_000
 """The longest interval between two checks of a leader's followers."""
 _ELECTION_S: Final = 0.4
 """The time in which ZooKeeper answers, and in which candidates elect a controller once another has gone."""
+_LEAVE_S: Final = 2.0
+"""The time in which a broker resigns and its session ends, also after the deadline: longer if ZooKeeper is away."""
 
 
 class Fleet(EmbeddedCluster):
@@ -231,9 +233,11 @@ class Fleet(EmbeddedCluster):
                 failed = dict.fromkeys(group, "there is no controller")
             else:
                 asking = {i: self._links[i].ask_to_leave() for i in group}
-                failed = controlled_shutdown(asking, self._leave, max(0.0, deadline - time.monotonic()))
+                failed = controlled_shutdown(
+                    asking, lambda broker_id: self._leave(broker_id, deadline), max(0.0, deadline - time.monotonic())
+                )
             for broker_id in failed:
-                self._leave(broker_id)
+                self._leave(broker_id, deadline)
             failures |= failed
         return failures
 
@@ -248,12 +252,12 @@ class Fleet(EmbeddedCluster):
         except ChannelError:
             return True  # it cannot be told
 
-    def _leave(self, broker_id: int) -> None:
-        links = self._links[broker_id]
-        links.leave()
+    def _leave(self, broker_id: int, deadline: float) -> None:
+        links, left_s = self._links[broker_id], max(_LEAVE_S, deadline - time.monotonic())
+        links.leave(left_s)
         if self[broker_id].is_up:
             super().kill(broker_id)
-        links.close()
+        links.close(left_s)
 
     @property
     def controller_id(self) -> int | None:

@@ -396,9 +396,9 @@ class ZooKeeperSession(Startable):
 
         def end() -> None:
             client.stop()
-            client.close()
-            if renewing is not None:
+            if renewing is not None:  # it may be stopping the same client, which cannot be closed before
                 renewing.join()
+            client.close()
 
         if timeout_s is None:
             end()

@@ -160,3 +160,14 @@ def test_brokers_whose_zookeeper_is_away_ask_their_controller(
     zookeeper_answers(monkeypatch, RequestTimeout("ZooKeeper is away"))
     assert fleet.shut_down(1, 3) == {}
     assert asked == [[1, 3]]
+
+
+def test_a_broker_whose_session_cannot_end_is_not_waited_for(
+    registered: tuple[Fleet, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _ = registered
+    zookeeper_answers(monkeypatch, None, None)
+    limits: list[float | None] = []
+    monkeypatch.setattr(BrokerLinks, "close", lambda links, timeout_s=None: limits.append(timeout_s))
+    assert set(fleet.shut_down(1, 3, timeout_s=5)) == {1, 3}
+    assert all(limit is not None and 0 < limit <= 5 for limit in limits)

@@ -268,6 +268,34 @@ def test_the_end_of_a_session_with_a_time_limit_does_not_wait_for_its_renewal(
     session.close(0.1)
 
 
+def test_a_session_that_is_closed_while_its_renewal_stops_it_is_closed_once_it_has_stopped() -> None:
+    session = ZooKeeperSession("127.0.0.1:1")
+    stopping, may_stop, calls = threading.Event(), threading.Event(), list[str]()
+
+    class Client:
+        """As kazoo's: of two calls of ``stop`` the second returns at once, and ``close`` fails before the first has."""
+
+        def stop(self) -> None:
+            if stopping.is_set():
+                may_stop.set()
+                return
+            stopping.set()
+            may_stop.wait(60)
+            calls.append("stopped")
+
+        def close(self) -> None:
+            calls.append("closed")
+
+    client = Client()
+    session._client = client
+    session._renewing = threading.Thread(target=session._renew, args=(client,), daemon=True)
+    session._renewing.start()
+    assert stopping.wait(60)
+    session.close()
+    assert calls[0] == "stopped"
+    assert "closed" in calls
+
+
 def test_an_owner_that_closes_its_expired_session_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     ended = threading.Event()
 
