@@ -58,7 +58,7 @@ _LONGEST_MS: Final = 1_000
 _ELECTION_S: Final = 0.4
 """The time in which ZooKeeper answers, and in which candidates elect a controller once another has gone."""
 _LEAVE_S: Final = 2.0
-"""The time in which a broker resigns and its session ends, also after the deadline: longer if ZooKeeper is away."""
+"""The time that a broker has to resign and to end its session, if no more is left: ZooKeeper may be away."""
 
 
 class Fleet(EmbeddedCluster):
