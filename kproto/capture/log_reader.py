@@ -30,7 +30,7 @@ from kproto.logs.state_lines import (
     with_writer,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
-from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper
+from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, with_long_words
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
 from .summary import StreamLoss
@@ -50,8 +50,10 @@ _CONNECTION: Final = re.compile(r"(.+):(\d{1,5})-(.+):(\d{1,5})(?:-\d+){0,2}")
 _LONGEST_CONNECTION: Final = 300
 """Longest connection name (two addresses with zones, two ports, a number); the pattern refuses longer text slowly."""
 
-_OTHER_WRITERS: Final = (b"Broker ", b"Controller ", b"[Controller ", b"[Controller-", b"[RequestSendThread ")
-"""What begins the lines of releases before 1.0, and of the threads that send a controller's requests."""
+_NAMES_WRITER: Final = re.compile(
+    rb"\b(?:Broker|Controller)(?: id=|[ -])\d|\[Topic Deletion Manager |\[RequestSendThread "
+)
+"""Who writes a line, of any release; threads that send a controller's requests among them."""
 
 _DETAILED: Final = re.compile(rb"\b(?:TRACE|DEBUG)\b")
 """Levels at which a controller prints what it sends, where they stand before a line."""
@@ -126,13 +128,6 @@ class _Streams:
         self.is_partial = False
 
 
-def _names_writer_later(line: bytes, at: int) -> bool:
-    """Whether a line names its writer behind what stands there in brackets, such as the thread."""
-    return find_writer(line[at : at + _LONGEST_PREFIX]) >= 0 or line.startswith(
-        _OTHER_WRITERS, line.find(b"] ", at, at + _LONGEST_PREFIX) + 2
-    )
-
-
 _ENDS: Final = (b"r)\n", b"r)\r\n")
 """What ends nearly every line in Kafka's own layout: the logger."""
 
@@ -187,12 +182,13 @@ class _HeldLine:
         if len(parts) == 1:
             return parts
         joined = [b" ".join(each.strip() for each in parts), b"".join(parts)]
+        mixed = with_long_words(parts)
         widths = self._widths[:-1]
         if len({*widths}) > 1:  # perhaps an editor put spaces before all but the first
             widths = [len(part) + 1 for part in parts[:-1]]
         if self._cut.are_of_terminal(widths):
             joined.reverse()
-        return joined if self.is_whole() else [parts[0], *joined]
+        return [*joined, mixed] if self.is_whole() else [parts[0], *joined, mixed]
 
 
 class SeenLines:
@@ -376,15 +372,7 @@ class LogReader:
                 if at < 0:
                     if not self._has_requests and b"ontroller" in line[26:60]:
                         self._summary.format = "state-change log"
-                    at = line.find(b" ", 27, 34) + 1
-                    at += line[at : at + 1] == b" "
-                    if (
-                        line.startswith(_OTHER_WRITERS, at)
-                        or (line[at : at + 1] == b"[" and _names_writer_later(line, at))
-                        or line.startswith(_OTHER_WRITERS, 26)
-                        or line.startswith(_OTHER_WRITERS, line.find(b" ", at, at + 8) + 1)
-                        or b" on Controller " in line[at : at + 80]
-                    ):
+                    if _NAMES_WRITER.search(line, 26, 26 + _LONGEST_PREFIX):
                         self._message(LogLine(line, [], None, offset, length), events)
                         continue
                     if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):

@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 import zlib
+from base64 import b64decode
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
@@ -69,10 +70,15 @@ _OTHERS: Final = [
 _PRINTED: Final = re.compile(
     rb"\bIP6? [\w.:-]{3,80} > [\w.:-]{3,80}: |<(?:pdml|psml)\b|\"layers\":"
     rb"|^[^\S\n]*\d+ .{0,60}\xe2\x86\x92.{0,60} (?:TCP|Kafka) "
-    rb"|^(?:0x)?0000:? {1,2}[0-9a-f]{2}",
+    rb"|^(?:0x)?0000:? {1,2}[0-9a-f]{2}"
+    rb"|^(?:[^\t\n]{0,60}\t){0,5}(?:\d{1,3}\.){3}\d{1,3}\t(?:[^\t\n]{0,60}\t){0,3}(?:\d{1,3}\.){3}\d{1,3}\s"
+    rb"|^(?:frame|ip|tcp|kafka)\.[a-z_.]{2,40}[\t,;|]",
     re.M,
 )
-"""What tcpdump and tshark print of packets, as lines, XML, JSON or hexadecimal."""
+"""What tcpdump and tshark print of packets, as lines, XML, JSON, hexadecimal or fields."""
+
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{80,}")
+"""Text that is encoded."""
 
 _TAR: Final = b"ustar"
 _TAR_AT: Final = 257
@@ -321,6 +327,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         raise CaptureError(f"{name}: packets as tcpdump or tshark print them; save the packets themselves: -w FILE")
     if b"\ncontent-transfer-encoding: base64" in head.lower():
         raise CaptureError(f"{name}: the source of a mail whose text is in base64: save the log in it as a file")
+    if (encoded := _BASE64.search(head)) and looks_like_log(b64decode(encoded[0][: len(encoded[0]) // 4 * 4])):
+        raise CaptureError(f"{name}: a log in base64; decode it first: base64 -d")
     if holds_line(head):
         raise CaptureError(f"{name}: a log whose lines have no time that can be read, such as 2024-12-31 23:59:59,999")
     raise CaptureError(

@@ -46,13 +46,14 @@ _QUOTE: Final = re.compile(rb"^(?:> ?)+", re.M)
 _END: Final = re.compile(rb"\r?\n")
 
 _EXPORT: Final = b"__CURSOR="
+_CONTROL: Final = re.compile(rb"[\1-\10\16-\32]")
 _MOST_LINES: Final = 50
 
 
 def looks_like_log(head: bytes) -> bool:
     """Whether a file that begins with these bytes is a log."""
     text = _text(head)
-    if b"\0" in text.rstrip(b"\0") and not text.startswith(_EXPORT):
+    if b"\0" in head.rstrip(b"\0") and _CONTROL.search(text) and not text.startswith(_EXPORT):
         return False
     if _DATED.search(text):
         return True

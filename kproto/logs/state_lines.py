@@ -139,6 +139,8 @@ _IN_DETAIL: Final = re.compile(
 )
 """What a controller says at DEBUG or TRACE alone: it shows the level where a layout of lines has none."""
 
+_DETAILED: Final = re.compile(rb"(?i)\b(?:debug|trace)\b(?!\")")
+
 _ASSIGNED: Final = re.compile(
     rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)"
 )
@@ -451,10 +453,9 @@ class StateLog:
         elif text[at - 6 : at] == b"TRACE ":
             self._detailed = True
             return False  # what is decided stands at INFO and DEBUG
-        if text[at - 5 : at] != b"INFO ":
-            before = text[max(at - 24, 0) : at].upper()
-            if b"DEBUG" in before or b"TRACE" in before or _IN_DETAIL.match(text[end + 1 : end + 400].lstrip(b", :")):
-                self._detailed = True
+        if text[at - 5 : at] != b"INFO " and not self._detailed:
+            rest = text[end + 1 : end + 400].lstrip(b", :")
+            self._detailed = bool(_DETAILED.search(text, max(at - 24, 0), at) or _IN_DETAIL.match(rest))
         name = text[begin : min(end, begin + 40)]
         writer = self._writers.get(name)
         if writer is None:
@@ -1051,7 +1052,7 @@ def _ids(text: bytes) -> list[int]:
 
 def _topic_partition(text: bytes) -> tuple[bytes, int]:
     if text[:1] == b"[":
-        topic, _, number = text[1:].rstrip(b"]").rpartition(b",")
+        topic, _, number = text[1:].partition(b"]")[0].rpartition(b",")
     else:
         topic, _, number = text.rpartition(b"-")
     return topic, int(number)

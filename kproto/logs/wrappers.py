@@ -13,6 +13,7 @@ import re
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from .request_lines import MARK, STRUCTS, parse_request
 from .times import Stamp, UnusableLine, stamp_of, stamps_in, whole_stamp
@@ -44,6 +45,8 @@ class LogLine(NamedTuple):
 class Lines:
     """Cuts the bytes of a file into lines; reads UTF-16 as UTF-8, and leaves a byte order mark out.
 
+    A zero ends a line, as in GELF over TCP; in journald's export it is part of a number.
+
     The source of a mail may be quoted-printable: ``=`` is written as ``=3D``, and ends a line that goes on in the next.
 
     Attributes:
@@ -57,6 +60,7 @@ class Lines:
         self._too_long = False
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
+        self._has_zeros = False  # in journald's export
         self._is_quoted = False  # whether quoted-printable was recognised
         self._soft: list[tuple[bytes, int, int]] = []  # lines that go on in the next
 
@@ -72,6 +76,8 @@ class Lines:
             data = self._begin(data)
         if self._decoder is not None:
             data = self._decoder.decode(data, last).encode("utf-8", "surrogatepass")
+        elif not self._has_zeros:
+            data = data.replace(b"\0", b"\n")
         end = len(data) if last else data.rfind(b"\n") + 1
         if end or last:
             self._parts.append(data[:end])
@@ -103,6 +109,7 @@ class Lines:
             name = "utf-16-be"
         else:
             name = ""
+        self._has_zeros = data.startswith(b"__CU")
         if name:
             self._decoder = codecs.getincrementaldecoder(name)("replace")
         return data
@@ -187,12 +194,29 @@ _TYPED: Final = {
     **dict.fromkeys((*map(chr, range(0x200B, 0x2010)), "\u2060", "\ufeff", "\u00ad"), ""),
     **dict.fromkeys(map(chr, range(0x2018, 0x201C)), "'"),
     **dict.fromkeys((*map(chr, range(0x2010, 0x2016)), "\u2212", "\ufe63", "\uff0d"), "-"),
+    **{chr(0xFEE0 + code): chr(code) for code in range(0x21, 0x7F)},
     "\u2192": "->", "\u21d2": "=>", "\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi",
     "\ufb04": "ffl",
 }  # fmt: skip
 """What word processors, browsers and PDF put for spaces, apostrophes, dashes, arrows and letters, and between them."""
 
-_TYPOGRAPHY: Final = str.maketrans(_TYPED)
+_CP1252: Final = {
+    chr(0xDC00 + byte): _TYPED.get(char := bytes((byte,)).decode("cp1252", "replace"), char)
+    for byte in range(0x80, 0x100)
+}
+"""What bytes stand for that are no UTF-8."""
+
+_TYPOGRAPHY: Final = str.maketrans(_TYPED | _CP1252)
+_BOX: Final = re.compile("(?m)^[\u2502\u2503\u2551] ?| ?[\u2502\u2503\u2551]$")
+"""What programs draw at both ends of a line."""
+
+_INLINE: Final = re.compile(rb"</?(?:a|b|code|em|font|i|span|strong)(?: [^<>]{0,300})?>", re.I)
+_BLOCKS: Final = re.compile(
+    rb"</?(?:blockquote|br|dd|div|dl|dt|li|ol|p|pre|table|tbody|tr|ul)(?: [^<>]{0,300})?/?>", re.I
+)
+_CELLS: Final = re.compile(rb"</?t[dh](?: [^<>]{0,300})?>", re.I)
+"""Elements of HTML within a line, around lines, and beside one another."""
+
 _LONG_DASH: Final = re.compile("(?<= )[\u2013\u2014](?= \\{)")
 """What they put for two of a request that is logged as text."""
 
@@ -208,10 +232,22 @@ _BEGINS_LINE: Final = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:
 _TEXTS_BEGIN: Final = re.compile(rb"\s*(?:\w{0,20}!?[\[(]){0,2}(?:\]string\{)?\"")
 """How an array of texts begins in JSON and in several languages, or a text alone."""
 
+_INNER_TAB: Final = re.compile(rb"(?<=\S)\t")
+_PERCENT: Final = re.compile(rb"%(?:20|22|5B|7B)", re.I)
+"""What is encoded as in a URL."""
+
+_XML_BEGIN: Final = re.compile(rb"<(?:log4j:)?event\b", re.I)
+_XML_END: Final = re.compile(rb"</(?:log4j:)?event>", re.I)
+_XML_FIELD: Final = re.compile(rb"\b(level|timeMillis|timestamp)=.(\w{1,20})\b")
+"""An event of log4j's XML layouts, and what it holds beside its message."""
+
 _BEGINS_JSON: Final = re.compile(rb'[{\[:]\s*"')
 
 _GOES_ON: Final = re.compile(rb"\t[ \t]*|[ \t]{2,}|[ \t]*\xe2(?:\x86[\xaa\xb3\xb5]|\x8f\x8e)[ \t]?")
 """What editors and terminals put before the rest of a line that they cut."""
+
+_NUMBERED: Final = re.compile(rb"\s{0,9}\d{1,7}[:|)]?\s{1,4}(?=[\[{\d])")
+"""The number of a line."""
 
 _NESTING: Final = re.compile(rb'\\.|["{}\[\]]')
 _STRUCTS: Final = tuple(begin.encode() for begin in STRUCTS)
@@ -325,6 +361,9 @@ class CutWidths:
 
     def unindented(self, parts: list[bytes]) -> list[bytes]:
         """The parts of a line without what markdown, editors or terminals put before and behind them."""
+        number = _NUMBERED.match(parts[0]) if len(parts) > 1 else None
+        if number and not any(part[: number.end()].strip() for part in parts[1:]):  # the rest stands below the text
+            return [part[number.end() :] for part in parts]
         width = len(parts[0]) - len(parts[0].lstrip())
         if width and not any(part[:width].strip() for part in parts):
             parts = [part[width:] for part in parts]
@@ -367,6 +406,7 @@ class Unwrapper:
         self._size = 0
         self._is_bare = False  # whether the last line was one with a time that is not quoted
         self._head: bytes = b""  # time and level, perhaps of the next line
+        self._event: list[LogLine] = []  # the lines of an event of XML
         self._export: dict[bytes, bytes] | None = None
         self._binary: bytearray | None = None
         self._binary_name = b""
@@ -385,13 +425,13 @@ class Unwrapper:
             if self._undecided:
                 yield from self._end_records()
             yield message
-        self.is_open = bool(self._open or self._undecided)
+        self.is_open = bool(self._open or self._undecided or self._event)
 
     def end(self) -> Iterator[LogLine]:
         """End the file; yield what can be read of lines that lack their end."""
         if self._export:
             yield from self._exported(b"\n", self._export_at, 0)
-        held, self._open = self._open, []
+        held, self._open, self._event = [*self._event, *self._open], [], []
         yield from self._end_records()
         for each in held:
             yield from self._whole(each, 0, gather=False)
@@ -413,8 +453,31 @@ class Unwrapper:
             message = message._replace(text=text[cri.end() :], stamps=[*stamps, *stamps_in(cri[1])])
             yield from self._piece(message, stream, is_last=cri[3] == b"F", depth=depth)
             return
+        if self._event or (text[-1:] == b">" and _XML_BEGIN.search(text)):
+            yield from self._xml(message._replace(text=text), depth)
+            return
         for each in _parted(text):
             yield from self._whole(message._replace(text=each), depth)
+
+    def _xml(self, message: LogLine, depth: int) -> Iterator[LogLine]:
+        """Take a line of an event of XML; yield the events that it completes."""
+        self._event.append(message)
+        is_whole = _XML_END.search(message.text) is not None
+        if not is_whole and len(self._event) < _MOST_OPEN and sum(len(each.text) for each in self._event) < _LARGE:
+            return
+        held, self._event = self._event, []
+        span = _spanning(held, b"")
+        for event in _XML_END.split(b"\n".join(each.text for each in held)) if is_whole else ():
+            head, _, rest = event.partition(b"essage>")
+            text = rest.partition(b"essage>")[0].rpartition(b"</")[0]
+            if text:
+                text = text.removeprefix(b"<![CDATA[").removesuffix(b"]]>")
+                record = {name.decode(): value.decode() for name, value in _XML_FIELD.findall(head)}
+                record["message"] = text.decode("utf-8", "surrogateescape")
+                yield from self._records(record, span, depth + 1)
+                held = []
+        for line in held:
+            yield from self._whole(line, depth, gather=False)
 
     def _piece(self, message: LogLine, stream: bytes, *, is_last: bool, depth: int) -> Iterator[LogLine]:
         parts = self._pieces.get(stream)
@@ -543,6 +606,10 @@ class Unwrapper:
                 return
             parts = [each.text for each in held]
             joined = _joined(self._widths.unindented(parts)) if self._is_cut else b"\n".join(parts)
+            if MARK not in parts[0] and not _json(joined[joined.find(b"{") :])[0]:  # as Ruby prints it
+                for each in held:
+                    yield from self._whole(each, depth, gather=False)
+                return
             yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
             return
         held, self._open = self._open, []  # it was no such object
@@ -600,8 +667,11 @@ class Unwrapper:
             if isinstance(held, str):
                 yield from self._held_text(_with_level(held, value), value, message, depth)
                 return
-        line = next((each for each in value.values() if isinstance(each, str) and _holds_line(each)), None)
-        if line is not None:  # under a name that is not known
+        lines = [each for each in value.values() if isinstance(each, str) and _holds_line(each)]
+        if len(lines) > 1 and all(_HAS_TIME.search(line[:LONGEST_HEAD].encode()) for line in lines):
+            yield from self._records(lines, message, depth + 1)
+            return
+        for line in lines[:1]:  # under a name that is not known
             yield from self._held_text(_with_level(line, value), value, message, depth)
             return
         for each in value.values():
@@ -671,7 +741,9 @@ class Unwrapper:
 
 
 def _parted(text: bytes) -> list[bytes]:
-    """The lines of Kafka's own layout that stand one behind the other in a line, as of a page whose breaks are lost."""
+    """The lines that stand one behind the other in a line, by their breaks, else by Kafka's own layout."""
+    if b"\n" in text:
+        return [line for line in text.splitlines() if line.strip()]
     begins = [found.start() for found in _BEGINS_LINE.finditer(text)]
     if len(begins) < 2 or _BEGINS_JSON.search(text, 0, begins[0]):
         return [text]
@@ -682,12 +754,18 @@ def cleaned(text: bytes) -> bytes:
     """Undo what a terminal, a web page or a word processor made of a text: colours, escapes, spaces of other kinds."""
     if b"\x1b" in text:
         text = _COLOURS.sub(b"", text)
+    if b"\t" in text:
+        text = _INNER_TAB.sub(b" ", text)
+    if b"%" in text and text[:1] not in (b"{", b"[") and b" " not in text.strip() and _PERCENT.search(text):
+        text = unquote_to_bytes(text if b"%20" in text else text.replace(b"+", b" "))
     for _ in range(_MOST_ESCAPED):
         if b"&" not in text or not _ENTITY.search(text):
             break
         text = html.unescape(text.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
+    if b"<" in text and b">" in text:
+        text = _CELLS.sub(b" ", _BLOCKS.sub(b"\n", _INLINE.sub(b"", text)))
     if not text.isascii():
-        typed = _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape")).translate(_TYPOGRAPHY)
+        typed = _BOX.sub("", _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape"))).translate(_TYPOGRAPHY)
         text = typed.encode("utf-8", "surrogateescape")
     if b"\\" in text:
         text = _MARKDOWN.sub(rb"\1", text)
@@ -786,11 +864,20 @@ def _joined(parts: list[bytes]) -> bytes:
     joined = b"".join(parts)
     if len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1:
         return joined
-    try:
-        parse_request(joined[joined.find(MARK) + len(MARK) :].decode("utf-8", "replace"))
-    except UnusableLine:
-        return b" ".join(part.strip() for part in parts)
-    return joined
+    spaced = b" ".join(part.strip() for part in parts)
+    for form in (joined, spaced, with_long_words(parts)):
+        try:
+            parse_request(form[form.find(MARK) + len(MARK) :].decode("utf-8", "replace"))
+        except UnusableLine:
+            continue
+        return form
+    return spaced
+
+
+def with_long_words(parts: list[bytes]) -> bytes:
+    """Put a line together that was cut at spaces, at hyphens, and within words that are longer than a line."""
+    width = max(len(part) for part in parts[:-1])
+    return b"".join(part if len(part) == width or part.endswith(b"-") else part + b" " for part in parts)
 
 
 def _spanning(parts: list[LogLine], text: bytes) -> LogLine:

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
 
 import pytest
 import zstandard
@@ -179,6 +180,10 @@ LAYOUTS: Final[dict[str, Callable[[Line], str]]] = {
     "Confluent's": lambda x: f"[{x.at}] {x.level} {x.text} ({x.logger})",
     "two spaces": lambda x: f"[{x.at}]  {x.level}  {x.text} ({x.logger})",
     "tabs": lambda x: f"{x.at}\t{x.level}\t{x.logger}\t{x.text}",
+    "the level in bold": lambda x: f"[{x.at}] **{x.level}** {x.text} ({x.logger})",
+    "the text in quotes": lambda x: f'[{x.at}] {x.level} "{x.text}" ({x.logger})',
+    "a context in JSON": lambda x: f'[{x.at}] {x.level} {{"trace":"1"}} {x.text} ({x.logger})',
+    "columns by commas": lambda x: f"{x.at.replace(',', '.')},{x.level},{x.text},{x.logger}",
     "logfmt": lambda x: f"ts={iso(x.ns)} level={x.level.lower()} msg={json.dumps(x.text)}",
     "logfmt, time quoted": lambda x: f'time="{iso(x.ns)}" level={x.level.lower()} msg={json.dumps(x.text)}',
 }
@@ -308,6 +313,28 @@ def indented(lines: Iterable[Line], width: int, mark: str = "    ") -> str:
     return "".join(
         f"\n{mark}".join(x.line[at : at + width] for at in range(0, len(x.line), width)) + "\n" for x in lines
     )
+
+
+def log4j2_event(x: Line) -> str:
+    """What log4j2's XMLLayout writes."""
+    return (
+        f'<Event xmlns="http://logging.apache.org/log4j/2.0/events" timeMillis="{x.ns // 10**6}" thread="main" '
+        f'level="{x.level}" loggerName="{x.logger}" threadId="1">\n  <Instant epochSecond="{x.ns // NS}"/>\n'
+        f"  <Message>{html.escape(x.text, quote=False)}</Message>\n</Event>\n"
+    )
+
+
+def log4j_event(x: Line) -> str:
+    """What log4j 1's XMLLayout writes."""
+    return (
+        f'<log4j:event logger="{x.logger}" timestamp="{x.ns // 10**6}" level="{x.level}" thread="main">\n'
+        f"<log4j:message><![CDATA[{x.text}]]></log4j:message>\n</log4j:event>\n\n"
+    )
+
+
+def boxed(lines: Iterable[Line]) -> str:
+    parts = (x.line[at : at + 100] for x in lines for at in range(0, len(x.line), 100))
+    return "".join(f"\u2502 {part:100} \u2502\n" for part in parts)
 
 
 def table(lines: list[Line], columns: dict[str, Callable[[Line], str]], **form: Any) -> str:
@@ -481,6 +508,23 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "arrows of a word processor": lambda lines: plain(lines).replace("->", "\u2192"),
     "a minus": lambda lines: plain(lines).replace("-", "\u2212"),
     "letters of a PDF": lambda lines: plain(lines).replace("ffi", "\ufb03").replace("fi", "\ufb01").replace("fl", "\ufb02"),
+    "log4j2's XMLLayout": lambda lines: "".join(map(log4j2_event, lines)),
+    "log4j2's XMLLayout, compact": lambda lines: "".join(map(log4j2_event, lines)).replace("\n", ""),
+    "log4j 1's XMLLayout": lambda lines: "".join(map(log4j_event, lines)),
+    "GELF, ended by zeros": lambda lines: b"".join(json.dumps(OBJECTS["GELF"](x)).encode() + b"\0" for x in lines),
+    "lines ended by zeros": lambda lines: plain(lines).replace("\n", "\0"),
+    "tabs for spaces": lambda lines: plain(lines).replace(" ", "\t"),
+    "encoded as in a URL": lambda lines: "\n".join(quote(x.line) for x in lines),
+    "a form of HTTP": lambda lines: urlencode({"text": plain(lines)}),
+    "numbers of lines, cut": lambda lines: "\n".join((" " * 7 if at else f"{n:6} ") + x.line[at : at + 113] for n, x in enumerate(lines, 1) for at in range(0, len(x.line), 113)),
+    "Ruby's hashes": lambda lines: "".join(f'{{\n  "at" => {iso(x.ns)},\n  "message" => {json.dumps(x.line)}\n}}\n' for x in lines),
+    "HTML, rows in one line": lambda lines: "".join(f"<tr><td>{iso(x.ns)}</td><td>{html.escape(f'{x.level} {x.text}')}</td></tr>" for x in lines),
+    "HTML, each word": lambda lines: "".join("<div>" + " ".join(f"<span class='w'>{html.escape(word)}</span>" for word in x.line.split(" ")) + "</div>\n" for x in lines),
+    "Windows' spaces": lambda lines: plain(lines).encode().replace(b" ", b"\xa0"),
+    "Windows' dashes": lambda lines: plain(lines).encode().replace(b"->", b"\x96>"),
+    "wide characters": lambda lines: plain(lines).translate({ord(each): 0xFEE0 + ord(each) for each in "[]:=,"}),
+    "a box, cut": boxed,
+    "an object of lines": lambda lines: json.dumps({str(n): x.line for n, x in enumerate(lines)}, indent=1),
     "Kibana's CSV, records": lambda lines: table(lines, {"at": lambda x: "1", "_source": lambda x: json.dumps(OBJECTS["JsonLayout"](x))}, quoting=csv.QUOTE_ALL),
     "a table's rows": lambda lines: json.dumps({"tables": [{"columns": [{"name": "At"}, {"name": "LogLevel"}, {"name": "Text"}], "rows": [[iso(x.ns), x.level, x.text] for x in lines]}]}),
     "a time by a name that is not known": lambda lines: "\n".join(json.dumps({"ISODATE": iso(x.ns), "PROGRAM": "kafka", "MESSAGE": f"{x.level} {x.text}"}) for x in lines),
@@ -739,6 +783,20 @@ def test_a_line_that_was_shown_in_part_is_not_read_in_part(log: str, mark: str) 
     reader.begin_file("state-change.log")
     assert reader.feed("\n".join(lines).encode()) + reader.end() == []
     assert {bad.reason for bad in summary.bad_inputs} == {"a line whose end is missing: a program cut it to show it"}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_a_log_in_base64_is_called_so(log: str) -> None:
+    encoded = [base64.b64encode(x.line.encode()).decode() for x in lines_of(log)]
+    for text in ("\n".join(encoded), json.dumps({"records": [{"data": line} for line in encoded]})):
+        with pytest.raises(CaptureError, match="a log in base64; decode it first: base64 -d"):
+            rows_of(text)
+
+
+@pytest.mark.parametrize("head", ["", "frame.number\tframe.time_epoch\tip.src\n"])
+def test_fields_that_tshark_printed_are_called_so(head: str) -> None:
+    with pytest.raises(CaptureError, match="packets as tcpdump or tshark print them"):
+        rows_of(head + "".join(f"{n}\t170050531{n}.5\t10.0.0.1\t10.0.0.2\t5001\t9092\t4\n" for n in range(9)))
 
 
 def test_a_line_without_its_logger_takes_nothing_of_the_next() -> None:
