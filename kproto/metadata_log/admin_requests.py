@@ -43,17 +43,6 @@ if TYPE_CHECKING:
     from kproto.capture import Exchange
     from kproto.metadata_log.batches import LogRecord
 
-APIS: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS,
-        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)  # fmt: skip
-"""The requests that change metadata and that are read."""
-
 _TOPIC_RESOURCE: Final = 2
 _RESOURCES: Final = {_TOPIC_RESOURCE: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
 _SLACK_MS: Final = 50
@@ -233,7 +222,7 @@ class AdminTraffic:
                 entries[record.id] = _entry(record, record.pattern_type)
             elif isinstance(record, RemoveAccessControlEntryRecord) and record.id in entries:
                 made["entry removed", *entries.pop(record.id)].append(each)
-            for subject in _subjects(record):
+            for subject in _SUBJECTS[type(record)](record):
                 made[subject].append(each)
         for some in made.values():
             some.sort(key=written)  # those of a former controller may be ahead
@@ -518,48 +507,38 @@ _CHANGES: Final[dict[int, Callable[[Any, Any], Iterator[AdminChange]]]] = {
     ApiKey.ADD_RAFT_VOTER: _voter,
     ApiKey.REMOVE_RAFT_VOTER: _voter,
 }
+APIS: Final = frozenset(_CHANGES)
+"""The requests that change metadata and that are read."""
 
 
-CHANGING: Final = (
-    TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, FeatureLevelRecord,
-    UnregisterBrokerRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
-    UserScramCredentialRecord, RemoveUserScramCredentialRecord, KRaftVotersRecord,
-    KRaftVersionRecord,
-)  # fmt: skip
+def _partition_changed(record: PartitionChangeRecord) -> list[tuple[Any, ...]]:
+    of = record.topic_id, record.partition_id
+    moves = any(part is not None for part in (record.replicas, record.adding_replicas, record.removing_replicas))
+    return [("replicas", *of)] * moves + [("leader", *of)] * (record.leader != SAME_LEADER)
+
+
+def _configured(record: ConfigRecord) -> list[tuple[Any, ...]]:
+    subject = "config", record.resource_type, record.resource_name, record.name
+    return [subject, (*subject, record.value)]
+
+
+_SUBJECTS: Final[dict[type, Callable[[Any], list[tuple[Any, ...]]]]] = {
+    TopicRecord: lambda record: [("topic", record.topic_id)],
+    RemoveTopicRecord: lambda record: [("removed", record.topic_id)],
+    PartitionRecord: lambda record: [("partitions", record.topic_id)],
+    PartitionChangeRecord: _partition_changed,
+    ConfigRecord: _configured,
+    FeatureLevelRecord: lambda record: [("feature", record.name)],
+    KRaftVersionRecord: lambda _record: [("feature", "kraft.version")],
+    UnregisterBrokerRecord: lambda record: [("unregister", record.broker_id)],
+    AccessControlEntryRecord: lambda record: [("entry", *_entry(record, record.pattern_type))],
+    RemoveAccessControlEntryRecord: lambda _record: [],
+    ClientQuotaRecord: lambda record: [("quota", _entity(record.entity), record.key)],
+    UserScramCredentialRecord: lambda record: [("credential", record.name, record.mechanism, "set")],
+    RemoveUserScramCredentialRecord: lambda record: [("credential", record.name, record.mechanism, "remove")],
+    KRaftVotersRecord: lambda _record: [("voters",)],
+}
+"""What a record of each type can be the answer to."""
+
+CHANGING: Final = tuple(_SUBJECTS)
 """The records that a request can make."""
-
-
-def _subjects(record: object) -> Iterator[tuple[Any, ...]]:
-    """Yield what a record can be the answer to."""
-    if isinstance(record, TopicRecord):
-        yield "topic", record.topic_id
-    elif isinstance(record, RemoveTopicRecord):
-        yield "removed", record.topic_id
-    elif isinstance(record, PartitionRecord):
-        yield "partitions", record.topic_id
-    elif isinstance(record, PartitionChangeRecord):
-        parts = record.replicas, record.adding_replicas, record.removing_replicas
-        if any(part is not None for part in parts):
-            yield "replicas", record.topic_id, record.partition_id
-        if record.leader != SAME_LEADER:
-            yield "leader", record.topic_id, record.partition_id
-    elif isinstance(record, ConfigRecord):
-        subject = "config", record.resource_type, record.resource_name, record.name
-        yield subject
-        yield *subject, record.value
-    elif isinstance(record, FeatureLevelRecord):
-        yield "feature", record.name
-    elif isinstance(record, KRaftVersionRecord):
-        yield "feature", "kraft.version"
-    elif isinstance(record, UnregisterBrokerRecord):
-        yield "unregister", record.broker_id
-    elif isinstance(record, AccessControlEntryRecord):
-        yield "entry", *_entry(record, record.pattern_type)
-    elif isinstance(record, ClientQuotaRecord):
-        yield "quota", _entity(record.entity), record.key
-    elif isinstance(record, UserScramCredentialRecord):
-        yield "credential", record.name, record.mechanism, "set"
-    elif isinstance(record, RemoveUserScramCredentialRecord):
-        yield "credential", record.name, record.mechanism, "remove"
-    elif isinstance(record, KRaftVotersRecord):
-        yield ("voters",)

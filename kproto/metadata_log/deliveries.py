@@ -64,8 +64,6 @@ class MetadataTraffic:
         deliveries: The first delivery of each batch to each replica, in the order of time.
         committed: (time in ns, high watermark) where an answer named a higher one.
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
-        refused: The number of fetches that were answered with an error.
-        damaged: Pieces of answers that are no batch.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
         heartbeats: The brokers' registrations and heartbeats.
         quorum: The requests of the quorum's nodes to each other, and refused fetches.
@@ -79,8 +77,6 @@ class MetadataTraffic:
     deliveries: list[Delivery] = field(default_factory=list)
     committed: list[tuple[int, int]] = field(default_factory=list)
     applied: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    refused: int = 0
-    damaged: int = 0
     snapshots: dict[tuple[int, int], LogSnapshot] = field(default_factory=dict)
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     quorum: QuorumTraffic = field(default_factory=QuorumTraffic)
@@ -120,7 +116,7 @@ class MetadataTraffic:
             elif answer is not None:
                 self.add_snapshot_part(asked, answer, capture)
         except (DecodeError, UnsupportedVersion, UnsupportedApi):
-            self.damaged += 1
+            return
 
     def finish(self) -> None:
         """Put what several captures show in the order of time."""
@@ -180,14 +176,12 @@ class MetadataTraffic:
                 if part is not None:
                     self.quorum.add_fetch(node_id, part, partition, asked_ns, time_ns, error_code)
                 if error_code:
-                    self.refused += 1
                     continue
                 mark = partition.high_watermark
                 if mark >= 0 and (not self.committed or self.committed[-1][1] < mark):
                     self.committed.append((time_ns, mark))
                 for found in batches_in(partition.records or b"", partial_end=True):
                     if isinstance(found, Fault):
-                        self.damaged += 1
                         continue
                     of = found.epoch, found.base_offset
                     self.batches.setdefault(of, (found, capture))

@@ -531,5 +531,5 @@ def _agrees(one: FoldedPartition, other: FoldedPartition) -> bool | None:
 
 
 def _list_live(found: FoldedBatch, image: Image) -> None:
-    found.live = frozenset(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+    found.live = frozenset(broker_id for broker_id, fenced in image.brokers.items() if not fenced)
     found.all_live = len(found.live) == len(image.brokers) > 0

@@ -13,31 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kproto.metadata_log.records import (
     SAME_LEADER,
     AbortTransactionRecord,
-    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    DelegationTokenRecord,
     EndTransactionRecord,
-    FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    ProducerIdsRecord,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnknownRecord,
     UnregisterBrokerRecord,
-    UserScramCredentialRecord,
-    ZkMigrationStateRecord,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +42,7 @@ class FoldedPartition(NamedTuple):
     Attributes:
         leader: The leader; -1 none.
         leader_epoch, partition_epoch: Its epochs.
-        isr, replicas, removing, adding: RegisteredBroker ids.
+        isr, replicas, removing, adding: Ids of brokers.
         recovering: Whether the leader was elected uncleanly and has not recovered yet.
         elr: The eligible leader replicas; empty also where the cluster does not keep them.
         last_known: The last known leader, where nobody else is eligible.
@@ -93,20 +81,6 @@ class PartitionFold(NamedTuple):
 
 
 @dataclass(slots=True)
-class RegisteredBroker:
-    """A registration of a broker.
-
-    Attributes:
-        registration: Its RegisterBrokerRecord.
-        fenced, in_controlled_shutdown: As later records left them.
-    """
-
-    registration: RegisterBrokerRecord
-    fenced: bool
-    in_controlled_shutdown: bool
-
-
-@dataclass(slots=True)
 class Topic:
     """A topic and its partitions by number. ``name`` is None where the log names its id alone."""
 
@@ -120,35 +94,15 @@ class Image:
     Attributes:
         topics: By topic id.
         names: The newest id of each topic's name.
-        brokers: Registrations by broker id.
-        controllers: RegisterControllerRecords by node id.
-        configs: Values by configuration, by (resource type, resource name).
-        features: Levels by name.
-        quotas: Values by (entity, key).
-        access: AccessControlEntryRecords by id.
-        scram: UserScramCredentialRecords by (user, mechanism).
-        tokens: DelegationTokenRecords by id.
-        next_producer_id: The first producer id that no broker has.
-        migration_state: Of ZooKeeper's metadata; None: the log says nothing.
+        brokers: Whether each broker that is registered is fenced.
         unknown: How many records of each (type, version) were passed over.
-        transactions_aborted: How many transactions were aborted.
     """
 
     def __init__(self) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.names: dict[str, bytes] = {}
-        self.brokers: dict[int, RegisteredBroker] = {}
-        self.controllers: dict[int, RegisterControllerRecord] = {}
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.features: dict[str, int] = {}
-        self.quotas: dict[tuple[tuple[tuple[str, str | None], ...], str], float] = {}
-        self.access: dict[bytes, AccessControlEntryRecord] = {}
-        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        self.tokens: dict[str, DelegationTokenRecord] = {}
-        self.next_producer_id: int | None = None
-        self.migration_state: int | None = None
+        self.brokers: dict[int, bool] = {}
         self.unknown: dict[tuple[int, int], int] = {}
-        self.transactions_aborted: int = 0
         self._held: list[MetadataRecord | UnknownRecord] | None = None
 
     @property
@@ -170,7 +124,6 @@ class Image:
                 held, self._held = self._held or (), None
                 return [change for each in held for change in self.apply(each)]
             elif kind is AbortTransactionRecord:
-                self.transactions_aborted += 1
                 self._held = None
             elif kind is RemoveTopicRecord:
                 return list(self._remove(record))  # type: ignore[arg-type]
@@ -238,10 +191,8 @@ class Image:
         topic = self.topics.pop(record.topic_id, None)
         if topic is None:
             return
-        if topic.name is not None:
-            if self.names.get(topic.name) == record.topic_id:
-                del self.names[topic.name]
-            self.configs.pop((_TOPIC, topic.name), None)
+        if topic.name is not None and self.names.get(topic.name) == record.topic_id:
+            del self.names[topic.name]
         for partition, former in topic.partitions.items():
             yield PartitionFold(record.topic_id, partition, former, None, record)
 
@@ -262,7 +213,7 @@ class Image:
         self.names[record.name] = record.topic_id
 
     def _registered(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = RegisteredBroker(record, record.fenced, record.in_controlled_shutdown)
+        self.brokers[record.broker_id] = record.fenced
 
     def _fenced(self, record: FenceBrokerRecord) -> None:
         self._set_fenced(record.id, True)
@@ -270,68 +221,16 @@ class Image:
     def _unfenced(self, record: UnfenceBrokerRecord) -> None:
         self._set_fenced(record.id, False)
 
-    def _set_fenced(self, broker_id: int, fenced: bool) -> None:
-        broker = self.brokers.get(broker_id)
-        if broker is not None:
-            broker.fenced = fenced
-
     def _registration_changed(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self.brokers.get(record.broker_id)
-        if broker is not None:
-            if record.fenced:
-                broker.fenced = record.fenced > 0
-            if record.in_controlled_shutdown:
-                broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
+        if record.fenced:
+            self._set_fenced(record.broker_id, record.fenced > 0)
+
+    def _set_fenced(self, broker_id: int, fenced: bool) -> None:
+        if broker_id in self.brokers:
+            self.brokers[broker_id] = fenced
 
     def _unregistered(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
-
-    def _controller(self, record: RegisterControllerRecord) -> None:
-        self.controllers[record.controller_id] = record
-
-    def _config(self, record: ConfigRecord) -> None:
-        configs = self.configs.setdefault((record.resource_type, record.resource_name), {})
-        if record.value is None:
-            configs.pop(record.name, None)
-        else:
-            configs[record.name] = record.value
-
-    def _feature(self, record: FeatureLevelRecord) -> None:
-        if record.feature_level:
-            self.features[record.name] = record.feature_level
-        else:
-            self.features.pop(record.name, None)
-
-    def _quota(self, record: ClientQuotaRecord) -> None:
-        key = tuple((part.entity_type, part.entity_name) for part in record.entity), record.key
-        if record.remove:
-            self.quotas.pop(key, None)
-        else:
-            self.quotas[key] = record.value
-
-    def _producer_ids(self, record: ProducerIdsRecord) -> None:
-        self.next_producer_id = record.next_producer_id
-
-    def _access(self, record: AccessControlEntryRecord) -> None:
-        self.access[record.id] = record
-
-    def _access_removed(self, record: RemoveAccessControlEntryRecord) -> None:
-        self.access.pop(record.id, None)
-
-    def _credential(self, record: UserScramCredentialRecord) -> None:
-        self.scram[record.name, record.mechanism] = record
-
-    def _credential_removed(self, record: RemoveUserScramCredentialRecord) -> None:
-        self.scram.pop((record.name, record.mechanism), None)
-
-    def _token(self, record: DelegationTokenRecord) -> None:
-        self.tokens[record.token_id] = record
-
-    def _token_removed(self, record: RemoveDelegationTokenRecord) -> None:
-        self.tokens.pop(record.token_id, None)
-
-    def _migration(self, record: ZkMigrationStateRecord) -> None:
-        self.migration_state = record.zk_migration_state
 
 
 def _next(epoch: int) -> int:
@@ -340,7 +239,6 @@ def _next(epoch: int) -> int:
 
 
 _LARGEST_EPOCH = (1 << 31) - 1
-_TOPIC = 2
 _TRANSACTION = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
 
 _OTHERS: dict[type, Callable[[Image, Any], None]] = {
@@ -350,17 +248,5 @@ _OTHERS: dict[type, Callable[[Image, Any], None]] = {
     UnfenceBrokerRecord: Image._unfenced,
     BrokerRegistrationChangeRecord: Image._registration_changed,
     UnregisterBrokerRecord: Image._unregistered,
-    RegisterControllerRecord: Image._controller,
-    ConfigRecord: Image._config,
-    FeatureLevelRecord: Image._feature,
-    ClientQuotaRecord: Image._quota,
-    ProducerIdsRecord: Image._producer_ids,
-    AccessControlEntryRecord: Image._access,
-    RemoveAccessControlEntryRecord: Image._access_removed,
-    UserScramCredentialRecord: Image._credential,
-    RemoveUserScramCredentialRecord: Image._credential_removed,
-    DelegationTokenRecord: Image._token,
-    RemoveDelegationTokenRecord: Image._token_removed,
-    ZkMigrationStateRecord: Image._migration,
     ClearElrRecord: Image._elr_cleared,
 }

@@ -39,9 +39,8 @@ def names(log: GrowingLog) -> list[str]:
 
 
 def facts(image: Image) -> tuple[object, ...]:
-    brokers = {number: (b.fenced, b.in_controlled_shutdown, b.registration) for number, b in image.brokers.items()}
     topics = {topic_id: (each.name, each.partitions) for topic_id, each in image.topics.items()}
-    return topics, brokers, image.configs, image.features, image.next_producer_id
+    return topics, image.names, image.brokers
 
 
 def test_a_log_that_grows_by_pieces_is_that_of_its_files(tmp_path: Path) -> None:

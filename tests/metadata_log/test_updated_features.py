@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kraft_runs import capture, metadata, truth
 
-from kproto.metadata_log.files import read as read_log
-from kproto.metadata_log.finding import find
 from kproto.query import ask_sql, open_tables
 from kproto.tables import read
 
@@ -27,7 +26,9 @@ def test_features_are_at_the_level_that_was_written_last() -> None:
     levels = {
         row["data"]["name"]: row["data"]["featureLevel"] for row in truth(RUN) if row["type"] == "FEATURE_LEVEL_RECORD"
     }
-    assert read_log(find([metadata(RUN, 1000)])[0]).image().features == levels
+    sql = "SELECT data FROM metadata_records WHERE type = 'FEATURE_LEVEL_RECORD' ORDER BY log_offset"
+    rows = [json.loads(row[0]) for row in ask_sql(open_tables(read(str(metadata(RUN, 1000)))), sql).rows]
+    assert {row["name"]: row["featureLevel"] for row in rows} == levels
     assert levels["metadata.version"] == 27
 
 
