@@ -190,7 +190,7 @@ def _check_held(guarded: Any, owner: Any, lock: str, what: str, package: str) ->
     if id(guarded) in _under_construction or operator.attrgetter(lock)(owner)._is_owned():
         return
     frame = sys._getframe(1)
-    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
+    while frame.f_globals.get("__name__") in (__name__, "simulation.substitution") and frame.f_back is not None:
         frame = frame.f_back
     if _package(frame.f_globals.get("__name__", "")) == package:
         raise UnguardedError(f"{what} is used without {lock}")

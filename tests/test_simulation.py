@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulation import broken
 
 PROGRAM = Path(__file__).parent / "simulation" / "run.py"
 ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -23,6 +24,10 @@ def test_known_seeds_break_no_invariant():
     result = simulate("--seeds", "9")
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.match(r"9 seeds, \d+ steps", result.stdout)
+
+
+def test_every_known_fault_still_has_its_place():
+    assert len({each.name for each in broken.breakages()}) > 15  # a LookupError names one that has none
 
 
 @pytest.mark.slow

@@ -501,9 +501,7 @@ class EmbeddedBroker:
     @property
     def controller_keys(self) -> Set[int]:
         """The API keys that ``controller_apis`` serves; every broker of a fleet has some."""
-        apis = self.hooks.controller
-        if apis is None:
-            apis = self.cluster_controller
+        apis = self.controller_apis
         return frozenset() if apis is None else apis.keys
 
     def settings(self, entity: str) -> Mapping[str, str]:

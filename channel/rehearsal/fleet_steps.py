@@ -40,7 +40,7 @@ class Step(NamedTuple):
         action: One of ``ACTIONS``.
         brokers: Broker ids with commas and ranges, ``101,105-107``; ``random:3`` for three brokers that are up;
             ``controller`` for the broker of the fleet that is the active controller.
-            seconds: For ``slow`` the delay before each request, for ``wait`` the time to wait.
+        seconds: For ``slow`` the delay before each request, for ``wait`` the time to wait.
     """
 
     action: str
