@@ -191,11 +191,11 @@ def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
 Found = tuple[str, Fact, list[int]]
 """A surface, a fact and its times."""
 
-MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3}
+MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3, "restarts": 0}
 """The place of a column that is null where the window does not tell it.
 
 That is a controller that sent nothing in the window, how a broker left of which no replica was told before, and the
-broker at an address.
+broker at an address, also one that was asked before it left and is listed no more.
 """
 
 NEEDS_A_STATE_BEFORE: Final = {"isr", "diff", "flaps"}
@@ -205,8 +205,8 @@ OF_LISTS: Final = {"broker left", "broker back", "broker new"}
 SEVERAL: Final = {"no leader", "leader again"}
 """Events that tell of several partitions at once, as many as have a state before; ``offline`` has each."""
 OF_LIVING_TOPICS: Final = {"offline", "under-replicated", "off-preferred"}
-NEVER_YET: Final = "unanswered"
-"""How ``inspect`` calls a request whose response may lie behind the end of a window."""
+NEVER_YET: Final = {"unanswered", "unreadable"}
+"""How ``inspect`` calls a request of which the response, or a part, may lie behind the end of a window."""
 
 
 def _is_in(fact: Fact, of: Mapping[Fact, Any], surface: str) -> bool:
@@ -230,7 +230,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
         if place is not None:
             whole = whole.keys() | {_without_unknown(fact, surface) for fact in whole}
         for fact, times in of.items():
-            if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and NEVER_YET in fact):
+            if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and fact[4] in NEVER_YET):
                 continue
             if surface == "propagation" and fact[0] in every.again | under_way:
                 continue

@@ -153,40 +153,36 @@ CASE WHEN len(c.ids) = 1 THEN c.ids[1]
 """The controller that decided a state. One epoch may have two: after a migration, as KRaft's epochs begin anew, or by a
 fault. Each tells all states when it takes over, so that the first known one may be the other's, unless it is new."""
 
+
+def _decided(asks: str, columns: str, where: str = "true", rows: str = "spans") -> Question:
+    """A question about states of partitions, from when to when, that controllers decided."""
+    times = "valid_from", "valid_to"
+    sql = f"SELECT s.cluster, topic, partition, {columns}, valid_from, valid_to FROM {rows} s {_DECIDED} WHERE {where}"  # noqa: S608
+    return Question(asks, sql, "cluster, topic, partition, valid_from, leader_epoch", *times)
+
+
 QUESTIONS: Final = {
-    "leader": Question(
+    "leader": _decided(
         "Who led a partition, from when to when, and which controller decided so?",
-        f"SELECT s.cluster, topic, partition, leader, leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch, "  # noqa: S608
-        f"valid_from, valid_to FROM leadership s {_DECIDED}",
-        "cluster, topic, partition, valid_from, leader_epoch",
-        "valid_from",
-        "valid_to",
+        f"leader, leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch",
+        rows="leadership",
     ),
-    "offline": Question(
+    "offline": _decided(
         "Which partitions had no leader, from when to when?",
-        f"SELECT s.cluster, topic, partition, leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch, isr, "  # noqa: S608
-        f"valid_from, valid_to FROM spans s {_DECIDED} WHERE leader = -1",
-        "cluster, topic, partition, valid_from",
-        "valid_from",
-        "valid_to",
+        f"leader_epoch, {_DECIDER} AS controller_id, s.controller_epoch, isr",
+        "leader = -1",
     ),
-    "under-replicated": Question(
+    "under-replicated": _decided(
         "Which partitions lacked in-sync replicas, which of them, from when to when?",
-        "SELECT s.cluster, topic, partition, list_sort(array_except(replicas, isr)) AS missing, "  # noqa: S608
-        f"len(isr) AS isr_size, leader, leader_epoch, {_DECIDER} AS controller_id, valid_from, valid_to "
-        f"FROM spans s {_DECIDED} WHERE len(array_except(replicas, isr)) > 0",
-        "cluster, topic, partition, valid_from",
-        "valid_from",
-        "valid_to",
+        "list_sort(array_except(replicas, isr)) AS missing, len(isr) AS isr_size, leader, leader_epoch, "
+        f"{_DECIDER} AS controller_id",
+        "len(array_except(replicas, isr)) > 0",
     ),
-    "off-preferred": Question(
+    "off-preferred": _decided(
         "Which partitions were led by another than the first of their replicas, from when to when?",
-        "SELECT s.cluster, topic, partition, leader, replicas[1] AS preferred_leader, "  # noqa: S608
-        f"list_contains(isr, replicas[1]) AS is_preferred_in_sync, leader_epoch, {_DECIDER} AS controller_id, "
-        f"replicas, isr, valid_from, valid_to FROM spans s {_DECIDED} WHERE leader >= 0 AND leader <> replicas[1]",
-        "cluster, topic, partition, valid_from",
-        "valid_from",
-        "valid_to",
+        "leader, replicas[1] AS preferred_leader, list_contains(isr, replicas[1]) AS is_preferred_in_sync, "
+        f"leader_epoch, {_DECIDER} AS controller_id, replicas, isr",
+        "leader >= 0 AND leader <> replicas[1]",
     ),
     "findings": Question(
         "What do the rules of kproto doctor find, the worst first?",

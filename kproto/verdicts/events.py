@@ -112,23 +112,11 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
                 away = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
                 yield ClusterEvent(until, "broker back", away, show, broker)
                 back[broker].append((since, until))
-    listed = facts.live_changes[0][1] if facts.live_changes else frozenset()
-    for ts, live in facts.live_changes:
-        for broker in live - listed:
-            back[broker].append((ts - _BEFORE, ts))  # it had left before the first list, or is new
-        listed |= live
-    for broker, some in lives.items():
-        options = ("--broker", str(broker)) if isinstance(broker, int) else ()
-        for life in some:
-            if any(since <= life.first <= until + _BEFORE for since, until in back[broker]):
-                continue
-            name = broker_name(broker)
-            text = f"{name[:1].upper()}{name[1:]} registers again with broker epoch {life.epoch}: {life.shown_by}"
-            yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
     known = facts.live_changes[0][1] if facts.live_changes else frozenset()
     named = _first_named(facts)
     for ts, live in facts.live_changes[1:]:
-        for broker in sorted(live - known):
+        for broker in live - known:
+            back[broker].append((ts - _BEFORE, ts))  # it had left before the first list, or is new
             show = _query("restarts", "--broker", str(broker))
             if named.get(broker, ts) < ts:
                 text = f"Broker {broker} is back; it had left before the first list of live brokers in the capture"
@@ -137,6 +125,14 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
                 text = f"Broker {broker} is among the live brokers for the first time"
                 yield ClusterEvent(ts, "broker new", text, show, broker)
         known |= live
+    for broker, some in lives.items():
+        options = ("--broker", str(broker)) if isinstance(broker, int) else ()
+        for life in some:
+            if any(since <= life.first <= until + _BEFORE for since, until in back[broker]):
+                continue
+            name = broker_name(broker)
+            text = f"{name[:1].upper()}{name[1:]} registers again with broker epoch {life.epoch}: {life.shown_by}"
+            yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
 
 
 def _first_named(facts: Facts) -> dict[int, int]:
@@ -320,7 +316,7 @@ def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
         if topic is None:
             yield ClusterEvent(ts, "asked", f"{who} asks: {what}", _query("asked"))
             continue
-        name = facts.shown_topic(topic)
+        name = facts.shown("topic", topic)
         place = name if partition is None else _named((name, partition))
         option = "--topic" if partition is None else "--partition"
         text = f"{who} asks of {place}: {what.replace(topic, name)}"

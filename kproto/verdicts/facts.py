@@ -76,6 +76,7 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _NO_ID: Final = bytes(16)
 _MOST_TRIED: Final = 100_000
 """Of more requests it is not tried which brokers may stand behind addresses."""
+_FOREVER: Final = 1 << 62
 _SAME: Final = PointClock("", "")
 _ONE_BATCH: Final = 1_000_000
 """The requests of one batch of a controller pass within this time, in us."""
@@ -188,6 +189,12 @@ def _absences(changes: Iterable[tuple[int, frozenset[int]]]) -> dict[int, list[S
     return dict(found)
 
 
+def is_near(times: Sequence[int], ts: int, settled: int) -> bool:
+    """Whether one of ascending times lies within ``settled`` us before a time, or at once after it."""
+    first = _after(times, ts - settled)
+    return first is not None and first <= ts + settled // 60
+
+
 def _after(times: Sequence[int], ts: int) -> int | None:
     """The first of ascending times after a time; None: there is none."""
     place = bisect_right(times, ts)
@@ -295,8 +302,8 @@ class Facts:
         pieces = ({name: table} for name, columns in FACT_COLUMNS.items() for table in read(name, columns))
         return cls(pieces, redact=redact)
 
-    def _shown(self, kind: str, name: str) -> str:
-        """A name, or its replacement."""
+    def shown(self, kind: str, name: str) -> str:
+        """The name of a topic, address or capture, or its replacement where names are left out."""
         if not self._redact:
             return name
         known = self._numbers.get((kind, name))
@@ -327,7 +334,7 @@ class Facts:
         if len(self.requests) > _MOST_TRIED or not rows or not all(rows.values()):
             return []
         count = min(map(len, rows.values()))
-        every = [{self._address(*end): possible[n] for end, possible in rows.items()} for n in range(count)]
+        every = [{self.shown_address(*end): possible[n] for end, possible in rows.items()} for n in range(count)]
         return [dict(fit) for fit in dict.fromkeys(tuple(sorted(fit.items())) for fit in every)]
 
     def if_brokers_are(self, fit: Mapping[str, int]) -> Facts:
@@ -335,11 +342,12 @@ class Facts:
         return Facts([self._tables], redact=self._redact, brokers=fit)
 
     def _broker_at(self, ip: str, port: int) -> Any:
-        address = self._address(ip, port)
+        address = self.shown_address(ip, port)
         return self._brokers.get(address, address)
 
-    def _address(self, ip: str, port: int) -> str:
-        return self._shown("address", str(Endpoint(ip, port)))
+    def shown_address(self, ip: str, port: int) -> str:
+        """An address, or its replacement."""
+        return self.shown("address", str(Endpoint(ip, port)))
 
     def _read_listeners(self) -> dict[bytes, list[Listener]]:
         lists: dict[bytes, list[Listener]] = defaultdict(list)
@@ -387,7 +395,7 @@ class Facts:
                 if api_key == ApiKey.STOP_REPLICA:
                     state = bool(delete)
                     if delete and body_id in unanswered:
-                        asked = ((self._shown("topic", topic), partition, broker) for broker in unanswered[body_id])
+                        asked = ((self.shown("topic", topic), partition, broker) for broker in unanswered[body_id])
                         self.unanswered_deletions.update(asked)
                     if body_id not in found:
                         continue
@@ -401,7 +409,7 @@ class Facts:
                         None if elr is None else tuple(elr),
                     )  # fmt: skip
                 found[body_id].states.append(
-                    (self._shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)
+                    (self.shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)
                 )
         return list(found.values())
 
@@ -411,7 +419,7 @@ class Facts:
         found: dict[bytes, dict[Partition, int]] = defaultdict(dict)
         for frame_id, topic, partition, code in self._rows("partition_errors"):
             if topic is not None:  # else the request that names it cannot be read
-                found[frame_id][self._shown("topic", topic), partition] = code
+                found[frame_id][self.shown("topic", topic), partition] = code
         return found
 
     @cached_property
@@ -442,8 +450,8 @@ class Facts:
         assert body.request.body_id is not None
         return self.refused_partitions.get((body.request.body_id, broker), {}).get(partition)
 
-    def first_told(self, life: Incarnation, broker: Any, epochs: tuple[int, int]) -> int | None:
-        """The time at which UpdateMetadata first told a broker a state with these epochs or higher ones."""
+    def first_told(self, life: Incarnation, broker: Any, epochs: tuple[int, int]) -> tuple[int | None, bool]:
+        """When UpdateMetadata first told a broker a state with these epochs or higher ones, and if it told a lower."""
         known = self._first_told.get((life, broker))
         if known is None:
             told = sorted(
@@ -454,7 +462,7 @@ class Facts:
             firsts = list(accumulate((ts for _epochs, ts in reversed(told)), min))
             known = self._first_told[life, broker] = [of for of, _ts in told], firsts[::-1]
         place = bisect_left(known[0], epochs)
-        return known[1][place] if place < len(known[1]) else None
+        return (known[1][place] if place < len(known[1]) else None), place > 0
 
     @cached_property
     def removals(self) -> Removals:
@@ -492,6 +500,15 @@ class Facts:
             for partition, lives in self.incarnations.items()
             if lives[-1].deleted is None and lives[-1].sightings
         }
+
+    @cached_property
+    def fewest_replicas(self) -> dict[str, int]:
+        """The fewest replicas that a partition of each topic has in its newest state."""
+        found: dict[str, int] = {}
+        for (topic, _number), life in self.present.items():
+            count = len(life.newest.state.replicas)
+            found[topic] = min(count, found.get(topic, count))
+        return found
 
     @cached_property
     def spans(self) -> dict[Any, Spans]:
@@ -578,15 +595,17 @@ class Facts:
         then. The broker is told to stop its replicas, which stay assigned to it.
         """
         found: dict[Any, list[int]] = defaultdict(list)
+        holders: dict[bytes | None, set[int]] = {}
         for body in self.bodies:
             if body.api_key == ApiKey.STOP_REPLICA:
-                for topic, number, _topic_id, delete in body.states:
-                    life = self.present.get((topic, number))
-                    if not delete and life is not None:
-                        for broker in body.told.keys() & set(life.newest.state.replicas):
-                            found[broker] += body.told[broker]
-        for lives in self.incarnations.values():
-            for life in lives:
+                stopped = {(topic, number) for topic, number, _topic_id, delete in body.states if not delete}
+                lives = [self.present[place] for place in stopped & self.present.keys()]
+                holders[body.request.body_id] = {broker for life in lives for broker in life.newest.state.replicas}
+        for request in self.requests:  # each counts, also of a body that the broker got before
+            if request.error_code == 0 and request.broker_id in holders.get(request.body_id, ()):
+                found[request.broker_id].append(request.ts)
+        for some in self.incarnations.values():
+            for life in some:
                 told = {
                     sighting.state.epochs: sighting
                     for sighting in reversed(life.sightings)
@@ -627,17 +646,23 @@ class Facts:
             if count
         }
 
+    @cached_property
+    def _arrivals(self) -> dict[int, list[int]]:
+        """The times at which each broker came to the live brokers."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for (_ts, before), (ts, live) in pairwise(self.live_changes):
+            for broker in live - before:
+                found[broker].append(ts)
+        return found
+
     def how_it_left(self, broker: int, ts: int) -> str | None:
         """How a broker left the live brokers at a time, by what the controller did since it came.
 
         None: the captures do not tell, as they show no replica of it before.
         """
-        times = self._shut_down.get(broker, [])
-        place = bisect_right(times, ts)
-        stretches = self.absences.get(broker, [])
-        before = bisect_left(stretches, ts, key=lambda stretch: stretch.since) - 1
-        came = (stretches[before].until or 0) if before >= 0 else 0
-        if place and times[place - 1] >= came:
+        times, arrivals = self._shut_down.get(broker, []), self._arrivals.get(broker, [])
+        place, came = bisect_right(times, ts), bisect_left(arrivals, ts)
+        if place and (not came or times[place - 1] >= arrivals[came - 1]):
             return "a controlled shutdown"
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
@@ -681,14 +706,6 @@ class Facts:
         """Return the rows of a table that ``kproto.verdicts.kraft`` reads."""
         return self._rows(name)
 
-    def shown_address(self, host: str, port: int) -> str:
-        """An address, or its replacement."""
-        return self._address(host, port)
-
-    def shown_topic(self, topic: str) -> str:
-        """Return a topic's name, or its number where names are left out."""
-        return self._shown("topic", topic)
-
     def dead_since(self, broker: int) -> int | None:
         """The time since which no update lists a broker as alive; None: the last one lists it, or none ever did."""
         last = self.absences.get(broker, ())[-1:]
@@ -702,10 +719,11 @@ class Facts:
         """The first time between two at which no update lists a broker as alive any more; None: there is none."""
         if not isinstance(broker, int):
             return None
-        for stretch in self.absences.get(broker, ()):
-            if stretch.since < end and (stretch.until is None or stretch.until > begin):
-                return max(begin, stretch.since)
-        return None
+        stretches = self.absences.get(broker, [])
+        place = bisect_right(stretches, begin, key=lambda stretch: _FOREVER if stretch.until is None else stretch.until)
+        if place == len(stretches) or stretches[place].since >= end:
+            return None
+        return max(begin, stretches[place].since)
 
     @cached_property
     def with_broker_epochs(self) -> frozenset[Any]:
@@ -741,12 +759,9 @@ class Facts:
     def life_events(self) -> dict[int, list[int]]:
         """The times at which each broker came or went: by lists of live brokers, registrations, a log of its states."""
         found: dict[int, list[int]] = defaultdict(list)
-        before: frozenset[int] | None = None
-        for ts, live in self.live_changes:
-            if before is not None:
-                for broker in live ^ before:
-                    found[broker].append(ts)
-            before = live
+        for (_ts, before), (ts, live) in pairwise(self.live_changes):
+            for broker in live ^ before:
+                found[broker].append(ts)
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
         for _capture, broker, _epoch, _is_start, valid_from, *_more in self._rows("broker_states"):
@@ -755,13 +770,7 @@ class Facts:
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
         """Whether one of the brokers joined or left within ``settled`` us before, or at once after."""
-        for broker in brokers:
-            events = self.life_events.get(broker)
-            if events:
-                place = bisect_right(events, ts - settled)
-                if place < len(events) and events[place] <= ts + settled // 60:
-                    return True
-        return False
+        return any(is_near(self.life_events.get(broker, ()), ts, settled) for broker in brokers)
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""
@@ -783,7 +792,7 @@ class Facts:
                 life = epochs.get(request.broker_epoch)
                 if life is None:
                     life = epochs[request.broker_epoch] = Life(
-                        request, self._address(request.server_ip, request.server_port)
+                        request, self.shown_address(request.server_ip, request.server_port)
                     )
                 life.add(request)
         found = []
@@ -838,20 +847,11 @@ class Facts:
             return "first request in the capture"
         if life.former is None:
             return "first request in KRaft mode" if life.is_kraft else "first request in ZooKeeper mode"
-        if self._was_absent(life.broker, before.first, life.first):
+        if self.gone_between(life.broker, before.first, life.first + 1) is not None:
             return "higher broker epoch, after live brokers without it"
         if before.connections.isdisjoint(life.connections):
             return "higher broker epoch, on new connections"
         return "higher broker epoch, on the same connection: an expired session"
-
-    def _was_absent(self, broker: Any, begin: int, end: int) -> bool:
-        """Whether an update between two times did not list a broker as alive."""
-        stretches = self.absences.get(broker, [])
-        place = bisect_right(stretches, end, key=lambda stretch: stretch.since) - 1
-        if place < 0:
-            return False
-        until = stretches[place].until
-        return until is None or until > begin
 
     def left_after(self, life: Life) -> int | None:
         """When the live brokers first lacked a broker after a registration began, and before its next; None: never."""
@@ -888,7 +888,7 @@ class Facts:
     def captures(self) -> list[dict[str, Any]]:
         """The rows of ``captures``."""
         rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
-        return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+        return [row | {"file": self.shown("capture", row["file"])} for row in rows]
 
     @cached_property
     def shown_since(self) -> int:
@@ -906,7 +906,7 @@ class Facts:
             clock = self.clocks.get(row["capture"], _SAME)
             for event in row["controller_events"] or ():
                 first, last = (micros(event[name]) for name in ("ts", "last_ts"))
-                topic = None if event["topic"] is None else self._shown("topic", event["topic"])
+                topic = None if event["topic"] is None else self.shown("topic", event["topic"])
                 found.append(
                     event | {"ts": first - clock.ahead(first), "last_ts": last - clock.ahead(last), "topic": topic}
                 )
@@ -926,7 +926,7 @@ class Facts:
     def bad_inputs(self) -> list[dict[str, Any]]:
         """The rows of ``bad_inputs``."""
         rows = (dict(zip(FACT_COLUMNS["bad_inputs"], row, strict=True)) for row in self._rows("bad_inputs"))
-        return [row | {"file": self._shown("capture", row["file"])} for row in rows]
+        return [row | {"file": self.shown("capture", row["file"])} for row in rows]
 
     @cached_property
     def unread_lines(self) -> int:
@@ -980,7 +980,7 @@ class Facts:
             are_all = row["gaps"] == len(losses) == sum(loss["kind"] == "gap" for loss in losses)
             for loss in losses:
                 address = loss["server_ip"], loss["server_port"]
-                broker = brokers.get(address, self._address(*address))
+                broker = brokers.get(address, self.shown_address(*address))
                 since = self.begin
                 if loss["ts"] is not None:
                     since = micros(loss["ts"])
@@ -1002,7 +1002,7 @@ class Facts:
             if row["dropped_packets"]
             for server in row["servers"] or ()
         )
-        return frozenset(brokers.get(place, self._address(*place)) for place in places)
+        return frozenset(brokers.get(place, self.shown_address(*place)) for place in places)
 
     def may_hide(self, broker: Any, first: int, last: int, within: int) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.

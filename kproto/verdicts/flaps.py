@@ -5,10 +5,10 @@ Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kproto.verdicts.facts import is_near
 from kproto.verdicts.states import most_within, often_within
 
 if TYPE_CHECKING:
@@ -63,11 +63,8 @@ def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["lea
     breaks = [ts for broker in alone for ts in facts.spans[broker].breaks if facts.begin < ts < facts.end]
 
     def follows(brokers: set[int], ts: int) -> bool:
-        if not alone.isdisjoint(brokers):
-            place = bisect_right(breaks, ts - settled)
-            if place < len(breaks) and breaks[place] <= ts + settled // 60:
-                return True
-        return facts.is_settling(brokers, ts, settled)
+        is_alone = not alone.isdisjoint(brokers)
+        return (is_alone and is_near(breaks, ts, settled)) or facts.is_settling(brokers, ts, settled)
 
     led: list[tuple[int, int]] = []
     moved: list[tuple[int, int]] = []

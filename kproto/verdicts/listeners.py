@@ -101,28 +101,20 @@ def _faults(listed: Sequence[Listener], shown: Callable[[str, int], str]) -> Ite
 def _all_on_loopback(facts: Facts) -> bool:
     """Whether several brokers advertise loopback addresses alone, and requests went to other machines."""
     listed = [listener for some in facts.listeners.values() for listener in some if listener[1] and listener[3]]
-    if len({broker for broker, *_listener in listed}) < 2 or not all(
-        _is_loopback(host or "") for _, host, *_ in listed
-    ):
+    several = len({broker for broker, *_listener in listed}) > 1
+    if not several or not all(_is_loopback(host or "") for _, host, *_ in listed):
         return False
-    return any(_is_elsewhere(ip) for ip in {request.server_ip for request in facts.requests})
+    return any(_is_loopback(ip) is False for ip in {request.server_ip for request in facts.requests})
 
 
-def _is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool | None:
+    """Whether an address reaches its own machine alone; None: it is a name, of which nothing is known."""
     if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
-
-
-def _is_elsewhere(ip: str) -> bool:
-    """Whether this is an address, and not one of loopback."""
-    try:
-        return not ipaddress.ip_address(ip).is_loopback
-    except ValueError:
-        return False
+        return None
 
 
 def _ids(brokers: Iterable[int]) -> str:

@@ -386,7 +386,8 @@ class LiveFold:
                 down = {str(broker) for broker, absences in facts.absences.items() if absences[-1].until is None}
         self._down = frozenset(down)
         if len(self._findings) > _MOST_FINDINGS:
-            worst = sorted(self._findings.items(), key=lambda item: _badness(item[1]))
+            badness = lambda item: (SEVERITIES.index(item[1].severity), -item[1].last)  # noqa: E731
+            worst = sorted(self._findings.items(), key=badness)
             self._findings = dict(worst[:_MOST_FINDINGS])
         self._unexamined = 0
         self._examined_damage = self._damage()
@@ -394,11 +395,6 @@ class LiveFold:
     def _damage(self) -> list[int]:
         """The counts of what captures lack, which go on after the last request: a connection may end without one."""
         return [getattr(summary, name) for summary in self._summaries.values() for name in _DAMAGE]
-
-
-def _badness(finding: Finding) -> tuple[int, int]:
-    """The order in which findings are kept: by severity, then the newest first."""
-    return SEVERITIES.index(finding.severity), -finding.last
 
 
 def _flow(name: str, counts: _Counts, seconds: float, broker_epoch: int = -1, *, is_down: bool = False) -> Flow:

@@ -21,14 +21,13 @@ from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import broker_name
 from kproto.verdicts.facts import Facts, Partition, was_named_before
-from kproto.verdicts.flaps import Flapping, flapping
+from kproto.verdicts.flaps import flapping
 from kproto.verdicts.listeners import broken_listeners
 from kproto.verdicts.request_figures import Latencies, moment
 from kproto.verdicts.states import (
     FULL,
     INCREMENTAL,
     NO_LEADER,
-    Body,
     Incarnation,
     Request,
     Sighting,
@@ -277,9 +276,12 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     lacking = set(newest.replicas) - set(newest.isr) - life.adding
     stretches = life.stretches(_under_replicated_of())
     text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
-    yield from _lasting(
-        doctor, "KP020", "under-replicated", stretches, text, f"{name} lacked replicas in its ISR", **of
-    )
+    former = f"{name} lacked replicas in its ISR"
+    count = len(newest.replicas)
+    is_larger = count > doctor.facts.fewest_replicas.get(of["topic"], count)
+    is_unknown = is_larger and all(step.state.adding_replicas is None for step in life.steps)
+    lacks = "a reassignment from before the capture may add them" if is_unknown else ""
+    yield from _lasting(doctor, "KP020", "under-replicated", stretches, text, former, lacks=lacks, **of)
     text = f"{name} is being reassigned; it adds replicas {_ids(life.adding)}"
     yield from _lasting(doctor, "KP024", "reassigning", life.reassignments, text, f"{name} was being reassigned", **of)
     least = int(doctor.limit("min-isr"))
@@ -304,7 +306,7 @@ def _lasting(
         stretches: When the condition held.
         text: A sentence, where it lasts.
         former: A clause, where it ended.
-        of: Fields of the finding.
+        of: Fields of the finding, and ``lacks``.
     """
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
@@ -396,17 +398,13 @@ def _elections(doctor: _Doctor) -> Iterator[Finding]:
             leaders: dict[int, dict[int, int]] = defaultdict(dict)
             for sighting in life.sightings:
                 state = sighting.state
-                if _was_applied(doctor.facts, sighting.body, (topic, number)):
+                if any(doctor.facts.accepted(sighting.body, broker, (topic, number)) for broker in sighting.body.told):
                     leaders[state.leader_epoch].setdefault(state.leader, sighting.ts)
             for epoch, of_epoch in leaders.items():
                 if len(of_epoch) > 1:
                     text = f"Leader epoch {epoch} of {name} was used for the leaders {_ids(of_epoch)}"
                     yield doctor.finding("KP013", text, max(of_epoch.values()), **of)
             yield from _back(doctor, name, of, life)
-
-
-def _was_applied(facts: Facts, body: Body, partition: tuple[str, int]) -> bool:
-    return any(facts.accepted(body, broker, partition) for broker in body.told)
 
 
 def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -566,13 +564,10 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
         before = step
 
 
-def _flapping(doctor: _Doctor, window: int) -> Iterable[Flapping]:
-    return flapping(doctor.facts, window, doctor.limit("flaps"), doctor.us("settled"))
-
-
 def _flaps(doctor: _Doctor) -> Iterator[Finding]:
     window = int(doctor.limit("flap-minutes") * _MINUTE)
-    for what, (topic, number), most, times, _leaders in _flapping(doctor, window):
+    found = flapping(doctor.facts, window, doctor.limit("flaps"), doctor.us("settled"))
+    for what, (topic, number), most, times, _leaders in found:
         rule = "KP016" if what == "leader" else "KP022"
         text = f"The {what} of {topic}-{number} changed {most} times within {window // _MINUTE} minutes"
         yield doctor.finding(rule, text, times[0], times[-1], count=most, topic=topic, partition=number)
@@ -864,7 +859,9 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
                 f"{_the(broker)} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, "
                 "and accepted it in no later request"
             )
-            yield doctor.finding("KP051", text, request.ts, request.ts, broker=broker, topic=topic, partition=number)
+            of: dict[str, Any] = {"broker": broker, "topic": topic, "partition": number}
+            lacks = "" if facts.end - request.ts > doctor.us("told") else "the capture ends soon after"
+            yield doctor.finding("KP051", text, request.ts, request.ts, lacks=lacks, **of)
 
 
 _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)

@@ -126,7 +126,7 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
             had = [s for s in updates if broker in s.body.told or broker in s.body.sent]
             last = max(had, key=lambda s: s.state.epochs, default=None)
             epochs = None if last is None else last.state.epochs
-            change = _change_after(life, epochs)
+            change = _change_after(facts, life, epochs, limit)
             if change is None:
                 later = [s for s in updates if epochs is None or s.state.epochs > epochs]
                 change = _told_to_most(facts, later, len(brokers) - 1, limit, settled)
@@ -142,19 +142,18 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
                 yield Behind(broker, partition, newest, last, since)
 
 
-def _change_after(life: Incarnation, epochs: tuple[int, int] | None) -> int | None:
-    """The time of the first state above some epochs that is a change in the capture; None: there is none.
+def _change_after(facts: Facts, life: Incarnation, epochs: tuple[int, int] | None, limit: int) -> int | None:
+    """The time of the first state above some epochs that is a change in the captures; None: there is none.
 
     Args:
+        facts: The facts.
         life: The partition.
         epochs: Those that a broker has; None: it was told nothing.
+        limit: See ``_is_change``.
     """
-    steps = life.steps
-    place = 0 if epochs is None else bisect_right(steps, epochs, key=lambda step: step.state.epochs)
-    for step, before in zip(steps[place:], [steps[place - 1] if place else None, *steps[place:]], strict=False):
-        if (before is not None and before.ts < step.ts) or (step.state.epochs == FIRST_EPOCHS and step.state.is_new):
-            return step.ts
-    return None
+    if epochs is not None:
+        return life.steps[bisect_right(life.steps, epochs, key=lambda step: step.state.epochs)].ts
+    return next((step.ts for step in life.steps if _is_change(facts, life, step.state, step.ts, limit)), None)
 
 
 def _told_to_most(facts: Facts, later: list[Sighting], others: int, limit: int, settled: int) -> int | None:
@@ -191,7 +190,8 @@ def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
 def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int = 0) -> bool:
     """Whether a broker had been sent all states of an update by then, or newer ones by other updates.
 
-    In the first ``early`` us of a controller, states that are no change count as sent before the captures.
+    In the first ``early`` us of a controller, a state that is no change counts as sent before the captures, unless the
+    broker was told a lower one.
     """
     may_be_older = facts.is_from_new(body, early)
     for topic, number, _topic_id, state in body.states:
@@ -201,16 +201,20 @@ def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int = 0) 
         life = lives[-1]
         if life.deleted is not None and life.deleted <= until:
             continue
-        told = facts.first_told(life, broker, state.epochs)
-        if (told is None or told > until) and not (may_be_older and not _is_change(life, state, body.first)):
+        told, had_lower = facts.first_told(life, broker, state.epochs)
+        is_late = told is None or told > until
+        if is_late and (had_lower or not may_be_older or _is_change(facts, life, state, body.first, early)):
             return False
     return True
 
 
-def _is_change(life: Incarnation, state: State, ts: int) -> bool:
-    """Whether a state that was first told at a time has another before it in the captures, or is that of a birth."""
-    if not life.sightings:
-        return True
+def _is_change(facts: Facts, life: Incarnation, state: State, ts: int, limit: int) -> bool:
+    """Whether a state that was first told at a time has another before it in the captures, or is that of a birth.
+
+    In the first ``limit`` us of the captures nothing is known to be: others may be told late what a broker had before.
+    """
+    if ts - facts.begin < limit or not life.sightings:
+        return False
     first = life.steps[0]
     if first.state.epochs == state.epochs == FIRST_EPOCHS:
         return first.state.is_new

@@ -66,6 +66,7 @@ def alarms(found: list[Finding]) -> set[tuple[Any, ...]]:
 
 @few
 @given(some_captures, some_part)
+@example(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"), 0.2341217)  # a slow broker is told late
 def test_a_capture_that_begins_later_accuses_nobody_else_and_finds_what_lies_in_it(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
@@ -134,6 +135,7 @@ def planted(seed: int) -> tuple[Window, list[Finding], Truth]:
 @given(st.sampled_from(sorted(FLEETS)), some_part, st.booleans())
 @example(65707, 0.04, False)  # an ISR shrank 0.1 ms before the end
 @example(46932, 0.93, True)  # the window begins as KRaft's controller takes over
+@example(175598, 0.29933659, True)  # amid a reassignment
 @example(340658, 0.235, True)  # a missed update of a controller that the window knows
 def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int, part: float, later: bool) -> None:
     window, every, truth = planted(seed)
@@ -149,3 +151,11 @@ def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int,
         for one in wanted:
             if any(fits(one, finding) for finding in every):
                 assert any(fits(one, finding) for finding in found), one
+
+
+def test_an_error_just_before_the_end_may_yet_be_put_right() -> None:
+    window, every, _truth = planted(910)
+    (refused,) = (finding for finding in every if finding.rule == "KP051")
+    found = found_in(window.until((refused.first + 1_000_000) * 1000))
+    assert refused.severity == "warning"
+    assert [finding.cannot_tell for finding in found if finding.rule == "KP051"] == ["the capture ends soon after"]
