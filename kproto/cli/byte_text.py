@@ -21,7 +21,16 @@ FORMS: Final = ("auto", "hex", "hexdump", "list", "escaped", "base64", "raw")
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _HEX_MARKS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
 _DUMP_LINE: Final = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(?:(:)\s|\s|$)(.*)")
-_NETTY_LINE: Final = re.compile(r"^\s*\|([0-9a-fA-F]{8})\|((?: [0-9a-fA-F]{2})+) *\|", re.M)
+_NETTY_LINE: Final = re.compile(r"^\s*\|([0-9a-fA-F]{8})\|((?: {1,3}[0-9a-fA-F]{2})+) *\|", re.M)
+_HEX_WITHIN: Final = re.compile(
+    r"(?<![0-9a-zA-Z])(?:0x)?[0-9a-fA-F]{2}(?:[ :.|_-]?[0-9a-fA-F]{2}){16,}(?=[^0-9a-zA-Z]|$)"
+)
+"""Hex in other text; longer than a UUID."""
+
+_LINES_OF_BOXES: Final = dict.fromkeys(range(9472, 9600), "-") | {
+    **dict.fromkeys(map(ord, "\u2502\u2503\u2551"), "|"),
+    **dict.fromkeys(map(ord, "\u2506\u2507\u250a\u250b"), " "),
+}
 _QUOTED: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.M)
 _LITERAL: Final = re.compile(r"[bB]?(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")", re.S)
 _ESCAPE: Final = re.compile(
@@ -33,7 +42,7 @@ _CHARACTERS: Final = {
 _LIST: Final = re.compile(
     r"""\s*(?:<Buffer\b|<<|\{\s*"type"\s*:\s*"Buffer"\s*,\s*"data"\s*:\s*\["""
     r"""|(?:[\w*]{1,40}(?:\s{1,9}[\w*]{1,40}){0,5}(?:\[\d{0,9}\])?\s*:?=\s*)?(?:&?\[\]u?\w+|(?:new\s+)?s?byte\s*\[\d*\]"""
-    r"""|Uint8Array(?:\(\d+\))?|bytes|bytearray|byteArrayOf|Array(?:\[Byte\])?|vec!)?\s*(?:\(?\s*[\[{]|\())"""
+    r"""|Uint8Array(?:\(\d+\))?|bytes|bytearray|byteArrayOf|\w{0,9}Array(?:Seq)?(?:\[Byte\])?|ArraySeq|vec!)?\s*(?:\(?\s*[\[{]|\())"""
     r"""(.*?)(?:>>|[\]})>])[\]})>\s]*+;?\s*+(?:unsigned\s+int\s+\w+\s*=\s*\d+;\s*)?""",
     re.S,
 )
@@ -44,6 +53,10 @@ _ITEM: Final = re.compile(r'"((?:\\.|[^"\\])*)"(?:/utf8)?|(?:\(s?byte\)\s*)?([^\
 _BARE_LIST: Final = re.compile(
     r"0[xX][0-9a-fA-F]{1,2}(?:\s*[,\s]\s*0[xX][0-9a-fA-F]{1,2})*,?|-?\d{1,3}(?:\s*,\s*-?\d{1,3})+,?"
 )
+_DECIMALS: Final = re.compile(r"(?:\\\d{3}|[^\\\d])*")
+_NOT_OCTAL: Final = re.compile(r"\\\d?[89]|\\\d\d[89]")
+"""Escapes of Lua and OCaml, all of three decimal digits."""
+
 _OCTAL: Final = re.compile(r"(?:\\[0-7]{3}){2}")
 _BYTEA: Final = re.compile(r"""\s*['"]?\\{1,2}x(?:[0-9a-fA-F]{2}){4,}['"]?\s*""")
 """How PostgreSQL prints bytes."""
@@ -59,8 +72,9 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
         data: The content or the text.
         form: How the bytes are written. ``auto`` recognises the form: input that is not text is raw; text that begins
             with an offset is a hex dump; numbers in brackets, or with commas between them, are a list; a string with
-            backslashes is escaped; text of hex digits alone is hex; other text is base64. ``> `` of a quoted mail
-            before each line is left out.
+            backslashes is escaped; text of hex digits alone is hex, as is other text that holds hex in one place
+            only; other text is base64. ``> `` of a quoted mail before each line is left out, and what word processors
+            put for spaces and quotes is read as these.
 
     Raises:
         ConfigurationError: The input is in none of these forms, or not in the form that was named.
@@ -78,7 +92,7 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
         return _from_escaped(text)
     if form == "hex":
         try:
-            return binascii.unhexlify(_HEX_MARKS.sub("", text))
+            return binascii.unhexlify(_HEX_MARKS.sub("", text) if _is_hex(text) else _within(text) or text)
         except ValueError as e:
             raise ConfigurationError(f"the input is not hex: {e}; try --input hexdump, base64 or raw") from None
     try:
@@ -95,9 +109,9 @@ def recognised(data: bytes) -> Form:
     Raises:
         ConfigurationError: It is none of the forms.
     """
-    if not _TEXT.fullmatch(data):
-        return "raw"
     text = _text(data)
+    if not _TEXT.fullmatch(data) and ("\ufffd" in text or not _TEXT.fullmatch(text.encode())):
+        return "raw"
     if _NETTY_LINE.search(text) or _is_dump(text):
         return "hexdump"
     if _BYTEA.fullmatch(text):
@@ -105,9 +119,11 @@ def recognised(data: bytes) -> Form:
     has_escapes = _LITERAL.search(text) or "\\x" in text or _OCTAL.search(text)
     if "\\" in text and not text.lstrip().startswith("<<") and has_escapes:
         return "escaped"
+    if re.search(r"[0-9a-fA-F]{34}", text) and not _is_hex(text) and _within(text) is not None:
+        return "hex"
     if _LIST.fullmatch(text) or (_BARE_LIST.fullmatch(text.strip()) and not _is_pairs(text)):
         return "list"
-    if re.fullmatch(r"[0-9a-fA-F]*", _HEX_MARKS.sub("", text)):
+    if _is_hex(text):
         return "hex"
     padded = _padded(text)
     try:
@@ -115,7 +131,19 @@ def recognised(data: bytes) -> Form:
             return "base64"
     except ValueError:
         pass
+    if _within(text) is not None:
+        return "hex"
     raise _no_form()
+
+
+def _is_hex(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-fA-F]*", _HEX_MARKS.sub("", text)) is not None
+
+
+def _within(text: str) -> str | None:
+    """Return the digits of the only hex that stands in other text, such as a line of a log or a call."""
+    found = _HEX_WITHIN.findall(text)
+    return re.sub(r"^0x|[^0-9a-fA-F]", "", found[0]) if len(found) == 1 else None
 
 
 def named(data: bytes, form: Form) -> str | None:
@@ -149,6 +177,11 @@ _PRINTED_BY: Final = (
 
 def _text(data: bytes) -> str:
     text = data.decode("utf-8", "replace").strip("\ufeff\r\n")
+    if not text.isascii():
+        from kproto.logs.wrappers import TYPOGRAPHY
+
+        text = text.translate(_LINES_OF_BOXES).translate(TYPOGRAPHY).strip()
+        text = re.sub("^[\u201c\u201d]|[\u201c\u201d]$", '"', text)
     return _unquoted(text) or text
 
 
@@ -208,7 +241,10 @@ def _from_escaped(text: str) -> bytes:
     """Read strings with escapes; several beside one another are one."""
     literals = [found[1] if found[1] is not None else found[2] for found in _LITERAL.finditer(text)] or [text]
     out = bytearray()
+    base = 10 if all(_DECIMALS.fullmatch(each) for each in literals) and _NOT_OCTAL.search(text) else 8
     for literal in literals:
+        if base == 10:
+            literal = re.sub(r"\\(\d{3})", lambda found: f"\\x{int(found[1]):02x}", literal)
         at = 0
         for found in _ESCAPE.finditer(literal):
             out += literal[at : found.start()].encode()

@@ -206,7 +206,7 @@ _CP1252: Final = {
 }
 """What bytes stand for that are no UTF-8."""
 
-_TYPOGRAPHY: Final = str.maketrans(_TYPED | _CP1252)
+TYPOGRAPHY: Final = str.maketrans(_TYPED | _CP1252)
 _BOX: Final = re.compile("(?m)^[\u2502\u2503\u2551] ?| ?[\u2502\u2503\u2551]$")
 """What programs draw at both ends of a line."""
 
@@ -765,7 +765,7 @@ def cleaned(text: bytes) -> bytes:
     if b"<" in text and b">" in text:
         text = _CELLS.sub(b" ", _BLOCKS.sub(b"\n", _INLINE.sub(b"", text)))
     if not text.isascii():
-        typed = _BOX.sub("", _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape"))).translate(_TYPOGRAPHY)
+        typed = _BOX.sub("", _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape"))).translate(TYPOGRAPHY)
         text = typed.encode("utf-8", "surrogateescape")
     if b"\\" in text:
         text = _MARKDOWN.sub(rb"\1", text)

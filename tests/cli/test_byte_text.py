@@ -297,6 +297,44 @@ def test_any_text_that_looks_like_a_list_gives_bytes_or_one_clear_error(text: st
     assert outcome(text.encode()) is not None
 
 
+WITHIN = {
+    "a log": lambda data: f"2023-11-20 10:00:00,000 DEBUG sent {len(data)} bytes: {data.hex()}",
+    "Wireshark's tree": lambda data: f"    Data (51 bytes)\n        Data: {data.hex()}\n        [Length: 51]",
+    "a filter": lambda data: f"tcp.payload == {data.hex(':')}",
+    "a call": lambda data: f"bytes.fromhex('{data.hex()}')",
+    "SQL": lambda data: f"X'{data.hex()}'",
+    "Swift": lambda data: f"{{length = {len(data)}, bytes = 0x{data.hex()} }}",
+    "Objective-C": lambda data: f"<{data.hex(' ', -4)}>",
+    "JSON": lambda data: json.dumps({"payload": data.hex()}),
+    "brackets": lambda data: f"[{data.hex()}]",
+    "points": lambda data: data.hex("."),
+    "markdown": lambda data: f"```\n{data.hex(' ')}\n```",
+    "HTML": lambda data: f"<pre>{data.hex(' ')}</pre>",
+    "spaces of a browser": lambda data: data.hex(" ").replace(" ", "\u00a0"),
+    "wide spaces": lambda data: data.hex(" ").replace(" ", "\u3000"),
+    "no width": lambda data: f"\u200b{data.hex()}",
+    "quotes of a word processor": lambda data: f"\u201c{data.hex()}\u201d",
+    "Lua": lambda data: '"' + "".join(f"\\{byte:03}" for byte in data) + '"',
+    "Scala's ArraySeq": lambda data: f"ArraySeq({str(signed(data))[1:-1]})",
+    "hexyl": lambda data: "\u250c\u2500\u2500\u2510\n" + "\n".join(
+        f"\u2502{at:08x}\u2502 {data[at : at + 8].hex(' '):23} \u250a {data[at + 8 : at + 16].hex(' '):23} \u2502"
+        for at in range(0, len(data), 16)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WITHIN)
+def test_bytes_within_other_text_are_read(form: str) -> None:
+    assert parse_bytes(WITHIN[form](FRAME).encode()) == FRAME
+
+
+def test_hex_in_two_places_is_not_guessed() -> None:
+    with pytest.raises(ConfigurationError, match="neither hex"):
+        parse_bytes(f"sent {FRAME.hex()}, received {FRAME.hex()}".encode())
+    with pytest.raises(ConfigurationError, match="neither hex"):
+        parse_bytes(b"unknown: 550e8400-e29b-41d4-a716-446655440000")
+
+
 PASTED = {
     "Node's JSON over lines": lambda data: json.dumps({"type": "Buffer", "data": list(data)}, indent=2),
     "C": lambda data: (
