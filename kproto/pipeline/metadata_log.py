@@ -166,7 +166,7 @@ def plan_log(
         of_log = [stored.place(file) for file in stored.paths("known_batches") if is_of_log(file, [name])]
         missing = len(former[name].segments - beginnings)
         unshown = len(former[name].captures.difference(recordings.values()))
-        if unshown and of_log and len(replaced) == 1 and not recordings:
+        if unshown and of_log and replaced == [cluster] and not recordings:
             unshown = 0
             for table in METADATA_TABLES:
                 shown[table] = [stored.place(file) for file in stored.paths(table) if is_of_log(file, [name])]

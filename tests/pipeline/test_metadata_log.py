@@ -196,6 +196,20 @@ def test_what_a_log_lacks_between_the_tables_and_its_beginning_is_told(tmp_path:
     assert reason == ("no file holds the offsets 288 to 507",)
 
 
+def test_what_captures_showed_stays_with_its_cluster_alone(tmp_path: Path) -> None:
+    """Rows name their cluster: one that is called otherwise now is not given those of the former name."""
+    tables = stored(tmp_path / "tables", cut_log(tmp_path / "n", 30_000))
+    manifest = json.loads((tables / MANIFEST).read_text())
+    manifest["logs"]["default"]["captures"] = ["a recording"]
+    (tables / MANIFEST).write_text(json.dumps(manifest))
+    plan, notes = plan_of((cut_log(tmp_path / "n"),), current_tables(tables))
+    assert plan is not None
+    assert (plan.held.captures, set(plan.shown), notes) == ({"a recording"}, set(METADATA_TABLES), [])
+    plan, (note,) = plan_of((cut_log(tmp_path / "n"),), current_tables(tables), "other")
+    assert plan is None
+    assert "1 captures of it are not named" in note
+
+
 def test_another_log_leaves_that_of_the_tables_as_it_is(tmp_path: Path) -> None:
     tables = current_tables(stored(tmp_path / "one", metadata(RUN, NODE)))
     plan, notes = plan_of((metadata("kraft-3.9-a", 1000),), tables)
