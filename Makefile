@@ -14,6 +14,9 @@ analyze: ## captures of real clusters -> tables and a summary
 	@tools/setup run java
 	.venv/bin/kproto analyze $(CAPTURES) --out out/tables --overwrite
 
+# A process that a test starts compiles kproto's Python each time where its bytecode may not be kept.
+export PYTHONDONTWRITEBYTECODE =
+
 # Property tests draw by a fresh seed, which is printed: make test SEED=n repeats one.
 SEED_NOW = $(or $(SEED),$(shell date +%s))
 NOT_ELSEWHERE = not spark and not java and not kafka

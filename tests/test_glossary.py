@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,7 +58,9 @@ def read_by_users() -> Iterator[tuple[str, str]]:
             yield f"{page.name}:{number}", line
 
 
-TEXTS: Final = list(read_by_users())
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    return tuple(read_by_users())
 
 
 def says(phrase: str, text: str) -> bool:
@@ -68,15 +71,15 @@ def says(phrase: str, text: str) -> bool:
 @pytest.mark.parametrize("phrase", BANNED)
 def test_no_text_has_another_name_for_a_state(phrase: str) -> None:
     if phrase == "look at":  # as a label alone: "look at the broker's disk" is advice
-        found = [(place, text) for place, text in TEXTS if text.strip().lower() == phrase or '"Look at"' in text]
+        found = [(place, text) for place, text in texts() if text.strip().lower() == phrase or '"Look at"' in text]
     else:
-        found = [(place, text) for place, text in TEXTS if says(phrase, text)]
+        found = [(place, text) for place, text in texts() if says(phrase, text)]
     assert not found, f"the glossary has {BANNED[phrase]!r} for it"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_is_in_use(name: str) -> None:
-    assert any(says(name, text) for place, text in TEXTS if not place.startswith("glossary"))
+    assert any(says(name, text) for place, text in texts() if not place.startswith("glossary"))
 
 
 def test_the_check_sees_what_it_looks_for() -> None:
@@ -84,7 +87,7 @@ def test_the_check_sees_what_it_looks_for() -> None:
     assert says("leader -1", "It has leader -1.")
     assert not says("leader -1", "leader -10")
     assert {"no leader", "unanswered", "refused"} <= set(NAMES)
-    assert any("{} has no leader" in text for _, text in TEXTS)
+    assert any("{} has no leader" in text for _, text in texts())
 
 
 def test_every_severity_is_explained() -> None:

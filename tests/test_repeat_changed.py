@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # of a tool
+
 BEFORE = "import os\nLIMIT = 1\ndef test_one(): assert LIMIT\nclass TestMore:\n    def test_two(self): assert os\n"
 
 
@@ -83,7 +85,6 @@ def _state(process: Path) -> str:
         return ""
 
 
-@pytest.mark.slow
 def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tool, "END_S", 10)
     (tmp_path / "tests" / "test_b.py").write_text(
@@ -103,7 +104,6 @@ def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, c
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):
     options = ["--since", "all", "--under", "tests", "--times", "2", "--budget", "9", "--seed", "7"]
     monkeypatch.setattr("sys.argv", ["repeat", *options])

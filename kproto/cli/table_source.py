@@ -69,9 +69,13 @@ def _holds_tables(source: Place) -> bool:
     with explained_at(source):
         if isinstance(source, RemotePath):
             return not source.is_file() and not is_pattern(str(source))
-        if source.is_dir():
-            return (source / MANIFEST).exists() or not _captures_in(source)
-        return not source.exists() and not is_pattern(str(source))
+        if not source.is_dir():
+            return not source.exists() and not is_pattern(str(source))
+    try:
+        return (source / MANIFEST).exists() or not _captures_in(source)
+    except PermissionError as e:
+        e.filename = str(source)  # of the manifest nobody knows
+        raise
 
 
 def _captures_in(directory: Path) -> bool:

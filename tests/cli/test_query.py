@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
@@ -305,6 +306,19 @@ def test_an_empty_directory_is_called_so_with_a_command_that_can_be_pasted(tmp_p
             f"kproto: {empty} is an empty directory and has no tables; make them: "
             f"kproto analyze CAPTURE --out '{empty}'\n"
         )
+
+
+def test_a_directory_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = Path.exists
+
+    def refused(path: Path) -> bool:
+        if path.parent == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refused)
+    for arguments in (["query", str(tmp_path), "leader"], ["doctor", str(tmp_path)]):
+        assert CliRunner().invoke(main, arguments).stderr.startswith(f"kproto: {tmp_path}: permission denied; try sudo")
 
 
 def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path) -> None:

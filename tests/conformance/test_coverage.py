@@ -12,6 +12,7 @@ from conformance.coverage import Coverage, claimed_rows, read_coverage
 SCRIPT = Path(__file__).with_name("coverage.py")
 
 
+@pytest.mark.slow
 def test_every_row_is_tested_or_excused() -> None:
     assert read_coverage().problems() == []
 

@@ -75,6 +75,7 @@ def same(path: Path, question: str, expected: Sequence[Any]) -> None:
     assert sorted(found) == sorted(map(tuple, expected))
 
 
+@pytest.mark.slow
 def test_leaders_registrations_and_controllers_are_those_of_the_history(tmp_path: Path) -> None:
     fleet = fleet_of(secrets.randbelow(1 << 30), controllers=3)
     print(fleet)

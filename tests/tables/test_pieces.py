@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 FEW = [path for path in CAPTURES if name_of(path) in ("ibp-2.8-a", "ibp-3.9-a-lossy", "external-controller-a")]
 PIECE = 10_000
+first = pytest.mark.parametrize(
+    "path", [FEW[0], *(pytest.param(path, marks=pytest.mark.slow) for path in FEW[1:])], ids=name_of
+)
+"""The first of them, and in the tier ``slow`` the others."""
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def rows(pieces: list[dict[str, pa.Table]], name: str) -> list[Any]:
     return sorted({repr(row) for piece in pieces for row in piece[name].to_pylist()})
 
 
-@pytest.mark.parametrize("path", FEW, ids=name_of)
+@first
 @pytest.mark.usefixtures("forgetful")
 def test_bodies_that_were_forgotten_are_read_again(path: Path) -> None:
     whole, pieces = read(path), list(chunks([str(path)], chunk_bytes=PIECE))
@@ -49,9 +53,7 @@ def test_bodies_that_were_forgotten_are_read_again(path: Path) -> None:
     assert rows(pieces, "requests") == rows([whole], "requests")
 
 
-@pytest.mark.parametrize(
-    "path", [FEW[0], *(pytest.param(path, marks=pytest.mark.slow) for path in FEW[1:])], ids=name_of
-)
+@first
 @pytest.mark.usefixtures("forgetful")
 def test_answers_do_not_depend_on_what_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(path)

@@ -239,6 +239,7 @@ def without_listings(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     return {**tables, "requests": hidden, "brokers": tables["brokers"].slice(0, 0)}
 
 
+@pytest.mark.slow
 @fewer
 @given(some_captures)
 def test_brokers_that_advertise_names_are_the_same_or_unknown(path: Path) -> None:

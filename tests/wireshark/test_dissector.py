@@ -191,6 +191,7 @@ def test_a_refusal_is_an_expert_warning_with_kafkas_name(script: Path, tmp_path:
     assert "The broker refused the request: STALE_CONTROLLER_EPOCH" in details
 
 
+@pytest.mark.slow
 def test_other_apis_are_left_to_wiresharks_own_dissector(script: Path, tmp_path: Path) -> None:
     capture = unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path)
     mine = tshark(

@@ -39,6 +39,7 @@ def test_every_broker_that_is_up_hears_of_a_kill_and_of_the_return(fleet):
     assert fleet[0].is_up
 
 
+@pytest.mark.slow
 def test_a_paused_broker_need_not_hear_of_anything(fleet):
     paused, bounced = run(fleet, "pause 3", "bounce 0")
     (resumed,) = run(fleet, "resume 3", quiet_s=2.0)  # it takes its requests in its own time

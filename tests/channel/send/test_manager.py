@@ -334,6 +334,7 @@ def test_after_any_fault_the_request_is_sent_again_and_order_kept(make, scripted
     assert max(map(len, warnings)) < 1000
 
 
+@pytest.mark.slow
 def test_a_request_that_was_given_up_does_not_arrive_on_its_old_connection(make) -> None:
     """A peer that reads again after a while finds the request once, however much of it the system had still to send."""
     size = 16 << 20
