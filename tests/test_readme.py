@@ -12,11 +12,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
 from kproto import reference
 from kproto.api import CONTROL_APIS
-from kproto.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -45,7 +44,7 @@ def test_commands_print_what_the_page_shows(block, monkeypatch):
         done = subprocess.run(command[2:], shell=True, env=environment, capture_output=True, text=True, check=False)
         printed, said = done.stdout, done.stderr
     else:
-        told = CliRunner().invoke(main, shlex.split(command)[2:], prog_name="kproto")
+        told = run_kproto(*shlex.split(command)[2:])
         printed, said = told.stdout, told.stderr
     wanted, got = expected.splitlines(), printed.splitlines()
     if wanted and wanted[-1] == "...":

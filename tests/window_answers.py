@@ -6,10 +6,9 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from click.testing import CliRunner
+from commands import run_kproto
 
 import kproto.tables
-from kproto.cli import main
 from kproto.errors import CaptureError
 from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
@@ -178,7 +177,7 @@ def _us_of(text: str) -> int:
 
 
 def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
-    result = CliRunner().invoke(main, ["inspect", *paths, "--format", "json"])
+    result = run_kproto("inspect", *paths, "--format", "json")
     assert result.exit_code in (0, 1), result.stderr
     for line in result.stdout.splitlines():
         row = json.loads(line)

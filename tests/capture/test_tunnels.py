@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import packets as make
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +20,6 @@ from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges, t
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.summary import not_read_text
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -321,7 +320,7 @@ def test_equal_requests_to_two_brokers_are_two() -> None:
 
 
 def said(command: str, path: Path) -> str:
-    result = CliRunner().invoke(main, [command, str(path)], prog_name="kproto")
+    result = run_kproto(command, path)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from control_messages import update_metadata
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +40,6 @@ from channel.tls_contexts import client_context, server_context
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, exchanges, frames
-from kproto.cli import main
 from kproto.codec import message_class
 from kproto.errors import ConfigurationError
 
@@ -77,7 +76,7 @@ def received(sock: socket.socket, count: int) -> bytes:
 
 def damages(*files: Path) -> list[Path]:
     """The files that ``kproto check`` finds damaged."""
-    result = CliRunner().invoke(main, ["check", "--format", "json", *map(str, files)])
+    result = run_kproto("check", "--format", "json", *files)
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [Path(each["file"]) for each in found] == list(files)
     assert result.exit_code == (not all(each["whole"] for each in found))

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from network_peers import until
 
 import channel.broker.cluster
@@ -44,7 +44,6 @@ from channel.tap import Tap, TapMapping
 from channel.types import Node, SecurityProtocol
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
-from kproto.cli import main
 from kproto.messages import AlterPartitionRequest
 
 if TYPE_CHECKING:
@@ -401,7 +400,7 @@ def test_kproto_brokers_ends_with_a_status_when_a_thread_dies(monkeypatch: pytes
 
     killer = threading.Thread(target=end)
     killer.start()
-    ended = CliRunner().invoke(main, ["brokers", "--count", "1"])
+    ended = run_kproto("brokers", "--count", "1")
     killer.join(60)
     assert ended.exit_code not in (0, None)
     assert "the cluster has ended by itself: Killed; start it again" in ended.output
@@ -448,7 +447,7 @@ def test_a_command_ends_with_a_status_when_its_owner_shows_an_error(
 ) -> None:
     monkeypatch.setattr(module, name, StandIn)
     monkeypatch.setattr("kproto.cli.controller._log_to_stderr", lambda **_: None)  # other tests have their own levels
-    ended = CliRunner().invoke(main, arguments)
+    ended = run_kproto(*arguments)
     assert ended.exit_code not in (0, None)
     assert f"{says} has ended by itself: the network client failed; start it again" in ended.output
 

@@ -7,11 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 
 from channel.network.recorder import PcapngRecorder
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +47,7 @@ def flipped(recording: Path, *numbers: int) -> str:
 
 
 def check(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["check", *arguments])
+    result = run_kproto("check", *arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert (result.stderr == "") == (result.exit_code != 2)
     return result.exit_code, result.stdout
@@ -56,7 +55,7 @@ def check(*arguments: str) -> tuple[int, str]:
 
 def unreadable(*arguments: str, data: bytes | None = None) -> str:
     """What is said on standard error, and nowhere else, of a file that cannot be read."""
-    result = CliRunner().invoke(main, ["check", *arguments], input=data)
+    result = run_kproto("check", *arguments, input=data)
     assert (result.exit_code, result.stdout) == (2, "")
     return result.stderr
 
@@ -145,7 +144,7 @@ def test_a_file_that_is_no_capture_is_one_line_with_its_path(recording: Path, na
     path = recording.with_name("other.pcapng")
     if name != "absent":
         path.write_bytes(b"" if name == "empty" else b"a shopping list\n" * 9)
-    result = CliRunner().invoke(main, ["check", str(path), "--format", "json"])
+    result = run_kproto("check", path, "--format", "json")
     row = json.loads(result.stdout)
     assert (result.exit_code, row["file"], row["whole"], row["packets"], row["damages"]) == (2, str(path), False, 0, [])
     assert {"no capture": "not a capture", "empty": "empty", "absent": "no such file"}[name] in row["error"]
@@ -163,9 +162,9 @@ def test_each_file_gets_its_verdict_and_one_damaged_file_decides_the_exit_code(r
 
 
 def test_standard_input_is_verified_like_a_file(recording: Path) -> None:
-    whole = CliRunner().invoke(main, ["check", "-"], input=recording.read_bytes())
+    whole = run_kproto("check", "-", input=recording.read_bytes())
     assert (whole.exit_code, whole.output) == (0, check(str(recording))[1].replace(str(recording), "-"))
-    torn = CliRunner().invoke(main, ["check", "-"], input=recording.read_bytes()[:-9])
+    torn = run_kproto("check", "-", input=recording.read_bytes()[:-9])
     assert torn.exit_code == 1
     assert torn.output.startswith("-: damaged in 1 place, ")
     assert unreadable("-", data=b"") == "-: an empty file; nothing was recorded in it\n"

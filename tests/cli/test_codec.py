@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from answers import difference, recorded
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA, read_jsonl
-
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +23,7 @@ STOP_REPLICA_ANSWER = {"op": "encode", "api": 5, "version": 4, "kind": "response
 def ask(questions: list[Any], *arguments: str) -> list[dict[str, Any]]:
     """The answers of one run of the command to these questions, objects or raw bytes."""
     lines = [q if isinstance(q, bytes) else json.dumps(q).encode() for q in questions]
-    result = CliRunner().invoke(main, ["codec", *arguments], input=b"\n".join(lines) + b"\n")
+    result = run_kproto("codec", *arguments, input=b"\n".join(lines) + b"\n")
     assert result.exception is None, result.output
     assert result.exit_code == 0
     return [json.loads(line) for line in result.stdout.splitlines()]

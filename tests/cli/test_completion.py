@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner
+from commands import run_kproto
 
 from kproto.cli import COMMANDS, main
 from kproto.query import QUESTIONS
@@ -78,6 +78,6 @@ def test_apis_are_completed_whatever_their_case(command: str) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_has_a_script(shell: str) -> None:
-    done = CliRunner().invoke(main, ["completion", shell])
+    done = run_kproto("completion", shell)
     assert done.exit_code == 0
     assert "_KPROTO_COMPLETE" in done.output

@@ -8,11 +8,10 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto as run
 from conftest import DATA, read_jsonl
 
 from kproto.api import request_header_version
-from kproto.cli import main
 from kproto.cli.byte_text import hexdump, parse_bytes
 from kproto.codec import get_codec
 from kproto.errors import DecodeError
@@ -43,10 +42,6 @@ FRAME_JSON = {
     "header": {"requestApiKey": 6, "requestApiVersion": 8, "correlationId": 17, "clientId": "1"},
     "body": UPDATE_METADATA,
 }
-
-
-def run(*arguments: str, **more: Any) -> Result:
-    return CliRunner().invoke(main, arguments, prog_name="kproto", **more)
 
 
 def output(*arguments: str, **more: Any) -> str:
@@ -389,8 +384,7 @@ def test_fields_after_an_array_of_numbers_are_in_the_table() -> None:
 def test_a_guess_of_base64_is_said() -> None:
     message = ["decode", "--kind", "response", "--api", "5", "--version", "4", "--format", "json", "--data"]
     hexed, guessed, named = (
-        CliRunner().invoke(main, [*message, *words])
-        for words in (["000b0100"], ["AAsBAA=="], ["AAsBAA==", "--input", "base64"])
+        run(*message, *words) for words in (["000b0100"], ["AAsBAA=="], ["AAsBAA==", "--input", "base64"])
     )
     assert hexed.stdout == guessed.stdout == named.stdout
     assert (hexed.stderr, named.stderr) == ("", "")

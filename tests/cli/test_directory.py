@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import packets as make
-from click.testing import CliRunner
+from commands import run_kproto
 from control_messages import leader_and_isr, leader_state, metadata_state, stop_replica, update_metadata
 
 import kproto
 from kproto import messages as c
 from kproto.api import ApiKey
 from kproto.capture import Endpoint
-from kproto.cli import main
 
 TWO = Endpoint("10.0.0.2", 9092)
 
@@ -37,7 +36,7 @@ def talk(client: int, server: Endpoint, *requests: Any, port: int = 50_000) -> l
 
 def inspect(*arguments: str, packets: list[make.Packet]) -> Any:
     data = make.pcap(sorted(packets, key=lambda p: p.time_ns))
-    result = CliRunner().invoke(main, ["inspect", "-", *arguments], input=data, prog_name="kproto")
+    result = run_kproto("inspect", "-", *arguments, input=data)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
@@ -63,7 +62,7 @@ def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:
     late = update_metadata({}, [live(7, "10.0.0.2"), live(8, "10.0.0.3")])
     file = tmp_path / "late.pcap"
     file.write_bytes(make.pcap(talk(1, TWO, early, late)))
-    result = CliRunner().invoke(main, ["inspect", str(file), "--broker", "7"])
+    result = run_kproto("inspect", file, "--broker", "7")
     assert [line.split("  ")[2].strip() for line in result.stdout.splitlines()] == [
         "LeaderAndIsr v7",
         "UpdateMetadata v8",
@@ -92,7 +91,7 @@ def test_a_packet_beyond_all_times_is_told_and_left_out() -> None:
     )
     far = [make.Packet(p.time_ns + 10**12 * 10**9, p.data, p.on_wire) for p in far]
     ng = make.section() + make.interface() + b"".join(make.enhanced(p) for p in [*far, *near])
-    result = CliRunner().invoke(main, ["inspect", "-"], input=ng)
+    result = run_kproto("inspect", "-", input=ng)
     assert result.exit_code == 0
     assert result.stdout.count("UpdateMetadata v8") == 1
     assert "a packet whose time lies before 1970 or after 2262" in result.stderr

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from commands import kproto_rows, run_kproto
 from table_truth import CAPTURES, name_of, store
 
 from kproto.cli import main
@@ -20,12 +21,8 @@ PATHS = {name_of(path): str(path) for path in CAPTURES}
 UNCLEAN = PATHS["ibp-3.9-a"]
 
 
-def doctor(*arguments: str, data: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, ["doctor", *arguments], prog_name="kproto", input=data)
-
-
-def rows(*arguments: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in doctor(*arguments, "--format", "json").stdout.splitlines()]
+doctor = partial(run_kproto, "doctor")
+rows = partial(kproto_rows, "doctor")
 
 
 def test_findings_come_worst_first_with_a_command_that_runs() -> None:
@@ -36,7 +33,7 @@ def test_findings_come_worst_first_with_a_command_that_runs() -> None:
     for line in lines[1::2]:
         command = line.split()
         assert command[0] == "kproto"
-        assert CliRunner().invoke(main, command[1:]).exit_code == 0, line
+        assert run_kproto(*command[1:]).exit_code == 0, line
 
 
 def test_json_is_an_object_for_each_finding() -> None:
@@ -103,7 +100,7 @@ def test_redacted_output_names_no_topic_host_or_file() -> None:
 
 def test_standard_input_gives_the_findings_of_the_file() -> None:
     with Path(UNCLEAN).open("rb") as file:
-        piped = doctor("-", "--format", "json", data=file.read()).stdout
+        piped = doctor("-", "--format", "json", input=file.read()).stdout
     assert piped == doctor(UNCLEAN, "--format", "json").stdout
 
 
@@ -164,7 +161,7 @@ def test_findings_of_a_long_stream_rest_on_its_last_requests(monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
 def test_under_min_isr_is_told_as_present_only_of_partitions_that_lack_replicas_now(name: str) -> None:
-    result = CliRunner().invoke(main, ["query", PATHS[name], "diff", "--from", "0", "--format", "json"])
+    result = run_kproto("query", PATHS[name], "diff", "--from", "0", "--format", "json")
     isr = {(row["topic"], row["partition"]): row["isr"] for row in map(json.loads, result.stdout.splitlines())}
     found = rows(PATHS[name], "--rule", "KP021", "--limit", "min-isr=2", "--limit", "under-min-isr=1")
     changed = [row for row in found if (row["topic"], row["partition"]) in isr]

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from network_peers import until
 
 import channel.node.controller_node
 import kproto.__main__
-from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def test_a_controller_resigns_although_sigterm_comes_twice(monkeypatch: pytest.M
 
     ending = threading.Thread(target=end_once_started)
     monkeypatch.setattr(channel.node.controller_node, "ControllerNode", lambda *_, **__: Node())
-    result = CliRunner().invoke(main, ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7"])
+    result = run_kproto("controller", "--zookeeper", "127.0.0.1:1", "--id", "7")
     ending.join(60)
     assert (result.exit_code, ended) == (0, ["resigned"])
     assert '"id":7' in result.stdout
@@ -113,7 +112,7 @@ def test_a_controller_records_no_secrets_unless_they_are_to_be_kept(
 
     monkeypatch.setattr(channel.node.controller_node, "ControllerNode", node)
     command = ["controller", "--zookeeper", "127.0.0.1:1", "--id", "7", "--record", str(tmp_path)]
-    assert CliRunner().invoke(main, [*command, *(["--keep-secrets"] if keep else [])]).exit_code == 0
+    assert run_kproto(*command, *(["--keep-secrets"] if keep else [])).exit_code == 0
     recorded = (tmp_path / "controller-7.pcapng").read_bytes()
     assert (b"hunter2" in recorded, alter_user_scram_credentials[:8] in recorded) == (keep, True)
 

@@ -8,24 +8,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto as run
 from expected_tables import expected_tables
 
 import kproto.generate
 import kproto.tables
-from kproto.cli import main
 from kproto.generate import write_captures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from click.testing import Result
-
     from kproto.generate import PlannedFleet
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, prog_name="kproto")
 
 
 def test_a_generated_capture_is_summed_up(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
 from kproto.cli import COMMANDS, main
 
@@ -26,12 +26,12 @@ def paths(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 @pytest.mark.parametrize("path", sorted(paths(main)), ids=" ".join)
 def test_help_fits_80_columns(path: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(main, [*path, "--help"], terminal_width=80)
+    result = run_kproto(*path, "--help", terminal_width=80)
     assert result.exit_code == 0
     assert not [line for line in result.output.splitlines() if len(line) > 80]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_has_examples(name: str) -> None:
-    output = CliRunner().invoke(main, [name, "--help"], terminal_width=80).output
+    output = run_kproto(name, "--help", terminal_width=80).output
     assert f"kproto {name}" in output.partition("Options:")[2], "the examples stand at its end"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import run_kproto
 from conftest import DATA
 from packets import pcap, read_pcap
 from tasks_here import TasksHere
@@ -66,7 +67,7 @@ def no_files(folder: Path) -> Iterator[Path]:
 def test_a_baseline_of_other_values_is_refused(content: bytes, capture: str, tmp_path: Path) -> None:
     baseline = tmp_path / "known.jsonl"
     baseline.write_bytes(content)
-    result = CliRunner().invoke(main, ["doctor", capture, "--baseline", str(baseline)])
+    result = run_kproto("doctor", capture, "--baseline", baseline)
     assert is_refused(result)
     assert "is no baseline" in result.stderr
     assert baseline.read_bytes() == content
@@ -75,12 +76,12 @@ def test_a_baseline_of_other_values_is_refused(content: bytes, capture: str, tmp
 def test_a_topic_with_a_line_separator_ends_no_line_of_a_baseline(capture: str, tmp_path: Path) -> None:
     baseline = tmp_path / "known.jsonl"
     baseline.write_text(json.dumps(FINDING | {"topic": "a\u2028b\x85c"}, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert CliRunner().invoke(main, ["doctor", capture, "--baseline", str(baseline)]).exit_code == 0
+    assert run_kproto("doctor", capture, "--baseline", baseline).exit_code == 0
 
 
 def test_what_is_no_file_is_no_baseline_and_no_settings(capture: str, tmp_path: Path) -> None:
     for path in no_files(tmp_path):
-        assert is_refused(CliRunner().invoke(main, ["doctor", capture, "--baseline", str(path)])), path
+        assert is_refused(run_kproto("doctor", capture, "--baseline", path)), path
         assert is_refused(CliRunner(env={"KPROTO_CONFIG": str(path)}).invoke(main, ["doctor", capture])), path
 
 
@@ -122,18 +123,18 @@ def test_a_summary_of_other_values_is_computed_anew_or_refused(tables: Path, cap
     honest = file.read_bytes()
     summary = json.loads(honest)
     again = ["analyze", capture, "--out", str(tables)]
-    shown = CliRunner().invoke(main, again)
+    shown = run_kproto(*again)
     assert shown.exit_code == 0, shown.output
     try:
         for content in (*ANY, changed(summary, "captures", to=5), changed(summary, "more", to=5)):
             file.write_bytes(content)
-            result = CliRunner().invoke(main, again)
+            result = run_kproto(*again)
             assert (result.exit_code, result.stdout) == (0, shown.stdout)
         for path, value in [
             (("captures", 0, "first"), EVIL), (("requests", 0, "api"), EVIL), (("brokers", 0, "host"), EVIL * 10_000),
         ]:  # fmt: skip
             file.write_bytes(changed(summary, *path, to=value))
-            result = CliRunner().invoke(main, again)
+            result = run_kproto(*again)
             assert all(line.isprintable() and not line.startswith("ERROR") for line in result.output.split("\n"))
         for path, value in [
             (("captures", 0), 5), (("captures", 0, "format"), None), (("requests", 0, "count"), {}),
@@ -141,7 +142,7 @@ def test_a_summary_of_other_values_is_computed_anew_or_refused(tables: Path, cap
         ]:  # fmt: skip
             file.write_bytes(changed(summary, *path, to=value))
             for form in ("text", "json"):
-                result = CliRunner().invoke(main, [*again, "--format", form])
+                result = run_kproto(*again, "--format", form)
                 assert result.exit_code == 0 or is_refused(result), (path, result.output)
     finally:
         file.write_bytes(honest)
@@ -155,7 +156,7 @@ def test_a_manifest_of_other_values_is_refused(facts: dict[str, Any], tables: Pa
     honest = manifest.read_text()
     try:
         manifest.write_text(json.dumps(json.loads(honest) | facts))
-        result = CliRunner().invoke(main, ["analyze", capture, "--out", str(tables)])
+        result = run_kproto("analyze", capture, "--out", tables)
         assert is_refused(result) or "inputs" in facts, result.output
     finally:
         manifest.write_text(honest)

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from control_messages import update_metadata
 from network_peers import frame
 
@@ -20,7 +20,6 @@ from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
-from kproto.cli import main
 from kproto.codec import encode, message_class
 from kproto.headers import decode_request_header_from
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
@@ -88,7 +87,7 @@ def broker() -> Iterator[str]:
 def test_what_a_broker_answers_is_shown_escaped(broker: str, arguments: tuple[str, ...]) -> None:
     request = ["--api", "Metadata", "--api-version", "4"] if arguments == ("send",) else []
     question = json.dumps({"topics": None, "allowAutoTopicCreation": False})
-    done = CliRunner().invoke(main, [*arguments, broker, *request], input=question)
+    done = run_kproto(*arguments, broker, *request, input=question)
     assert "31m" in done.output
     assert is_safe(done.stderr)
     assert done.stdout.isascii() if "text" not in arguments else is_safe(done.stdout)
@@ -110,7 +109,7 @@ def test_a_captures_texts_are_escaped_in_json(tmp_path: Path) -> None:
         manager.send_request(0, SingleRequest(told, 8), lambda _: answered.set())
         assert answered.wait(60)
     for command in (["summary"], ["query", "--sql", "SELECT * FROM brokers"], ["inspect"]):
-        done = CliRunner().invoke(main, [*command, str(path), "--format", "json"])
+        done = run_kproto(*command, path, "--format", "json")
         assert done.exit_code == 0, done.output
         assert done.stdout.isascii()
         assert "\x1b" not in done.stdout

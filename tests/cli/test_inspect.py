@@ -11,15 +11,15 @@ import re
 import subprocess
 import sys
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import packets as make
 import pytest
-from click.testing import CliRunner, Result
+from commands import kproto_prints, kproto_rows, run_kproto
 from conftest import DATA, read_jsonl
 
 from channel.network.recorder import PcapngRecorder
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,18 +39,12 @@ def path(name: str) -> str:
     return str(CAPTURES / f"{name}.pcap.gz")
 
 
-def inspect(*arguments: str, **more: Any) -> Result:
-    return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto", **more)
+inspect = partial(run_kproto, "inspect")
+objects = partial(kproto_rows, "inspect")
 
 
 def lines(*arguments: str) -> list[str]:
-    result = inspect(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout.splitlines()
-
-
-def objects(*arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines(*arguments, "--format", "json")]
+    return kproto_prints("inspect", *arguments).splitlines()
 
 
 def endpoint(text: str) -> str:

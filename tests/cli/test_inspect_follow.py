@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import packets as make
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import run_kproto
 from conftest import DATA
 
 from kproto.capture import growing
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
             step()
 
         monkeypatch.setattr(growing.time, "sleep", wait)
-        return CliRunner().invoke(main, ["inspect", "--follow", str(path), *options], prog_name="kproto")
+        return run_kproto("inspect", "--follow", path, *options)
 
     return follow
 
@@ -84,7 +84,7 @@ def test_a_request_log_is_followed(tmp_path: Path, follow: Callable[..., Result]
     path = tmp_path / "kafka-request.log"
     path.write_bytes(data[: len(data) // 2])
     result = follow(path, add(path, data[len(data) // 2 :]), options=("--format", "json"))
-    expected = CliRunner().invoke(main, ["inspect", str(whole), "--format", "json"])
+    expected = run_kproto("inspect", whole, "--format", "json")
     assert result.exit_code == 130
     assert numbers(result)
     assert sorted(numbers(result)) == sorted(numbers(expected))
@@ -127,7 +127,7 @@ def test_only_one_file_is_followed(captures: list[str], tmp_path: Path) -> None:
     for name in "a.pcap", "a.pcap.1":
         (tmp_path / name).write_bytes(make.pcap(talk(1)))
     paths = [str(tmp_path / name) if name != "DIR" else str(tmp_path) for name in captures]
-    result = CliRunner().invoke(main, ["inspect", "--follow", *paths])
+    result = run_kproto("inspect", "--follow", *paths)
     assert result.exit_code == 2
     assert "--follow takes one file" in result.stderr
 

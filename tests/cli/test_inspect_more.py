@@ -8,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jq
 import packets as make
 import pytest
-from click.testing import CliRunner, Result
+from commands import kproto_rows, run_kproto
 from conftest import DATA
 
-from kproto.cli import main
 from kproto.cli.times import moment_ns, parse_duration, span_of
 from kproto.errors import ConfigurationError
 
@@ -30,14 +30,8 @@ def path(name: str) -> str:
     return str(CAPTURES / f"{name}.pcap.gz")
 
 
-def inspect(*arguments: str, **more: Any) -> Result:
-    return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto", **more)
-
-
-def objects(*arguments: str) -> list[dict[str, Any]]:
-    result = inspect(*arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+inspect = partial(run_kproto, "inspect")
+objects = partial(kproto_rows, "inspect")
 
 
 # ---- outcomes and changes --------------------------------------------------------------------------------------------
@@ -127,10 +121,8 @@ def test_the_jq_lines_in_the_help_select_what_they_say() -> None:
 
 
 def test_the_jq_lines_of_summary_select_what_they_say() -> None:
-    printed = CliRunner().invoke(main, ["summary", path("external-controller-a"), "--format", "json"]).stdout
-    programs = re.findall(
-        r"--format json(?: \\\n)?\s*\| jq '([^']+)'", CliRunner().invoke(main, ["summary", "--help"]).stdout
-    )
+    printed = run_kproto("summary", path("external-controller-a"), "--format", "json").stdout
+    programs = re.findall(r"--format json(?: \\\n)?\s*\| jq '([^']+)'", run_kproto("summary", "--help").stdout)
     refusals, slowest = (jq.compile(program).input_text(printed).all() for program in programs)
     assert all(row["error"] for row in refusals)
     assert len(refusals) == len(json.loads(printed)["refusals"])
@@ -170,7 +162,7 @@ def test_a_capture_that_begins_inside_a_request_is_not_called_complete() -> None
     shown = inspect(cut, "--fail-on-loss")
     assert shown.exit_code == 3
     assert f"warning: {cut}: missing: the beginning of 1 message, before the capture" in shown.stderr
-    summary = CliRunner().invoke(main, ["summary", cut, "--format", "line"]).stdout
+    summary = run_kproto("summary", cut, "--format", "line").stdout
     assert summary.strip().endswith("missing: the beginning of 1 message, before the capture")
 
 
@@ -246,7 +238,7 @@ def test_an_id_for_two_brokers_is_an_error() -> None:
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_ports_without_kafka_are_told_with_those_that_carry_it(command: list[str]) -> None:
-    result = CliRunner().invoke(main, [command[0], path("ibp-3.9-a"), *command[1:], "--ports", "9092"])
+    result = run_kproto(command[0], path("ibp-3.9-a"), *command[1:], "--ports", "9092")
     assert result.exit_code == 2
     assert "no Kafka request on --ports 9092; ports that carry Kafka: 19092,19093,19094" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -345,12 +337,12 @@ def test_every_command_reads_a_time_of_day_alike() -> None:
     """Leaders, at a time of day that the capture shows, are those at that moment of its day."""
     capture = path("external-controller-a")
     leader = "query", capture, "leader", "--format", "json"
-    shown = [CliRunner().invoke(main, [*leader, "--at", text]).stdout for text in ("19:47:20", "2026-11-20T19:47:20Z")]
-    assert shown[0] == shown[1] != CliRunner().invoke(main, [*leader]).stdout
+    shown = [run_kproto(*leader, "--at", text).stdout for text in ("19:47:20", "2026-11-20T19:47:20Z")]
+    assert shown[0] == shown[1] != run_kproto(*leader).stdout
     summed = ["summary", capture, "--format", "json"]
     for option in ("--since", "--until"):
         bare, full = (
-            [CliRunner().invoke(main, [*words, option, text]).stdout for words in (leader, summed)]
+            [run_kproto(*words, option, text).stdout for words in (leader, summed)]
             for text in ("19:47:20", "2026-11-20T19:47:20Z")
         )
         assert bare == full

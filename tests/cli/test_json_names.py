@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import kraft_runs
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 
 from kproto.cli import COMMANDS, main
@@ -37,7 +37,7 @@ def keys(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def printed(*arguments: str) -> list[tuple[str, Any]]:
-    result = CliRunner().invoke(main, [*arguments, "--format", "json"], prog_name="kproto")
+    result = run_kproto(*arguments, "--format", "json")
     assert result.exit_code in (0, 1), result.stderr
     return [pair for line in result.stdout.splitlines() for pair in keys(json.loads(line))]
 
@@ -73,7 +73,7 @@ def test_an_answers_json_has_broker_id(path: Path) -> None:
 
 
 def test_an_answers_table_for_a_spreadsheet_has_broker_id() -> None:
-    result = CliRunner().invoke(main, ["query", str(CAPTURES[0]), "restarts", "--format", "csv"])
+    result = run_kproto("query", CAPTURES[0], "restarts", "--format", "csv")
     assert result.stdout.splitlines()[0].startswith("cluster,broker_id,address")
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from free_ports import free_ports
 
 from channel.broker.cluster import EmbeddedCluster
@@ -148,7 +148,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
     ],
 )
 def test_wrong_use_is_one_line(args, text, says):
-    result = CliRunner().invoke(main, args, prog_name="kproto", input=text.encode("utf-8", "surrogateescape"))
+    result = run_kproto(*args, input=text.encode("utf-8", "surrogateescape"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
@@ -167,7 +167,7 @@ def test_wrong_use_is_one_line(args, text, says):
 def test_settings_that_no_broker_can_have_are_refused(tmp_path, setting, says):
     path = tmp_path / "brokers.properties"
     path.write_text(setting)
-    result = CliRunner().invoke(main, ["brokers", "--config", str(path)])
+    result = run_kproto("brokers", "--config", path)
     assert result.exit_code == 2
     assert says in result.stderr
 
@@ -283,7 +283,7 @@ def test_the_demo_has_help():
 
 def test_the_demo_asks_for_pyspark_before_it_runs_anything(monkeypatch, tmp_path):
     monkeypatch.setattr("kproto.cli.demo.find_spec", lambda name: None)
-    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "demo")])
+    result = run_kproto("demo", "--out", tmp_path / "demo")
     assert result.exit_code != 0
     assert "kproto demo makes tables, which needs pyspark: pip install" in f"{result.output}{result.exception}"
     assert not (tmp_path / "demo").exists()
@@ -308,13 +308,11 @@ def test_send_reads_its_request_from_a_file(tmp_path):
     (tmp_path / "request.json").write_text(json.dumps(UPDATE))
     with EmbeddedCluster(1) as cluster:
         address = f"127.0.0.1:{cluster[0].port}"
-        result = CliRunner().invoke(main, ["send", address, "--api", "6", "--file", str(tmp_path / "request.json")])
+        result = run_kproto("send", address, "--api", "6", "--file", tmp_path / "request.json")
     assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')
 
 
 def test_send_prints_the_answer_alone():
     with EmbeddedCluster(1) as cluster:
-        result = CliRunner().invoke(
-            main, ["send", f"127.0.0.1:{cluster[0].port}", "--api", "6"], input=json.dumps(UPDATE)
-        )
+        result = run_kproto("send", f"127.0.0.1:{cluster[0].port}", "--api", "6", input=json.dumps(UPDATE))
     assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')

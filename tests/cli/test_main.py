@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 
 import kproto
@@ -32,7 +32,7 @@ def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_lists_every_command_and_shows_examples() -> None:
-    result = CliRunner().invoke(main, ["--help"])
+    result = run_kproto("--help")
     assert result.exit_code == 0
     for name in COMMANDS:
         assert name in result.stdout
@@ -41,19 +41,19 @@ def test_help_lists_every_command_and_shows_examples() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_help_with_an_example(name: str) -> None:
-    result = CliRunner().invoke(main, [name, "--help"])
+    result = run_kproto(name, "--help")
     assert result.exit_code == 0
     assert "Example" in result.stdout
     assert f"kproto {name}" in result.stdout
 
 
 def test_the_version_is_the_packages() -> None:
-    result = CliRunner().invoke(main, ["--version"])
+    result = run_kproto("--version")
     assert (result.exit_code, result.stdout) == (0, f"kproto {kproto.__version__}\n")
 
 
 def test_without_a_command_there_is_help_and_exit_code_2() -> None:
-    result = CliRunner().invoke(main, [])
+    result = run_kproto()
     assert result.exit_code == 2
     assert "Commands:" in result.output
 
@@ -99,7 +99,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], told: str) -> None:
-    result = CliRunner().invoke(main, arguments, prog_name="kproto")
+    result = run_kproto(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith(told)

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
@@ -19,7 +19,6 @@ from channel.rehearsal.scripted_controller import ScriptedController
 from channel.send.encoded_requests import SingleRequest
 from kproto import messages
 from kproto.api import ApiKey
-from kproto.cli import main
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def address(cluster: EmbeddedCluster, broker_id: int = 0) -> str:
 
 
 def metadata(cluster: EmbeddedCluster, *arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), *arguments])
+    result = run_kproto("metadata", "--bootstrap", address(cluster), *arguments)
     assert result.exit_code == code, result.output
     return result.stdout
 
@@ -241,7 +240,7 @@ def test_watch_says_that_nobody_answers_and_goes_on_when_a_broker_is_back(
             cluster.kill(member.id)
 
     left = after_each_view(monkeypatch, kill_all, lambda: cluster.restart(0))
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch", "--interval", "0.1"])
+    result = run_kproto("metadata", "--bootstrap", address(cluster), "--watch", "--interval", "0.1")
     assert result.exit_code == 0
     assert "no node answers at 127.0.0.1:" in result.stderr
     assert result.stdout.startswith("cluster kproto")
@@ -250,7 +249,7 @@ def test_watch_says_that_nobody_answers_and_goes_on_when_a_broker_is_back(
 
 def test_watch_without_any_node_ends_at_once(cluster: EmbeddedCluster) -> None:
     cluster.kill(0)
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), "--watch", "--interval", "3600"])
+    result = run_kproto("metadata", "--bootstrap", address(cluster), "--watch", "--interval", "3600")
     assert result.exit_code == 2
     assert f"no node answers at {address(cluster)}" in result.stderr
 
@@ -258,7 +257,7 @@ def test_watch_without_any_node_ends_at_once(cluster: EmbeddedCluster) -> None:
 def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: EmbeddedCluster) -> None:
     down = address(cluster, 1)
     cluster.kill(1)
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", down, "--bootstrap", address(cluster)])
+    result = run_kproto("metadata", "--bootstrap", down, "--bootstrap", address(cluster))
     assert result.exit_code == 0
     assert f"according to {address(cluster)}" in result.stdout
 
@@ -274,10 +273,10 @@ def test_the_next_bootstrap_node_is_asked_if_the_first_cannot_say(cluster: Embed
         wrong = [address(other, 0), address(other, 1), f"127.0.0.1:{stranger.getsockname()[1]}", "no.such.host:9092"]
         for each in wrong:
             arguments = ["metadata", "--timeout", "0.5", "--bootstrap", each, "--bootstrap", address(cluster)]
-            result = CliRunner().invoke(main, arguments)
+            result = run_kproto(*arguments)
             assert result.exit_code == 0, each
             assert f"according to {address(cluster)}" in result.stdout
-        alone = CliRunner().invoke(main, ["metadata", "--bootstrap", address(other, 1)])
+        alone = run_kproto("metadata", "--bootstrap", address(other, 1))
         assert alone.exit_code == 2
         assert "Metadata" in alone.stderr
 
@@ -302,7 +301,7 @@ def test_waiting_ends_when_the_topic_is_created(cluster: EmbeddedCluster, contro
 @pytest.mark.usefixtures("controller")
 def test_a_topic_that_is_not_created_in_time_is_an_error(cluster: EmbeddedCluster) -> None:
     arguments = ["--topic", "none", "--wait", "--timeout", "0.05"]
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", address(cluster), *arguments])
+    result = run_kproto("metadata", "--bootstrap", address(cluster), *arguments)
     assert result.exit_code == 2
     assert "topic none did not become known within 50 ms" in result.stderr
 
@@ -312,6 +311,6 @@ def test_a_topic_that_is_not_created_in_time_is_an_error(cluster: EmbeddedCluste
     [(["--wait"], "add --topic"), (["--wait", "--topic", "t", "--watch"], "leave out --watch")],
 )
 def test_waiting_is_for_topics_alone(arguments: list[str], why: str) -> None:
-    result = CliRunner().invoke(main, ["metadata", "--bootstrap", "127.0.0.1:1", *arguments])
+    result = run_kproto("metadata", "--bootstrap", "127.0.0.1:1", *arguments)
     assert result.exit_code == 2
     assert why in result.stderr

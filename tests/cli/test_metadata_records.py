@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import kproto_rows, run_kproto
 from kraft_runs import RUNS, metadata, truth
 from metadata_batches import batch_of
 
-from kproto.cli import main
 from kproto.metadata_log.records import ConfigRecord, NoOpRecord, TopicRecord
 
-
-def inspect(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["inspect", *arguments], prog_name="kproto")
+inspect = partial(run_kproto, "inspect")
+objects = partial(kproto_rows, "inspect", "--records")
 
 
 def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(main, arguments, prog_name="kproto")
+    result = run_kproto(*arguments)
     assert result.exit_code
     return f"{result.output}{result.exception}"
-
-
-def objects(*arguments: str) -> list[dict[str, Any]]:
-    result = inspect(*arguments, "--records", "--format", "json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -130,7 +122,7 @@ def test_a_log_whose_first_batch_is_damaged_is_found_by_the_next(tmp_path: Path)
 
 
 def summary(place: Path) -> str:
-    result = CliRunner().invoke(main, ["summary", str(place)], prog_name="kproto")
+    result = run_kproto("summary", place)
     assert result.exit_code == 0, result.exception
     return str(result.stdout)
 

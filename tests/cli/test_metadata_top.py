@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto
 from kraft_runs import RUNS, capture, metadata, truth
 
-from kproto.cli import main
 from kproto.cli.metadata_top import LogView
 from kproto.metadata_log.growing import GrowingLog
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 SEGMENT = f"{0:020}.log"
 
-
-def top(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["top", "--once", *arguments], prog_name="kproto")
+top = partial(run_kproto, "top", "--once")
 
 
 def told(run: str) -> tuple[dict[tuple[str, int], dict[str, Any]], dict[int, bool]]:

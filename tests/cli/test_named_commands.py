@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import kraft_runs
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 
 from kproto.cli import main
@@ -84,14 +84,14 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
 
 def commands_of(capture: Path, *options: str) -> list[tuple[str, list[str]]]:
     """What the doctor prints of a capture: each rule, and the command below it."""
-    result = CliRunner().invoke(main, ["doctor", str(capture), *options], prog_name="kproto")
+    result = run_kproto("doctor", capture, *options)
     lines = result.stdout.splitlines()
     return [(line.split()[1], shlex.split(below)) for line, below in pairwise(lines) if line[0] != " "]
 
 
 def run(words: list[str]) -> str:
     assert words[0] == "kproto"
-    result = CliRunner().invoke(main, words[1:], prog_name="kproto")
+    result = run_kproto(*words[1:])
     assert result.exit_code == 0, (words, result.stderr)
     return result.stdout
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import click
 import pytest
 from click.testing import CliRunner
+from commands import run_kproto
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kproto.api import ApiKey, api_name
-from kproto.cli import main
 from kproto.cli.options import (
     CaptureCommand,
     capture_filters,
@@ -192,6 +192,6 @@ def test_each_filter_wants_what_it_names_and_nothing_else() -> None:
 @pytest.mark.parametrize("option", ["--broker", "--controller"])
 @pytest.mark.parametrize("text", ["-1", "0,-1", "2147483648", "x"])
 def test_what_is_no_node_id_is_refused(option: str, text: str) -> None:
-    result = CliRunner().invoke(main, ["summary", "a.pcap", f"{option}={text}"])
+    result = run_kproto("summary", "a.pcap", f"{option}={text}")
     assert result.exit_code == 2
     assert f"is not a node id; try e.g. {option} 1, or {option} 0,1" in result.stderr

@@ -9,27 +9,26 @@ import io
 import json
 import re
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import packets as make
 import pytest
-from click.testing import CliRunner, Result
+from commands import kproto_rows, run_kproto
 from hosts import recorded
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.cli import main
 from kproto.query import ask, ask_sql, open_tables
 from kproto.query.questions import QUESTIONS
 from kproto.verdicts.derived import VIEWS
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
-
-def query(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["query", *arguments], prog_name="kproto")
+query = partial(run_kproto, "query")
+rows_of = partial(kproto_rows, "query")
 
 
 def test_a_capture_is_asked_without_tables() -> None:
@@ -43,7 +42,7 @@ def test_a_capture_is_asked_without_tables() -> None:
 
 
 def test_json_is_an_object_a_line_and_csv_has_a_header() -> None:
-    answers = [json.loads(line) for line in query(str(CAPTURE), "stale", "--format", "json").stdout.splitlines()]
+    answers = kproto_rows("query", CAPTURE, "stale")
     rows = list(csv.DictReader(io.StringIO(query(str(CAPTURE), "stale", "--format", "csv").stdout)))
     assert len(answers) == len(rows) > 3
     assert [row["reason"] for row in rows] == [answer["reason"] for answer in answers]
@@ -68,7 +67,7 @@ def test_filters_and_a_limit_shorten_the_answer() -> None:
 
 def test_a_query_of_ones_own_sees_every_table() -> None:
     sql = "SELECT broker_id, list(DISTINCT api_key ORDER BY api_key) AS apis FROM requests GROUP BY ALL"
-    rows = [json.loads(line) for line in query(str(CAPTURE), "--format", "json", "--sql", sql).stdout.splitlines()]
+    rows = kproto_rows("query", CAPTURE, "--sql", sql)
     assert [row["apis"] for row in rows if row["broker_id"] == 0] == [[4, 5, 6]]
     coded = "SELECT [4, 5, 6] AS api_key, -2 AS leader, [1, -1] AS leaders, 'x' AS former_leader"
     words = query(str(CAPTURE), "--sql", coded).stdout.splitlines()[-1]
@@ -134,7 +133,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(
 def state_of(capture: str, until_s: float) -> dict[tuple[str, int], dict[str, Any]]:
     """The newest state of each partition that any broker had accepted by a time, read from ``kproto inspect``."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    shown = CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()
+    shown = run_kproto("inspect", capture, "--format", "json").stdout.splitlines()
     for row in map(json.loads, shown):
         if row["api"] not in ("LeaderAndIsr", "UpdateMetadata") or row["time"] > until_s or row["outcome"] == "refused":
             continue
@@ -156,7 +155,7 @@ def _epochs(state: dict[str, Any]) -> tuple[int, int]:
 @pytest.mark.parametrize("at_s", [20.5, 45.5, 58.5])
 def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest_states(name: str, at_s: float) -> None:
     capture = str(CAPTURE.with_name(f"{name}.pcap.gz"))
-    shown = CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()
+    shown = run_kproto("inspect", capture, "--format", "json").stdout.splitlines()
     at_s += json.loads(shown[0])["time"]
     states = state_of(capture, at_s)
     offline = {(row["topic"], row["partition"]) for row in rows_of(capture, "offline", "--at", f"{at_s:.6f}")}
@@ -184,9 +183,7 @@ def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest
 @pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
 def test_the_difference_of_two_times_is_that_of_their_states(name: str) -> None:
     capture = str(CAPTURE.with_name(f"{name}.pcap.gz"))
-    begin = json.loads(CliRunner().invoke(main, ["inspect", capture, "--format", "json"]).stdout.splitlines()[0])[
-        "time"
-    ]
+    begin = json.loads(run_kproto("inspect", capture, "--format", "json").stdout.splitlines()[0])["time"]
     first, second = begin + 20.5, begin + 45.5
     former, newer = state_of(capture, first), state_of(capture, second)
     rows = rows_of(capture, "diff", "--from", f"{first:.6f}", "--to", f"{second:.6f}")
@@ -248,7 +245,7 @@ def test_the_two_times_of_a_difference_are_asked_for(tmp_path: Path) -> None:
 
 def test_who_asked_for_a_changed_isr_is_not_in_tables_nor_in_standard_input() -> None:
     whole = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
-    result = CliRunner().invoke(main, ["query", "-", "isr"], input=gzip.decompress(whole.read_bytes()))
+    result = run_kproto("query", "-", "isr", input=gzip.decompress(whole.read_bytes()))
     assert "note: who asked is in AlterPartition, which tables and standard input do not give" in result.stderr
     both = query(str(whole), str(whole.with_name("none.pcap")), "isr", "--format", "json")
     assert both.exit_code == 0
@@ -268,12 +265,6 @@ def test_questions_and_derived_tables_are_answered_in_python_without_spark() -> 
 # ---- several captures ------------------------------------------------------------------------------------------------
 
 
-def rows_of(*arguments: str, data: bytes | None = None) -> list[dict[str, object]]:
-    result = CliRunner().invoke(main, ["query", *arguments, "--format", "json"], input=data)
-    assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 @pytest.mark.slow
 def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_capture(tmp_path: Path) -> None:
     """Rotation splits requests from their responses; every question has the same answer.
@@ -291,7 +282,7 @@ def test_rotated_files_a_directory_and_standard_input_answer_as_the_whole_captur
         assert expected
         for sources in ([*map(str, files)], [str(tmp_path)], [f"{tmp_path}/broker.pcap*"]):
             assert [row | {"capture": ""} for row in rows_of(*sources, question)] == expected
-        piped = rows_of("-", question, data=gzip.decompress(whole.read_bytes()))
+        piped = rows_of("-", question, input=gzip.decompress(whole.read_bytes()))
         unasked = {"capture": "", "asked_by": None} if question == "isr" else {"capture": ""}
         assert [row | unasked for row in piped] == [row | unasked for row in expected]
 
@@ -300,7 +291,7 @@ def test_an_empty_directory_is_called_so_with_a_command_that_can_be_pasted(tmp_p
     empty = tmp_path / "böker 1"
     empty.mkdir()
     for command in ("query", "doctor", "report"):
-        result = CliRunner().invoke(main, [command, str(empty)], prog_name="kproto")
+        result = run_kproto(command, empty)
         assert result.exit_code == 2
         assert result.stderr == (
             f"kproto: {empty} is an empty directory and has no tables; make them: "
@@ -318,7 +309,7 @@ def test_a_directory_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Path, "exists", refused)
     for arguments in (["query", str(tmp_path), "leader"], ["doctor", str(tmp_path)]):
-        assert CliRunner().invoke(main, arguments).stderr.startswith(f"kproto: {tmp_path}: permission denied; try sudo")
+        assert run_kproto(*arguments).stderr.startswith(f"kproto: {tmp_path}: permission denied; try sudo")
 
 
 def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path) -> None:
@@ -341,7 +332,7 @@ def test_a_capture_that_cannot_be_read_is_a_warning_beside_one_that_can(tmp_path
 
 
 def test_help_lists_every_question() -> None:
-    told = CliRunner().invoke(main, ["query", "--help"], prog_name="kproto").output
+    told = run_kproto("query", "--help").output
     lines = told.partition("Questions:\n")[2].partition("\n\n")[0].splitlines()
     listed = [line.split()[0] for line in lines if not line.startswith("     ")]
     assert max(map(len, lines)) <= 80
@@ -359,7 +350,7 @@ def test_help_lists_every_question() -> None:
 )
 def test_a_time_outside_the_captures_is_said(options: tuple[str, ...], outside: str) -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
-    result = CliRunner().invoke(main, ["query", path, "leader", "--limit", "1", *options], prog_name="kproto")
+    result = run_kproto("query", path, "leader", "--limit", "1", *options)
     assert result.exit_code == 0
     assert outside in result.stderr
     assert bool(outside) == ("outside" in result.stderr)
@@ -380,13 +371,13 @@ def test_an_interrupt_during_sql_ends_the_command_as_anywhere_else(error: Except
 
 def test_a_question_that_looks_like_another_is_guessed() -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
-    result = CliRunner().invoke(main, ["query", path, "leadr"], prog_name="kproto")
+    result = run_kproto("query", path, "leadr")
     assert "did you mean leader?" in result.stderr
 
 
 def test_cells_of_csv_are_no_formulas() -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
-    result = CliRunner().invoke(
-        main, ["query", path, "--sql", "SELECT '=1+1' AS a, '-x' AS b, '-1+1' AS c, -1 AS d", "--format", "csv"]
+    result = run_kproto(
+        "query", path, "--sql", "SELECT '=1+1' AS a, '-x' AS b, '-1+1' AS c, -1 AS d", "--format", "csv"
     )
     assert result.stdout.splitlines()[1] == "'=1+1,-x,'-1+1,-1"

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
 from channel import BrokerHooks, EmbeddedCluster, Interception
 from channel.rehearsal.replay import rewrite
 from kproto.api import ApiKey
 from kproto.capture import exchanges
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def replay(cluster: EmbeddedCluster, *arguments: str, capture: Path = CAPTURE) -> Any:
     member = next(iter(cluster))
-    return CliRunner().invoke(main, ["replay", str(capture), "--to", f"{member.host}:{member.port}", *arguments])
+    return run_kproto("replay", capture, "--to", f"{member.host}:{member.port}", *arguments)
 
 
 def test_a_broker_answers_as_the_captured_broker_did_and_ends_in_its_state(cluster: EmbeddedCluster) -> None:

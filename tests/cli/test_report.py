@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto
 
-from kproto.cli import main
 from kproto.errors import CaptureError
 from kproto.generate import PlannedFleet, write_captures
 from kproto.report import Limits
 
 CAPTURE = Path(__file__).parent.parent / "data" / "captures" / "external-controller-a.pcap.gz"
 
-
-def report(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["report", *arguments], prog_name="kproto")
+report = partial(run_kproto, "report")
 
 
 def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> None:

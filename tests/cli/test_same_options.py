@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from commands import kproto_rows as objects
+from commands import run_kproto
 from log_lines import as_log, rows_of
 
 from channel import EmbeddedCluster
@@ -30,12 +32,6 @@ FILTERS = [
 ]
 
 
-def objects(*arguments: object) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(main, [*map(str, arguments), "--format", "json"])
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 @pytest.fixture
 def broker() -> Iterator[str]:
     with EmbeddedCluster([1]) as cluster:
@@ -54,7 +50,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("options", FILTERS, ids=lambda options: options[0])
 def test_replay_sends_what_inspect_shows(options: list[str], broker: str) -> None:
     shown = objects("inspect", CAPTURE, "--broker", "1", *options)
-    result = CliRunner().invoke(main, ["replay", str(CAPTURE), "--to", broker, "--broker", "1", *options])
+    result = run_kproto("replay", CAPTURE, "--to", broker, "--broker", "1", *options)
     assert result.exit_code in (0, 1), result.output  # 1: the answers differ, as requests before them are left out
     assert f"{len(shown)} request" in result.output
     assert 0 < len(shown) < 150
@@ -79,7 +75,7 @@ def test_a_question_is_answered_for_a_controller_alone() -> None:
 
 def test_top_reads_the_ports_that_are_named() -> None:
     def shown(*options: str) -> str:
-        result = CliRunner().invoke(main, ["top", "--once", str(CAPTURE), "--window", "3600", *options])
+        result = run_kproto("top", "--once", CAPTURE, "--window", "3600", *options)
         assert result.exit_code == 0, result.output
         return result.output
 
@@ -110,7 +106,7 @@ def test_what_is_wrong_with_an_option_of_logs_is_told(
     command: str, option: tuple[str, str], advice: str, log: Path
 ) -> None:
     more = {"query": ["leader"], "replay": ["--to", "127.0.0.1:1"]}.get(command, [])
-    result = CliRunner().invoke(main, [command, str(log), *more, *option])
+    result = run_kproto(command, log, *more, *option)
     assert (result.exit_code, result.stdout) == (2, "")
     assert advice in result.stderr
 
@@ -122,7 +118,7 @@ def test_the_zone_the_date_and_the_broker_of_a_log_are_told_to_each_command(log:
     assert objects("query", log, *sql, *options) == [{"t": pytest.approx(plain - 7200), "b": 1}]
     sent = objects("replay", log, "--to", broker, *options)
     assert len(sent) == 5
-    told = CliRunner().invoke(main, ["doctor", str(log), "--events", "--log-date", "2019-03-04", *options])
+    told = run_kproto("doctor", log, "--events", "--log-date", "2019-03-04", *options)
     assert told.exit_code == 0, told.output
     log.write_text("\n".join(line[12:].replace("]", "", 1) for line in log.read_text().splitlines()))
     assert objects("query", log, *sql, "--log-date", "2019-03-04")[0]["t"] // 86400 == 17959

@@ -9,10 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from tls_certificates import certificates
-
-from kproto.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 UPDATE = {
@@ -41,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_brokers_metadata_and_send_speak_tls_and_sasl_as_the_page_shows(folder: Path) -> None:
     def kproto(*args: str, settings: str, text: str = "") -> tuple[int, str]:
-        done = CliRunner().invoke(main, [*args, "--security", str(folder / settings)], input=text)
+        done = run_kproto(*args, "--security", folder / settings, input=text)
         return done.exit_code, done.output
 
     command = [sys.executable, "-m", "kproto", "brokers", "--count", "1", "--security"]

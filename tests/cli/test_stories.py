@@ -11,12 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 from kraft_runs import metadata
 from state_runs import logs_of
-
-from kproto.cli import main
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = DATA / "golden"
@@ -107,7 +105,7 @@ def test_the_page_begins_with_a_command_for_what_people_have(tmp_path: Path, mon
     shutil.copytree(metadata("kraft-3.9-a"), "metadata")
     assert {command[1] for command in commands} == {"control.pcap", "request-logs", "logs", "metadata"}
     for command in commands:
-        result = CliRunner().invoke(main, command)
+        result = run_kproto(*command)
         assert result.exit_code == 0, (command, result.stderr)
         assert "without a zone" not in result.stderr
         assert result.stdout or command[0] in ("doctor", "inspect"), command

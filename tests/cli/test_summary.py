@@ -9,17 +9,17 @@ import subprocess
 import sys
 import types
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import packets as make
 import pyarrow
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto
 from conftest import DATA, read_jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.cli import main
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.sections import Section, lines_of
 from kproto.cli.summary_text import _losses
@@ -36,8 +36,7 @@ def path(name: str) -> str:
     return str(CAPTURES / f"{name}.pcap.gz")
 
 
-def summary(*arguments: str, **more: Any) -> Result:
-    return CliRunner().invoke(main, ["summary", *arguments], prog_name="kproto", **more)
+summary = partial(run_kproto, "summary")
 
 
 def figures(*arguments: str) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def test_neither_spark_nor_pandas_is_loaded() -> None:
 
 
 def test_tables_that_do_not_exist_are_told_with_those_that_do() -> None:
-    result = CliRunner().invoke(main, ["tables", "nosuch"])
+    result = run_kproto("tables", "nosuch")
     assert result.exit_code == 2
     assert "try requests, responses, partition_errors" in result.stderr
 
@@ -326,12 +325,12 @@ def test_the_summary_of_a_thousand_brokers_is_a_page(monkeypatch: pytest.MonkeyP
     refusal = {"first": "2026-11-20T19:35:00Z", "controller_id": 1, "api": "StopReplica", "error": "E", "reason": ""}
     summary["refusals"] = [refusal | {"broker_id": number, "count": number} for number in range(1000)]
     monkeypatch.setattr("kproto.verdicts.summary.summarize", lambda _: summary)
-    shown = CliRunner().invoke(main, ["summary", path("ibp-3.9-a")]).stdout.splitlines()
+    shown = run_kproto("summary", path("ibp-3.9-a")).stdout.splitlines()
     assert len(shown) < 120
     assert shown.count("  and 988 more: --all shows them") == 3
     place = shown.index("Refused requests")
     assert [line.split()[4] for line in shown[place + 2 : place + 14]] == [str(n) for n in range(999, 987, -1)]
-    every = CliRunner().invoke(main, ["summary", path("ibp-3.9-a"), "--all"]).stdout.splitlines()
+    every = run_kproto("summary", path("ibp-3.9-a"), "--all").stdout.splitlines()
     assert len(every) > 3000
     assert not any("--all" in line for line in every)
 

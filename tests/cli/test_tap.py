@@ -11,13 +11,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from network_peers import EchoServer, frame, until
 from tls_certificates import certificates
 
 from channel.security import SecurityConfig
 from channel.tls_contexts import client_context
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,6 +159,6 @@ def test_rotate_seconds_finishes_a_file_while_nothing_passes(tmp_path: Path) -> 
 def test_a_mapping_to_itself_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    done = CliRunner().invoke(main, ["tap", "--map", f"{address}={address}", "--out", str(tmp_path / "tap.pcapng")])
+    done = run_kproto("tap", "--map", f"{address}={address}", "--out", tmp_path / "tap.pcapng")
     assert done.exit_code != 0
     assert "own listening address" in done.output

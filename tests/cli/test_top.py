@@ -25,11 +25,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
-from kproto.cli import main
 from kproto.cli.describe import PartitionWords
 from kproto.cli.top import metrics_lines, snapshot_lines
 from kproto.errors import ConfigurationError
@@ -54,7 +53,7 @@ def data() -> bytes:
 
 
 def top(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, ["top", *arguments])
+    result = run_kproto("top", *arguments)
     assert result.exit_code == code, result.output
     return result.output
 
@@ -212,7 +211,7 @@ def test_a_snapshot_in_a_pipe_is_plain_and_fits_80_columns() -> None:
 
 
 def test_changes_are_worded_as_inspect_words_them() -> None:
-    inspected = CliRunner().invoke(main, ["inspect", "--changes", str(CAPTURE)]).output
+    inspected = run_kproto("inspect", "--changes", CAPTURE).output
     assert "live brokers 0-2→1-2" in inspected
     assert "live brokers 0-2→1-2" in top("--once", str(CAPTURE))
 
@@ -245,7 +244,7 @@ def test_standard_input_gives_the_snapshot_of_the_file(data: bytes) -> None:
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], text: bytes, says: str) -> None:
-    result = CliRunner().invoke(main, ["top", *arguments], prog_name="kproto", input=text)
+    result = run_kproto("top", *arguments, input=text)
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
     assert result.stderr.count("\n") == 1

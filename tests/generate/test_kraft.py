@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from fleet_faults import fits
 
 import kproto.tables
-from kproto.cli import main
 from kproto.errors import ConfigurationError
 from kproto.generate import KRaftFleet, metadata_truth, write_metadata_logs
 from kproto.generate.kraft import KRAFT_PLANTS
@@ -60,9 +58,7 @@ def judged(fleet: KRaftFleet, *paths: Path) -> None:
 
 def asked(path: Path, question: str) -> list[dict[str, Any]]:
     """The rows of an answer of ``kproto query``, with the time in ms since 1970 at which each begins."""
-    result = CliRunner().invoke(main, ["query", str(path), question, "--format", "json"])
-    assert result.exit_code == 0, result.output
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = kproto_rows("query", path, question)
     for row in rows:
         row["time_ms"] = round(datetime.fromisoformat(row["valid_from"]).replace(tzinfo=UTC).timestamp() * 1000)
     return rows

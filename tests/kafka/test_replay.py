@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from asking import ask_port
-from click.testing import CliRunner
+from commands import run_kproto
 from free_ports import free_ports
 from real_brokers import eventually, real_kafka
 
-from kproto.cli import main
 from kproto.messages import MetadataRequest
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def test_a_replayed_incident_ends_in_the_state_of_the_original(brokers: tuple[Pa
     folder, base, epoch = brokers
     moved = [f"--map=127.0.0.1:{port}=127.0.0.1:{base + broker}" for broker, port in CAPTURED_PORTS.items()]
     target = ["--to", f"127.0.0.1:{base + BROKER}", f"--broker={BROKER}", f"--broker-epoch={epoch}"]
-    result = CliRunner().invoke(main, ["replay", str(CAPTURES / f"{NAME}.pcap.gz"), *target, *moved])
+    result = run_kproto("replay", CAPTURES / f"{NAME}.pcap.gz", *target, *moved)
     assert result.exit_code == 0, result.output
     assert "0 answers differ" in result.output.splitlines()[-1]
     assert len({known.leader_epoch for known in known_to_the_original().values()}) > 1

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
-from kproto.cli import main
 from kproto.logs.wrappers import Unwrapper
 
 PAGE = (Path(__file__).parents[2] / "docs" / "inputs.md").read_text(encoding="utf-8")
@@ -19,7 +18,7 @@ def test_every_option_of_the_page_is_there(command: str) -> None:
     about_logs = PAGE[PAGE.index("## Times") :]
     named = set(re.findall(r"--[a-z-]+", about_logs)) & {"--log-zone", "--log-date", "--broker-of", "--brokers"}
     assert len(named) == 4
-    text = CliRunner().invoke(main, [command, "--help"]).output
+    text = run_kproto(command, "--help").output
     assert all(option in text for option in named)
 
 

@@ -11,11 +11,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from state_runs import files_of, logs_of
 
 import kproto.tables
-from kproto.cli import main
 from kproto.tables.resolved import resolved_tables
 
 if TYPE_CHECKING:
@@ -52,11 +51,11 @@ def test_leaders_are_those_of_the_metadata_log_and_no_isr_is_wrong(run: tuple[li
 def test_no_controller_is_invented(run: tuple[list[list[Any]], Path]) -> None:
     _truth, folder = run
     for words in (["query", str(folder), "controllers"], ["query", str(folder), "restarts"]):
-        result = CliRunner().invoke(main, [*words, "--format", "json", "--log-zone", "UTC"])
+        result = run_kproto(*words, "--format", "json", "--log-zone", "UTC")
         assert (result.exit_code, result.stdout.strip()) == (0, ""), result.stderr
-    summary = json.loads(CliRunner().invoke(main, ["summary", str(folder), "--format", "json"]).stdout)
+    summary = json.loads(run_kproto("summary", folder, "--format", "json").stdout)
     assert (summary["controllers"], summary["zombies"], summary["migration"]) == ([], [], None)
-    warned = CliRunner().invoke(main, ["doctor", str(folder), "--format", "json"]).stdout
+    warned = run_kproto("doctor", folder, "--format", "json").stdout
     rules = {
         row["rule"] for row in map(json.loads, warned.splitlines()) if row.get("severity") in ("warning", "trouble")
     }

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from log_lines import as_log, rows_of
 
-from kproto.cli import main
 from kproto.cli.options import parse_broker_of
 from kproto.errors import ConfigurationError
 from kproto.pipeline.options import scan_arguments
@@ -27,7 +26,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def inspect(*args: object) -> tuple[list[dict[str, object]], str]:
-    result = CliRunner().invoke(main, ["inspect", "--format", "json", *map(str, args)])
+    result = run_kproto("inspect", "--format", "json", *args)
     assert result.exit_code == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()], result.stderr
 
@@ -60,7 +59,7 @@ def test_every_command_says_in_one_line_which_zone_it_assumed(
     other.write_text(log.read_text().replace("-0 ", "-1 "))
     name, *rest = command
     for options in ((), ("--log-zone", "UTC")):
-        result = CliRunner().invoke(main, [name, str(log), str(other), *rest, *options])
+        result = run_kproto(name, log, other, *rest, *options)
         assert result.exit_code in (0, 1, 3), result.stderr
         said = [line for line in result.stderr.splitlines() if "without a zone" in line]
         assert len(said) == (not options)
@@ -72,9 +71,9 @@ def test_check_and_top_are_told_the_date(log: Path) -> None:
         "\n".join(line[12:].replace("]", "", 1) for line in log.read_text().splitlines() if "Completed" in line)
     )
     for command in (["check"], ["top", "--once"]):
-        result = CliRunner().invoke(main, [*command, str(log), "--log-date", "2019-03-04"])
+        result = run_kproto(*command, log, "--log-date", "2019-03-04")
         assert result.exit_code == 0, result.stderr
-        assert "--log-date" in (undated := CliRunner().invoke(main, [*command, str(log)])).stderr + undated.stdout
+        assert "--log-date" in (undated := run_kproto(*command, log)).stderr + undated.stdout
 
 
 def test_the_broker_of_a_log_is_named(log: Path) -> None:
@@ -88,7 +87,7 @@ def test_the_date_of_a_log_is_named(log: Path) -> None:
     )
     rows, _ = inspect(log, "--log-date", "2019-03-04")
     assert {int(row["time"]) // 86400 for row in rows} == {17959}  # type: ignore[call-overload]
-    result = CliRunner().invoke(main, ["inspect", str(log)])
+    result = run_kproto("inspect", log)
     assert result.exit_code == 2
     assert "--log-date" in result.stderr
 
@@ -102,7 +101,7 @@ def test_the_date_of_a_log_is_named(log: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told(log: Path, args: tuple[str, str], advice: str) -> None:
-    result = CliRunner().invoke(main, ["inspect", str(log), *args])
+    result = run_kproto("inspect", log, *args)
     assert result.exit_code != 0
     assert advice in result.stderr + str(result.exception)
 

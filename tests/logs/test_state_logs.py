@@ -17,13 +17,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows, run_kproto
 from hosts import by_host, recorded
 from state_runs import files_of, logs_of
 
 from kproto import tables
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
-from kproto.cli import main
 from kproto.tables.bodies import BodyCache
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def doctor(*paths: object) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(main, ["doctor", *map(str, paths), "--format", "json"])
+    result = run_kproto("doctor", *paths, "--format", "json")
     assert result.exit_code in (0, 1, 3), result.stderr
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
@@ -210,7 +209,7 @@ def test_what_a_log_does_not_tell_is_null(tmp_path: Path) -> None:
     assert led
     assert all(state["replicas"] is None for state in states if state["api_key"] == 4)
     assert {request["broker_id"] for request in found["requests"].to_pylist()} == {1}
-    result = CliRunner().invoke(main, ["inspect", str(path), "--format", "json"])
+    result = run_kproto("inspect", path, "--format", "json")
     assert "-2147483648" not in result.stdout
     assert '"isr": null' in result.stdout or '"isr":null' in result.stdout
 
@@ -364,8 +363,7 @@ def test_a_controllers_log_tells_of_more_than_requests(run: str, tmp_path: Path)
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-    result = CliRunner().invoke(main, ["query", str(tmp_path), "events", "--format", "json"])
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = kproto_rows("query", tmp_path, "events")
     kinds = {kind: [row for row in rows if row["event"] == kind] for kind in {row["event"] for row in rows}}
     failed, resigned = kinds["connection failed"], kinds["resigned"]
     assert {row["broker_id"] for row in failed} <= {0, 1, 2}
@@ -464,7 +462,7 @@ def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str,
         return {(f["rule"], f.get("topic"), f.get("partition")) for f in doctor(path) if f["severity"] != "note"}
 
     def controllers(path: Path) -> list[Any]:
-        result = CliRunner().invoke(main, ["query", str(path), "controllers", "--format", "json"])
+        result = run_kproto("query", path, "controllers", "--format", "json")
         rows = map(json.loads, result.stdout.splitlines())
         return [(row["cluster"], row["controller_id"], row["controller_epoch"]) for row in rows]
 

@@ -6,13 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from kraft_runs import MADE, NODES, RUNS, metadata, truth
 from metadata_strategies import CONTROL_VERSIONS, VERSIONS, records
 
-from kproto.cli import main
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
@@ -68,9 +67,7 @@ def test_what_inspect_prints_is_as_kafkas_dump_prints_it(run: str) -> None:
     """The log from its beginning, or from a snapshot on; and snapshots that are named."""
 
     def printed(place: Path) -> list[dict[str, Any]]:
-        result = CliRunner().invoke(main, ["inspect", str(place), "--records", "--show-secrets", "--format", "json"])
-        assert result.exit_code == 0, result.output
-        return [json.loads(line) for line in result.stdout.splitlines()]
+        return kproto_rows("inspect", place, "--records", "--show-secrets")
 
     def like(found: list[dict[str, Any]], expected: Sequence[dict[str, Any]]) -> None:
         assert len(found) == len(expected) > 0

@@ -8,18 +8,18 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from table_truth import CAPTURES, expected_states, truth_rows
 
-from kproto.cli import main
 from kproto.cli.analyze import _explained
 from kproto.extras import install_command
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 CAPTURE = next(path for path in CAPTURES if path.name.startswith("ibp-2.8-a"))
 TOPIC = max((state["topic"] for row in truth_rows("ibp-2.8-a") for state in expected_states(row)), key=len)
 
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["analyze", *map(str, arguments)], prog_name="kproto")
+run = partial(run_kproto, "analyze")
 
 
 @pytest.mark.spark
@@ -41,7 +39,7 @@ def test_filters_select_the_requests_that_inspect_shows(
 ) -> None:
     result = run(CAPTURE, "--out", tmp_path / "out", *options)
     assert result.exit_code == 0, result.output
-    inspected = CliRunner().invoke(main, ["inspect", str(CAPTURE), "--format", "json", *options])
+    inspected = run_kproto("inspect", CAPTURE, "--format", "json", *options)
     shown = sorted(json.loads(line)["correlation_id"] for line in inspected.stdout.splitlines())
     found = pq.read_table(tmp_path / "out" / "requests", columns=["correlation_id"])["correlation_id"].to_pylist()
     assert sorted(found) == shown != []

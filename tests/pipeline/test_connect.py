@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from free_ports import free_ports
 from table_truth import CAPTURES, name_of
 
-from kproto.cli import main
 from kproto.query import open_tables
 from kproto.tables import read
 
@@ -115,7 +114,7 @@ def server(log: Path) -> Iterator[str]:
 
 def test_the_command_says_how_to_use_a_server(tmp_path: Path) -> None:
     arguments = ["analyze", str(CAPTURE), "--out", str(tmp_path / "tables"), "--master", "sc://127.0.0.1:15002"]
-    result = CliRunner().invoke(main, arguments)
+    result = run_kproto(*arguments)
     assert result.exit_code == 2
     assert "Spark Connect" in result.output
     assert "kproto.pipeline.analyze" in result.output

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
 from channel.network.recorder import PcapngRecorder
 from channel.rehearsal.journal import Journal
 from channel.rehearsal.scenario import EmbeddedScenario
 from channel.send.encoded_requests import SingleRequest
-from kproto.cli import main
 from kproto.cli.comparison import differences
 from kproto.codec import get_codec
 from kproto.pipeline import OutputDirectory, analyze
@@ -177,6 +176,6 @@ def test_a_missing_row_is_a_difference(table: str, tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
     path = tmp_path / "tables"
     path.touch()
-    result = CliRunner().invoke(main, ["demo", "--out", str(path)])
+    result = run_kproto("demo", "--out", path)
     assert result.exit_code == 2
     assert result.stderr == f"kproto: {path} is a file; --out takes a directory\n"

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import kproto_prints, kproto_rows
 from kraft_runs import capture, metadata
 from metadata_batches import batch_of
 
-from kproto.cli import main
 from kproto.errors import ConfigurationError
 from kproto.metadata_log.batches import RecordBatch, batches_in
 from kproto.metadata_log.finding import SNAPSHOT
@@ -42,9 +41,7 @@ RUN, NODE = "kraft-4.1-a", 1000
 def answers(source: tuple[Path, ...], *words: str) -> list[str]:
     """The JSON lines that a command gives about a source, sorted."""
     command, *rest = words
-    result = CliRunner().invoke(main, [command, *map(str, source), *rest, "--format", "json"], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    found = [json.loads(line) for line in result.stdout.splitlines()]
+    found = kproto_rows(command, *source, *rest)
     for row in found:  # how to ask for more names the source; who asked for an ISR is not stored
         for name in ("asked_by", "evidence", "command") if command != "summary" else ():
             row.pop(name, None)
@@ -333,8 +330,7 @@ def test_analyze_stores_a_log_alone(spark: SparkSession, tmp_path: Path) -> None
     assert {name: run.summary[name] for name in told if name in run.summary} == {
         name: told[name] for name in told if name in run.summary
     }
-    page = CliRunner().invoke(main, ["report", str(out.path), "--out", str(tmp_path / "page.html")])
-    assert page.exit_code == 0, page.output
+    kproto_prints("report", out.path, "--out", tmp_path / "page.html")
 
 
 @pytest.mark.spark

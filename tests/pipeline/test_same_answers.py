@@ -8,11 +8,10 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from fleet_faults import fleet_of
 from table_truth import CAPTURES, name_of
 
-from kproto.cli import main
 from kproto.generate import write_captures
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.query import QUESTIONS
@@ -28,9 +27,7 @@ pytestmark = pytest.mark.spark
 def answers(source: Path, *words: str) -> list[str]:
     """The JSON lines that a command gives about a source, sorted."""
     command, *rest = words
-    result = CliRunner().invoke(main, [command, str(source), *rest, "--format", "json"], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    return sorted(json.dumps(_plain(json.loads(line)), sort_keys=True) for line in result.stdout.splitlines())
+    return sorted(json.dumps(_plain(row), sort_keys=True) for row in kproto_rows(command, source, *rest))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

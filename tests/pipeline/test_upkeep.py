@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import kproto_prints, run_kproto
 from conftest import DATA
 from pyarrow import dataset
 
-from kproto.cli import main
 from kproto.pipeline import OutputDirectory
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import ask, ask_sql, open_tables
@@ -96,9 +95,7 @@ def days(path: Path) -> list[str]:
 
 
 def rolled_up(path: Path) -> str:
-    done = CliRunner().invoke(main, ["tables", "rollup", str(path)])
-    assert done.exit_code == 0, done.output
-    return done.output.removeprefix(f"{path}: ").strip()
+    return kproto_prints("tables", "rollup", path).removeprefix(f"{path}: ").strip()
 
 
 def test_figures_of_days_are_stored_once_and_stay_when_the_days_expire(tables: Path) -> None:
@@ -297,13 +294,13 @@ def test_a_change_that_fails_at_any_step_leaves_the_former_tables(
 
 def test_the_command_says_what_was_done(tables: Path) -> None:
     def said(*arguments: str) -> str:
-        result = CliRunner().invoke(main, ["tables", *arguments], prog_name="kproto")
+        result = run_kproto("tables", *arguments)
         assert result.exit_code == 0, result.output
         return result.output
 
     assert "now" in said("compact", str(tables))
     assert "removed" in said("expire", str(tables), "--before", days(tables)[1])
     assert "no rows before 2000-01-01" in said("expire", str(tables), "--before", "2000-01-01")
-    absent = CliRunner().invoke(main, ["tables", "compact", str(tables / "absent")], prog_name="kproto")
+    absent = run_kproto("tables", "compact", tables / "absent")
     assert absent.exit_code == 2
     assert "no such file or directory" in absent.stderr

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import kproto_rows as lines
+from commands import run_kproto as kproto
 from kraft_runs import MADE, NODES, RUNS, capture, metadata, truth
 from kraft_truth import Truth, folded
 from metadata_batches import batch_of
 
-from kproto.cli import main
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, TopicRecord
@@ -40,16 +39,6 @@ def places(run: str, node: int | None) -> tuple[str, ...]:
     if node == CAPTURE:
         return (str(capture(run)),)
     return (str(capture(run)), str(metadata(run, 0))) if node == BOTH else (str(metadata(run, node)),)
-
-
-def kproto(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, prog_name="kproto")
-
-
-def lines(*arguments: str) -> list[dict[str, Any]]:
-    result = kproto(*arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def answer(place: Path | tuple[str, ...], question: str, *more: str) -> list[dict[str, Any]]:

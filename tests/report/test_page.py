@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_prints
 from report_tables import Cluster, state
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from kproto.cli import main
 from kproto.report import write_report
 from kproto.tables import read
 
@@ -224,8 +223,7 @@ def test_the_command_beside_a_request_finds_it_in_the_capture(browser: Page, tmp
         shown = opened(browser)
         words = shlex.split(browser.text("#request pre.command"))
         assert words[:3] == ["kproto", "inspect", capture.name]
-        result = CliRunner().invoke(main, ["inspect", str(capture), *words[3:]], prog_name="kproto")
-        (found,) = [json.loads(line) for line in result.stdout.splitlines()]
+        (found,) = map(json.loads, kproto_prints("inspect", capture, *words[3:]).splitlines())
         for key in (
             "api_version",
             "correlation_id",

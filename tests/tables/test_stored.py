@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 from table_truth import DAY, store
 
-from kproto.cli import main
 from kproto.errors import ConfigurationError
 from kproto.query import ask, open_tables
 from kproto.report import report_facts
@@ -81,7 +80,7 @@ def test_damaged_tables_are_refused_in_one_line(
 ) -> None:
     damage(requests_of(tables))
     name, *more = command
-    result = CliRunner().invoke(main, [name, str(tables), *more], prog_name="kproto")
+    result = run_kproto(name, tables, *more)
     assert result.exit_code == 2
     assert words in result.stderr
     assert f"kproto analyze CAPTURE --out {tables} --overwrite" in result.stderr

@@ -5,7 +5,6 @@ Of tables that Spark made, ``tests/pipeline/test_same_answers.py`` asks the same
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -14,12 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from fleet_faults import fleet_of
 from table_truth import CAPTURES
 
 import kproto.tables
-from kproto.cli import main
 from kproto.generate import write_captures
 from kproto.report.facts import report_facts
 from kproto.verdicts.facts import Facts
@@ -42,9 +40,7 @@ share a run must have the same."""
 
 def rows(command: str, path: Path, *more: str) -> list[Row]:
     """The JSON lines that a command prints about a capture."""
-    result = CliRunner().invoke(main, [command, str(path), *more, "--format", "json"], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return kproto_rows(command, path, *more)
 
 
 def count(path: Path, sql: str) -> int:

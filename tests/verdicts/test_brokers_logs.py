@@ -11,11 +11,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from conftest import DATA, read_jsonl
 from table_truth import WITH_TRUTH, expected_errors, expected_states, name_of
-
-from kproto.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,17 +27,12 @@ REAL = [path for path in WITH_TRUTH if "external" not in path.name]
 
 @cache
 def answer(path: Path, question: str) -> list[Row]:
-    result = CliRunner().invoke(main, ["query", str(path), question, "--format", "json"], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return kproto_rows("query", path, question)
 
 
 @cache
 def summary(path: Path) -> Row:
-    result = CliRunner().invoke(main, ["summary", str(path), "--format", "json"], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    found: Row = json.loads(result.stdout)
-    return found
+    return kproto_rows("summary", path)[0]
 
 
 @cache

@@ -7,9 +7,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
-from kproto.cli import main
 from kproto.generate import PlannedFleet, write_captures
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
@@ -67,9 +66,9 @@ def test_a_clock_that_differs_is_told_and_taken_off(hosts: Path, us: int) -> Non
 
 def test_the_doctors_command_shows_the_capture_whose_clock_differs(hosts: Path) -> None:
     shift(hosts / "broker-2.pcap", 7_000_000)
-    told = CliRunner().invoke(main, ["doctor", str(hosts), "--rule", "KP063"], prog_name="kproto")
+    told = run_kproto("doctor", hosts, "--rule", "KP063")
     (words,) = (shlex.split(line) for line in told.stdout.splitlines() if line.startswith(" "))
-    shown = CliRunner().invoke(main, words[1:], prog_name="kproto")
+    shown = run_kproto(*words[1:])
     assert (words[0], shown.exit_code) == ("kproto", 0), shown.stderr
     assert shown.stdout
 

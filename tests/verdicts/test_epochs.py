@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_prints as run
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.cli import main
 from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
 from kproto.tables import chunks
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 A, B = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(main, [*arguments], prog_name="kproto")
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def learned(*requests: tuple[Any, ...], is_kraft_controller: bool = False) -> Epochs:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows, run_kproto
 from conftest import DATA
 from table_truth import CAPTURES, name_of
 from windows import Window
 
 import kproto.tables
-from kproto.cli import main
 from kproto.query import ask, open_tables
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.events import ClusterEvent, command_for, events
@@ -89,17 +88,14 @@ def test_each_event_has_a_command_that_runs() -> None:
     assert len(commands) > 5
     for command in commands.values():
         words = shlex.split(command_for(command, [str(path)]))
-        result = CliRunner().invoke(main, words[1:], prog_name="kproto")
+        result = run_kproto(*words[1:])
         assert result.exit_code == 0, (words, result.output)
 
 
 def test_query_events_controllers_and_reassignments_answer_from_a_capture() -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a"))
 
-    def rows(*arguments: str) -> list[dict[str, Any]]:
-        result = CliRunner().invoke(main, ["query", path, *arguments, "--format", "json"], prog_name="kproto")
-        return [json.loads(line) for line in result.stdout.splitlines()]
-
+    rows = partial(kproto_rows, "query", path)
     every = rows("events")
     assert every == sorted(every, key=lambda row: row["ts"])
     assert path in every[0]["command"]
@@ -116,9 +112,9 @@ def test_query_events_controllers_and_reassignments_answer_from_a_capture() -> N
 
 def test_the_doctor_begins_with_what_happened() -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-big-a"))
-    lines = CliRunner().invoke(main, ["doctor", path, "--events"], prog_name="kproto").stdout.splitlines()
+    lines = run_kproto("doctor", path, "--events").stdout.splitlines()
     assert "Controller" in lines[0]
     assert lines[1].strip().startswith(f"kproto query {path} controllers")
     assert DATA.name in path
-    result = CliRunner().invoke(main, ["doctor", path, "--events", "--format", "json"], prog_name="kproto")
+    result = run_kproto("doctor", path, "--events", "--format", "json")
     assert "query CAPTURE events" in result.stderr

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from commands import kproto_rows
 from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.api import ApiKey
-from kproto.cli import main
 from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
 from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_tables
@@ -168,10 +166,7 @@ def test_another_clients_traffic_changes_nothing(tmp_path: Path) -> None:
 
 
 def inspected(paths: Sequence[Path], *options: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(main, ["inspect", *map(str, paths), "--format", "json", *options])
-    assert result.exit_code == 0, result.stderr
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    return [row for row in rows if row["record"] == "exchange"]
+    return [row for row in kproto_rows("inspect", *paths, *options) if row["record"] == "exchange"]
 
 
 def test_inspect_shows_captures_of_each_host_on_one_clock(tmp_path: Path) -> None:

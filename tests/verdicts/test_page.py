@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 
-from kproto.cli import main
 from kproto.verdicts.catalogue import LIMITS, RULES
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,7 @@ BLOCKS = re.findall(r"```console\n\$ kproto (.*)\n((?:.*\n)*?)```", PAGE)
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _shown in BLOCKS])
 def test_the_page_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch, command: str, shown: str) -> None:
     monkeypatch.chdir(ROOT)
-    result = CliRunner().invoke(main, shlex.split(command), prog_name="kproto")
+    result = run_kproto(*shlex.split(command))
     assert result.exit_code == 0
     assert result.stdout == shown
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import run_kproto
 from conftest import DATA
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.cli import main
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
@@ -31,8 +31,7 @@ def alarms(found: list[Finding]) -> set[str]:
     return {finding.rule for finding in found if finding.severity != "note"}
 
 
-def doctor(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["doctor", *arguments], prog_name="kproto")
+doctor = partial(run_kproto, "doctor")
 
 
 def test_another_topic_id_of_a_living_topic_is_no_new_topic() -> None:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from commands import run_kproto
 from conftest import DATA
 
 import kproto.tables
-from kproto.cli import main
 from kproto.tables.reading import chunks
 from kproto.tables.resolved import resolved_tables
 from kproto.tables.schemas import TABLES
@@ -115,6 +114,6 @@ def test_every_command_takes_the_brokers_that_are_known(words: tuple[str, ...]) 
     path = str(DATA / "names" / "healthy_names.pcapng.gz")
     sql = "SELECT DISTINCT broker_id FROM requests"
     chosen = [sql if option == "SQL" else option for option in options]
-    told = CliRunner().invoke(main, [command, path, *chosen, "--brokers", "7172=10.0.0.3:9092"])
+    told = run_kproto(command, path, *chosen, "--brokers", "7172=10.0.0.3:9092")
     assert told.exit_code == 0, told.output
     assert "7172" in told.stdout
