@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
 
-__all__ = ["kproto_prints", "kproto_rows", "run_kproto"]
+__all__ = ["kproto_on_a_terminal", "kproto_prints", "kproto_rows", "run_kproto"]
 
 
 def run_kproto(*words: object, **more: Any) -> Result:
@@ -27,3 +31,29 @@ def kproto_prints(*words: object, code: int = 0, **more: Any) -> str:
 def kproto_rows(*words: object, **more: Any) -> list[dict[str, Any]]:
     """The JSON lines that a command prints."""
     return [json.loads(line) for line in kproto_prints(*words, "--format", "json", **more).splitlines()]
+
+
+def kproto_on_a_terminal(*words: object, columns: int, notes: bool = True, **environment: str) -> str:
+    """What a command, in a process of its own, prints to a terminal of that width; with or without its notes."""
+    outer, inner = pty.openpty()
+    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kproto", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        stdout=inner,
+        stderr=inner if notes else subprocess.DEVNULL,
+        env=inherited | {"TERM": "xterm", "COLUMNS": str(columns)} | environment,
+    ) as process:
+        os.close(inner)
+        pieces = []
+        while True:
+            try:
+                piece = os.read(outer, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+        assert process.wait(timeout=120) == 0
+    os.close(outer)
+    return b"".join(pieces).decode().replace("\r\n", "\n")

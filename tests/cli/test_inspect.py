@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import packets as make
 import pytest
-from commands import kproto_prints, kproto_rows, run_kproto
+from commands import kproto_on_a_terminal, kproto_prints, kproto_rows, run_kproto
 from conftest import DATA, read_jsonl
 
 from channel.network.recorder import PcapngRecorder
@@ -247,34 +245,8 @@ def test_a_pipe_is_followed_as_it_grows() -> None:
         assert process.returncode == 0
 
 
-def on_a_terminal(*arguments: str, columns: int = 100) -> str:
-    """What the command prints where standard output and error are one terminal of that width."""
-    outer, inner = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "kproto", "inspect", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=inner,
-        stderr=inner,
-        env=environment | {"TERM": "xterm", "COLUMNS": str(columns)},
-    ) as process:
-        os.close(inner)
-        pieces = []
-        while True:
-            try:
-                piece = os.read(outer, 65_536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            pieces.append(piece)
-        assert process.wait(timeout=120) == 0
-    os.close(outer)
-    return b"".join(pieces).decode()
-
-
 def test_a_terminal_gets_colour_headings_and_its_own_width() -> None:
-    text = on_a_terminal(path("ibp-3.9-a"), "--topic", "0r*", columns=100)
+    text = kproto_on_a_terminal("inspect", path("ibp-3.9-a"), "--topic", "0r*", columns=100)
     assert "\x1b[" in text
     shown = ANSI.sub("", text).splitlines()
     assert shown[0] == "2026-11-20 (UTC)"
@@ -286,7 +258,9 @@ def test_a_terminal_gets_colour_headings_and_its_own_width() -> None:
 
 def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for() -> None:
     cut, whole = (
-        ANSI.sub("", on_a_terminal(path("ibp-3.9-a"), "--topic", "0r*", *wide, columns=60)).splitlines()
+        ANSI.sub(
+            "", kproto_on_a_terminal("inspect", path("ibp-3.9-a"), "--topic", "0r*", *wide, columns=60)
+        ).splitlines()
         for wide in ((), ("--wide",))
     )
     assert max(map(len, cut[:-1])) <= 60 < max(map(len, whole[:-1]))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import run_kproto
+from commands import kproto_on_a_terminal, kproto_prints, run_kproto
 from conftest import DATA
 from kraft_runs import metadata
 from state_runs import logs_of
@@ -32,41 +29,18 @@ STORIES = {
 WIDTHS = {"80": 80, "120": 120, "200": 200, "pipe": None}
 
 
-def output(command: str, width: int | None) -> str:
-    """What a command prints to standard output: on a terminal of that width, or into a pipe."""
-    arguments = [sys.executable, "-m", "kproto", *command.split()]
-    environment = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "xterm"}
-    if width is None:
-        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-        return done.stdout
-    outer, inner = pty.openpty()
-    with subprocess.Popen(
-        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=inner, stderr=subprocess.DEVNULL, env=environment
-    ) as process:
-        os.close(inner)
-        pieces = []
-        while True:
-            try:
-                piece = os.read(outer, 65_536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            pieces.append(piece)
-        assert process.wait(timeout=120) == 0
-    os.close(outer)
-    return b"".join(pieces).decode().replace("\r\n", "\n")
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("story", STORIES)
-def test_one_command_answers(story: str, width: str) -> None:
-    printed = output(STORIES[story], WIDTHS[width])
+def test_one_command_answers(story: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words, columns = STORIES[story].split(), WIDTHS[width]
+    printed = (
+        kproto_on_a_terminal(*words, columns=columns, notes=False, NO_COLOR="1") if columns else kproto_prints(*words)
+    )
     file = GOLDEN / f"{story}.{width}.txt"
     if os.environ.get("KPROTO_WRITE_GOLDEN"):
         file.write_text(printed, encoding="utf-8")
     assert printed == file.read_text(encoding="utf-8")
-    columns = WIDTHS[width]
     if columns is not None:
         assert max(map(len, printed.splitlines())) <= columns
 
@@ -121,4 +95,4 @@ def test_the_readme_begins_with_the_first_story() -> None:
 
 def test_the_page_of_tables_is_what_the_command_prints() -> None:
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-    assert page.endswith(output("tables --format markdown", None))
+    assert page.endswith(kproto_prints("tables", "--format", "markdown"))
