@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -77,6 +78,8 @@ class Commands(click.Group):
                 ctx.fail("audit is a tool of kproto's developers: run tools/audit.py CAPTURE... in a checkout")
             tip = meant(args[0], COMMANDS)
             ctx.fail(f"there is no command {args[0]!r}{f'; {tip}' if tip.startswith('did') else ''}")
+        if any(not word and not before.startswith("-") for before, word in pairwise(args)):
+            ctx.fail("an argument is empty, which would be this directory; is a variable of the shell unset?")
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
             ctx.default_map = {name: settings.apply(command, name, COMMANDS)}

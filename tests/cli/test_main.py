@@ -63,6 +63,10 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
     [
         (["inspekt"], "kproto: there is no command 'inspekt'; did you mean inspect?"),
         (["audit"], "kproto: audit is a tool of kproto's developers: run tools/audit.py CAPTURE... in a checkout; try"),
+        (
+            ["doctor", ""],
+            "kproto: an argument is empty, which would be this directory; is a variable of the shell unset?",
+        ),
         (["xyzzy"], "kproto: there is no command 'xyzzy'; try 'kproto --help'"),
         (["--verbos"], "kproto: No such option '--verbos'"),
         (["inspect"], "kproto inspect: Missing argument 'CAPTURE...'; try 'kproto inspect --help'"),
