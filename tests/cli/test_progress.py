@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,17 @@ def test_a_bar_comes_up_after_a_quiet_second_and_gives_way(monkeypatch: pytest.M
 def test_hiding_what_is_not_shown_does_nothing() -> None:
     ReadingProgress(enabled=False).hide()
     ReadingProgress(enabled=True).hide()
+
+
+def test_a_bar_is_taken_away_when_reading_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, clock = Terminal(), Clock()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.suppress(KeyboardInterrupt), reading() as progress:
+        update = progress.of("a.pcap")
+        assert update is not None
+        clock.now += 1.5
+        update(2_000, 4_000)
+        raise KeyboardInterrupt
+    assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l") >= 0  # the cursor is back
