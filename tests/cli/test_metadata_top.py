@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import run_kproto
+from commands import kproto_rows, run_kproto
 from kraft_runs import RUNS, capture, metadata, truth
 
 from kproto.cli.metadata_top import LogView
@@ -77,8 +76,7 @@ def test_the_latest_changes_are_worded_as_inspect_words_them() -> None:
 def test_findings_are_those_of_the_doctor() -> None:
     place = str(metadata("kraft-4.1-a"))
     lines = top(place).stdout.splitlines()
-    told = CliRunner().invoke(main, ["doctor", place, "--format", "json"]).stdout.splitlines()
-    found = [(row["severity"], row["rule"]) for row in map(json.loads, told)]
+    found = [(row["severity"], row["rule"]) for row in kproto_rows("doctor", place)]
     shown = [tuple(line.split()[:2]) for line in lines[lines.index("Findings so far") + 1 :]]
     assert shown[:-1] == found[: len(shown) - 1]
     assert shown[-1] == ("and", str(len(found) - len(shown) + 1))

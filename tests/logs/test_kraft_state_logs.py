@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import run_kproto
+from commands import kproto_rows, run_kproto
 from state_runs import files_of, logs_of
 
 import kproto.tables
@@ -73,9 +73,7 @@ def migration(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def asked(place: Path, *words: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(main, ["query", str(place), *words, "--format", "json", "--log-zone", "UTC"])
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return kproto_rows("query", place, *words, "--log-zone", "UTC")
 
 
 def test_a_migration_is_one_story(migration: Path) -> None:
