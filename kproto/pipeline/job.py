@@ -49,7 +49,7 @@ from kproto.tables.stored import (
     read_parquet,
     readable,
     stored_pieces,
-    table_dataset,
+    whole_table,
 )
 from kproto.tables.writing import kind_of, span_of, token_of, write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize, summary_from
@@ -259,7 +259,7 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
         list(captures),
         plan.stored.counts(),
         bodies_decoded=said["bodies_decoded"],
-        bad_inputs=_bad_inputs(table_dataset(plan.stored, "bad_inputs").to_table()),
+        bad_inputs=_bad_inputs(whole_table(plan.stored, "bad_inputs")),
         summary=_summary_of(plan.stored),
         seconds=said["seconds"],
         copies=plan.copies,
@@ -510,7 +510,7 @@ class _Job:
         """
         paths = [piece.path for piece in pieces]
         small = {name: small_table(paths, name) for name in SMALL_TABLES}
-        known = table_dataset(self._stored, "live_brokers").to_table(columns=["live_brokers_id"])["live_brokers_id"]
+        known = whole_table(self._stored, "live_brokers", ["live_brokers_id"])["live_brokers_id"]
         sets = small["live_brokers"]
         sets = sets.filter(pc.invert(pc.is_in(sets["live_brokers_id"], value_set=known)))
         if written is not None:
@@ -530,7 +530,7 @@ class _Job:
         def judged(bad_inputs: pa.Table) -> pa.Table:
             if bad_inputs["offset"].null_count == 0:
                 return bad_inputs
-            return judged_together(bad_inputs, table_dataset(self._stored, "captures").to_table(columns=[*JUDGED_BY]))
+            return judged_together(bad_inputs, whole_table(self._stored, "captures", [*JUDGED_BY]))
 
         self._write_anew(
             "bad_inputs",
@@ -544,7 +544,7 @@ class _Job:
     def _write_anew(self, name: str, changed: Callable[[pa.Table], pa.Table]) -> None:
         """Write a table of few rows anew, if they change."""
         others = without_logs(self._stored)
-        former = table_dataset(others, name).to_table()
+        former = whole_table(others, name)
         table = changed(former)
         files = others.paths(name)
         if not files or not table.equals(former):

@@ -9,11 +9,11 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kproto.tables.places import RemotePath, arrow_path, place_of
+from kproto.tables.places import RemotePath, place_of
 from kproto.tables.schemas import description
+from kproto.tables.stored import opened_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,8 +64,7 @@ def parquet_rows(
 
 
 def _rows(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    path, files = arrow_path(place_of(file))
-    with pq.ParquetFile(path, filesystem=files) as opened:
+    with opened_parquet(place_of(file)) as opened:
         there = opened.schema_arrow.names
         for batch in opened.iter_batches(_BATCH_ROWS, columns=[name for name in schema.names if name in there]):
             columns = [batch.column(f.name).cast(f.type) if f.name in there else _day(file, batch, f) for f in schema]

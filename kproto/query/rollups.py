@@ -24,7 +24,7 @@ from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import file_state
 from kproto.tables.places import arrow_path, remove_tree, require_no_link, require_no_links_in, write_whole
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
-from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, readable, table_dataset
+from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, read_parquet, readable, table_dataset
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.history import changes_of
 
@@ -257,7 +257,7 @@ def broker_days(source: StoredTables | Mapping[str, pa.Table], directory: Place 
         directory: Where rollups of them may be stored, beside their manifest.
     """
     found = [
-        day.brokers if isinstance(day, _Day) else _read(day / _FILE, BROKER_DAYS)
+        day.brokers if isinstance(day, _Day) else read_parquet(day / _FILE).cast(BROKER_DAYS)
         for _name, day, _made_of in _rolled_up(source, directory)
     ]
     return pa.concat_tables(found or [BROKER_DAYS.empty_table()])
@@ -334,7 +334,7 @@ def _rolled_up(
     for day in days[:valid]:
         yield day, *kept[day]
     if 0 < valid < len(days) and _made_of(kept[days[valid - 1]][0] / _HELD_FILE) is not None:
-        held = _read(kept[days[valid - 1]][0] / _HELD_FILE, _HELD)
+        held = read_parquet(kept[days[valid - 1]][0] / _HELD_FILE).cast(_HELD)
     if valid == len(days):
         return
     with _open_rows(source) as compute:
@@ -399,11 +399,6 @@ def _made_of(file: Place) -> dict[str, Any] | None:
 def _is_made_of(found: object) -> bool:
     """Whether it is a record of what a roll-up was made of: files say anything."""
     return isinstance(found, dict) and {"version", "base", "requests"} <= found.keys()
-
-
-def _read(file: Place, schema: pa.Schema) -> pa.Table:
-    path, files = arrow_path(file)
-    return pq.read_table(path, filesystem=files, partitioning=None).cast(schema)
 
 
 def _write(file: Place, table: pa.Table, made_of: Mapping[str, Any]) -> None:

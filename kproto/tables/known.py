@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kproto.tables.places import arrow_path
 from kproto.tables.schemas import KNOWN
+from kproto.tables.stored import opened_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,9 +113,11 @@ class KnownTable:
 
     def _read(self, file: str, columns: list[str] | None = None, rows: pc.Expression | None = None) -> pa.Table:
         assert self._stored is not None
-        path, files = arrow_path(self._stored.place(file))
+        place = self._stored.place(file)
+        path, files = arrow_path(place)
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
-        table = pq.read_table(path, columns=schema.names, filesystem=files, filters=rows, partitioning=None)
+        with opened_parquet(place):  # it is within the limits
+            table = pq.read_table(path, columns=schema.names, filesystem=files, filters=rows, partitioning=None)
         if table.schema.names != schema.names:
             raise pa.ArrowInvalid(f"{file} has other columns")
         return table.cast(schema)

@@ -48,6 +48,19 @@ _STORED: Final = TABLES | METADATA_TABLES | KNOWN
 
 _BATCH_ROWS: Final = 1 << 18
 
+_MOST_ROWS_A_BYTE: Final = 16
+"""The most rows for each byte of a file: a million partitions that were told alike have 6."""
+
+_ROW_BYTES: Final = dict.fromkeys(("requests", "responses", "frames", "bodies", "known_bodies"), 8) | dict.fromkeys(
+    ("captures", "brokers", "bad_inputs", "known_recordings", "known_names", "known_borders"), 1
+)
+"""The least bytes of a row of these tables: one has an id of its own, which cannot be packed, or a name of its own."""
+
+_MOST_UNPACKED: Final = 1000
+"""The most that a file of more than ``_MUCH`` unpacked bytes may have of them for each of its own."""
+
+_MUCH: Final = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
@@ -243,6 +256,9 @@ def checked_run(tables: Place) -> StoredTables:
             raise ConfigurationError(f"{file} is missing; {again}") from None
         except (pa.ArrowException, OSError) as e:
             raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
+        wrong = _beyond_limits(file, footer, file.stat().st_size)
+        if wrong is not None:
+            raise ConfigurationError(f"{file} {wrong}; {again}")
         lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
         if lacking:
             raise ConfigurationError(
@@ -307,9 +323,9 @@ def stored_pieces(stored: StoredTables, columns: Mapping[str, Sequence[str]]) ->
         stored: The tables.
         columns: The columns to read, by table.
     """
-    yield {name: _whole(stored, name, columns[name]) for name in columns if name != "partition_states"}
+    yield {name: whole_table(stored, name, columns[name]) for name in columns if name != "partition_states"}
     for file in stored.files("partition_states"):
-        with _opened(file) as opened:
+        with opened_parquet(file) as opened:
             for batch in opened.iter_batches(_BATCH_ROWS, columns=list(columns["partition_states"])):
                 yield {"partition_states": pa.Table.from_batches([batch])}
 
@@ -368,25 +384,55 @@ def readable(tables: Place) -> Iterator[None]:
 
 
 def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a Parquet file, or of a directory of them.
+    """Return the rows of a Parquet file.
 
     Args:
         file: The file.
         columns: The columns to read; None: all.
+
+    Raises:
+        pa.ArrowException: See ``opened_parquet``.
+    """
+    with opened_parquet(file) as opened:
+        return opened.read(columns=columns)
+
+
+@contextmanager
+def opened_parquet(file: Place) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file.
+
+    Raises:
+        pa.ArrowException: It is damaged, or has more rows or unpacked bytes than any that kproto writes of its size.
     """
     path, files = arrow_path(file)
-    return pq.read_table(path, columns=columns, filesystem=files, partitioning="hive" if file.is_dir() else None)
+    with (
+        pa.OSFile(path) if files is None else files.open_input_file(path) as source,
+        pq.ParquetFile(source) as opened,
+    ):
+        wrong = _beyond_limits(file, opened.metadata, source.size())
+        if wrong is not None:
+            raise pa.ArrowInvalid(f"{file.name} {wrong}")
+        yield opened
 
 
-def _opened(file: Place) -> pq.ParquetFile:
-    path, files = arrow_path(file)
-    return pq.ParquetFile(path, filesystem=files)
+def _beyond_limits(file: Place, footer: pq.FileMetaData, size: int) -> str | None:
+    """Say what no file of this size that kproto writes holds; what reads it would need much memory. None: nothing."""
+    rows, folder = footer.num_rows, file.parent
+    name = (folder.parent if folder.name.startswith("date=") else folder).name
+    if rows > size * _MOST_ROWS_A_BYTE or rows * _ROW_BYTES.get(name, 0) > size:
+        return f"claims {rows} rows in {size} bytes, more than can be"
+    unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    if unpacked > max(_MUCH, size * _MOST_UNPACKED):
+        return f"has {size} bytes that unpack to {unpacked}, more than kproto reads"
+    return None
 
 
-def _whole(stored: StoredTables, name: str, columns: Sequence[str]) -> pa.Table:
-    schema = pa.schema([TABLES[name].field(column) for column in columns])
-    parts = []
-    for file in stored.files(name):
-        with _opened(file) as opened:
-            parts.append(opened.read(columns=list(columns)).cast(schema))
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+def whole_table(stored: StoredTables, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a table whose files are not of days, or some columns of any table.
+
+    Raises:
+        pa.ArrowException: See ``opened_parquet``.
+    """
+    schema = TABLES[name] if columns is None else pa.schema([TABLES[name].field(column) for column in columns])
+    found = [read_parquet(file, schema.names).select(schema.names).cast(schema) for file in stored.files(name)]
+    return pa.concat_tables([schema.empty_table(), *found])

@@ -26,7 +26,7 @@ from kproto.report import write_report
 from kproto.tables import TABLES, read
 from kproto.tables.places import MANIFEST, RemotePath, place_of
 from kproto.tables.points import points_of
-from kproto.tables.stored import current_run, current_tables, read_parquet
+from kproto.tables.stored import current_run, current_tables, table_dataset
 from kproto.verdicts.derived import VIEWS
 
 if TYPE_CHECKING:
@@ -324,8 +324,8 @@ def test_captures_are_read_from_a_store_as_from_a_directory(
 
 
 def rows(place: Path | RemotePath) -> dict[str, list[str]]:
-    run = current_run(place)
-    tables = {name: read_parquet(run / name) for name in TABLES}
+    stored = current_tables(place)
+    tables = {name: table_dataset(stored, name).to_table() for name in TABLES}
     return {
         name: sorted(map(repr, table.select([c for c in table.column_names if c != "payload"]).to_pylist()))
         for name, table in tables.items()

@@ -28,7 +28,7 @@ from kproto.tables.joining import Begin, End, border_rows, borders_of
 from kproto.tables.known import KnownTable
 from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN
-from kproto.tables.stored import current_tables, table_dataset
+from kproto.tables.stored import checked_run, current_tables, read_parquet, table_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +195,40 @@ def test_a_damaged_file_of_a_table_is_an_error_of_one_line(damage: bytes, tables
         with pytest.raises(ConfigurationError, match="cannot be read") as caught:
             work()
         assert "\n" not in str(caught.value)
+
+
+def many_rows(table: pa.Table) -> pa.Table:
+    return table.take(pa.array([0] * 300_000))
+
+
+def a_long_text(table: pa.Table) -> pa.Table:
+    place = next(n for n, field in enumerate(table.schema) if pa.types.is_string(field.type))
+    texts = pa.array(["x" * (100 << 20)] * table.num_rows, pa.string())
+    return table.set_column(place, table.schema.field(place), texts)
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [(many_rows, "requests"), (many_rows, "captures"), (a_long_text, "partition_states"), (a_long_text, "captures")],
+)
+def test_a_small_file_that_would_fill_the_memory_is_refused_in_one_line(
+    more: Callable[[pa.Table], pa.Table], name: str, tables: Path
+) -> None:
+    file = current_tables(tables).paths(name)[0]
+    path = tables / "kproto-runs" / "1" / file
+    table = more(pq.read_table(path, partitioning=None).slice(0, 1))
+    pq.write_table(table, path, compression="zstd")
+    change(tables, lambda facts: facts["files"].update({file: table.num_rows}))
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        for read in (checked_run, lambda _tables: read_parquet(path)):
+            with pytest.raises((ConfigurationError, pa.ArrowInvalid), match="more than") as caught:
+                read(tables)
+            assert "\n" not in str(caught.value)
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < 10 << 20
 
 
 RECORDING: dict[str, Any] = {
