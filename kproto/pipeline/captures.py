@@ -5,11 +5,10 @@ from __future__ import annotations
 import heapq
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql import functions as F
 
-from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import CapturePoint
 from kproto.pipeline.stages import gather
 from kproto.pipeline.tasks import (
@@ -21,7 +20,7 @@ from kproto.tables.files import file_size
 from kproto.tables.places import write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.recordings import PartRead, PartToRead, read_parts
-from kproto.tables.scanning import Selection
+from kproto.tables.scanning import Selection, scan_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,19 +41,9 @@ _TASKS_FOR_EACH_WORKER: Final = 16
 finds, and captures from many hosts hold the same ones."""
 
 
-def scan_options(filters: Filters) -> dict[str, Any]:
-    """The APIs that a scan for tables reads: UpdateMetadata always, since it names the brokers.
-
-    Logs need their zone by name: each worker has a zone of its own.
-    """
-    return {
-        "ports": filters.ports,
-        "apis": filters.apis or CONTROL_APIS,
-        "since_ns": filters.since_ns,
-        "until_ns": filters.until_ns,
-        "always": {ApiKey.UPDATE_METADATA},
-        "logs": replace(filters.logs, zone_required=True),
-    }
+def selection_of(filters: Filters) -> Selection:
+    """What tasks read. Logs need their zone by name: each worker has a zone of its own."""
+    return Selection(**scan_options(filters) | {"logs": replace(filters.logs, zone_required=True)})
 
 
 def gather_parts(
@@ -79,7 +68,6 @@ def gather_parts(
     workers = parallelism(spark)
     sizes = {part: part.size - part.begin for part in parts}
     shares = Packed(dealt(sizes, workers, _TASKS_FOR_EACH_WORKER * workers))
-    options = scan_options(filters)
 
     def store(edges: bytes) -> str:
         place = directory / f"edges-{uuid.uuid4().hex}"
@@ -90,7 +78,7 @@ def gather_parts(
     def run(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             found: list[PartRead] = []
-            batches = read_parts(shares[number], Selection(**options), found.append, store)
+            batches = read_parts(shares[number], selection_of(filters), found.append, store)
             yield gather(batches, directory, filters, cluster), found
 
     staged = results(for_each(spark, len(shares), run))

@@ -23,23 +23,23 @@ from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files, copies_among
 from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.pipeline.captures import gather_parts, scan_options
+from kproto.pipeline.captures import gather_parts, selection_of
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
+from kproto.tables.arrays import with_column
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
-from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
 from kproto.tables.reading import last_listing, why_nothing, without_kraft_note
-from kproto.tables.recordings import Known, checked_cluster
+from kproto.tables.recordings import Known
 from kproto.tables.relations import JUDGED_BY, judged_together
-from kproto.tables.scanning import Selection
 from kproto.tables.schemas import KNOWN, SCAN
 from kproto.tables.stored import (
     SCHEMA,
@@ -419,7 +419,7 @@ class _Job:
             return place.name
 
         known = KnownTable(self._stored, "known_borders")
-        joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
+        joiner = Joiner(selection_of(self._filters), load, store)
         joiner.ends, joiner.begins = ends, begins
         former, looked, joined = KNOWN["known_borders"].empty_table(), set[bytes](), SCAN.empty_table()
         former_begins: list[Begin] = []
@@ -431,7 +431,7 @@ class _Job:
                 continue  # nothing goes on where it was joined
             former = pa.concat_tables([former, near]).group_by(near.column_names, use_threads=False).aggregate([])
             former_ends, former_begins = borders_of(former)
-            joiner = Joiner(Selection(**scan_options(self._filters)), load, store)
+            joiner = Joiner(selection_of(self._filters), load, store)
             joiner.ends, joiner.begins = [*former_ends, *ends], [*former_begins, *begins]
             if matched(joiner.ends, joiner.begins):
                 joined = pa.Table.from_batches(joiner.join(joiner.ends, joiner.begins), SCAN)
@@ -444,8 +444,7 @@ class _Job:
             if len(of_cluster) > 1:  # a body stands with its first frame, which may be of another cluster
                 given = joined.filter(pc.is_valid(joined["payload"]))
                 first = pc.index_in(joined["body_id"], value_set=given["body_id"].combine_chunks())
-                at = SCAN.get_field_index("payload")
-                joined = joined.set_column(at, SCAN.field(at), given["payload"].take(first))
+                joined = with_column(joined, "payload", given["payload"].take(first))
             for name, ours in of_cluster.items():
                 rows = joined.filter(pc.is_in(joined["capture"], value_set=pa.array(ours, pa.string())))
                 pieces.append(gather(rows.to_batches(), self._work, self._filters, name))
@@ -604,8 +603,7 @@ class _Job:
             here = pc.equal(table["cluster"], cluster)
             column = pc.if_else(here, ids, table["broker_id"])
             if not column.equals(table["broker_id"]):
-                place = table.schema.get_field_index("broker_id")
-                self._rewrite(file, table.set_column(place, table.schema.field(place), column), f"known-{number}")
+                self._rewrite(file, with_column(table, "broker_id", column), f"known-{number}")
 
     def relabel(self, labels: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Give stored rows other labels."""
@@ -629,8 +627,7 @@ class _Job:
                     if column in table.column_names:
                         former = table[column].to_pylist()
                         values = [each[place] if each else was for each, was in zip(found, former, strict=True)]
-                        at = table.schema.get_field_index(column)
-                        table = table.set_column(at, table.schema.field(at), pa.array(values, pa.string()))
+                        table = with_column(table, column, pa.array(values, pa.string()))
                 self._rewrite(file, table, f"named-{number}")
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
         known = KnownTable(self._stored, "known_borders")

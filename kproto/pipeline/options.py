@@ -10,6 +10,7 @@ import pyarrow as pa
 from kproto.api import CONTROL_APIS, ApiKey, api_name
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
+from kproto.tables.arrays import with_column
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
 
@@ -81,8 +82,7 @@ def rows_of(
         rows = _rows_of(batch, table)
         if rows.num_rows:
             if table == "frames" and options.get("payload") == "none":
-                at = rows.schema.get_field_index("payload")
-                rows = rows.set_column(at, SCAN.field("payload"), pa.nulls(rows.num_rows, pa.binary()))
+                rows = with_column(rows, "payload", pa.nulls(rows.num_rows, pa.binary()))
             cluster = pa.repeat(pa.scalar(options.get("cluster", DEFAULT_CLUSTER), pa.string()), rows.num_rows)
             columns = [cluster if name == "cluster" else rows.column(name) for name in schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

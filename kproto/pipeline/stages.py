@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 from kproto.capture.collector import CAPTURE_ENDED
 from kproto.pipeline.staging import StagedTables, read_bodies, read_staged, with_payloads
-from kproto.tables.arrays import BATCH_BYTES, rows_of, slices
+from kproto.tables.arrays import BATCH_BYTES, rows_of, slices, with_column
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
 from kproto.tables.places import place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
-from kproto.tables.schemas import BODIES, REQUESTS, STAGED, TABLES
+from kproto.tables.schemas import BODIES, STAGED, TABLES
 from kproto.tables.writing import TableFiles
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -296,7 +296,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         "accepted_us": first["ts"].take(pc.index_in(claims["body_id"], value_set=first["body_id"].combine_chunks())),
     }
     for name, column in columns.items():
-        claims = claims.set_column(CLAIMS.get_field_index(name), name, column)
+        claims = with_column(claims, name, column)
     figures.forget_epochs()
     written = files.close() | unsettled_files.close()
     made = TaskOutput(figures, {str(path): written}, claims=claims.num_rows, addresses=addresses)
@@ -337,25 +337,17 @@ def _with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa
     former = table["conn_id"]
     at = pc.index_in(former, value_set=pa.array(connections, pa.binary()))
     column = pc.coalesce(pa.array(connections.values(), pa.binary()).take(at.combine_chunks()), former.combine_chunks())
-    place = table.schema.get_field_index("conn_id")
-    return table.set_column(place, table.schema.field(place), column)
+    return with_column(table, "conn_id", column)
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:
     """Add the ids of the receiving brokers, and keep the wanted brokers alone."""
-    requests = tables["requests"]
-    place = REQUESTS.get_field_index("broker_id")
-    requests = requests.set_column(place, REQUESTS.field(place), broker_ids_of(directory, requests))
+    ids = broker_ids_of(directory, tables["requests"])
+    tables["requests"] = with_column(tables["requests"], "broker_id", ids)
     if not filters.brokers:
-        return tables | {"requests": requests}
-    requests = requests.filter(pc.is_in(requests["broker_id"], value_set=_ids(filters.brokers)))
-    asked = requests["frame_id"].combine_chunks()
-    frames = pa.concat_arrays([asked, requests["response_frame_id"].combine_chunks().drop_null()])
-    wanted = {"responses": asked, "partition_errors": asked, "frames": frames}
-    found = {
-        name: tables[name].filter(pc.is_in(tables[name]["frame_id"], value_set=ids)) for name, ids in wanted.items()
-    }
-    return {"requests": requests, **found}
+        return tables
+    others = pc.invert(pc.is_in(ids, value_set=_ids(filters.brokers)))
+    return without_requests(tables, tables["requests"].filter(others)["frame_id"].combine_chunks())
 
 
 def broker_ids_of(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:

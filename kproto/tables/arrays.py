@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from array import array
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 
 _CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Codes of ``array.array`` by bytes of a value."""
@@ -188,6 +190,12 @@ class TableBuilder:
 
 
 _PIECE_ROWS: Final = 1 << 16
+
+
+def with_column(rows: Rows, name: str, values: Any) -> Rows:
+    """Return rows with other values, of the same type, in a column."""
+    place = rows.schema.get_field_index(name)
+    return rows.set_column(place, rows.schema.field(place), values)
 
 
 def plain_text(text: str | None) -> str | None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.tables.arrays import rows_of
+from kproto.tables.arrays import rows_of, with_column
 from kproto.tables.schemas import column, described
 
 if TYPE_CHECKING:
@@ -297,10 +297,9 @@ def on_common_clock(
     shown = pc.unique(captures).drop_null().to_pylist()
     differing = [clocks[name] for name in shown if name in clocks and clocks[name].differs]
     for name in names if differing else ():
-        place = rows.schema.get_field_index(name)
-        if place < 0:
+        if name not in rows.schema.names:
             continue
-        kind = rows.schema.field(place).type
+        kind = rows.schema.field(name).type
         is_ns = name.endswith("_ns")
         whole = rows[name].cast(pa.int64())
         times = pc.divide(whole, 1000) if is_ns else whole
@@ -309,5 +308,5 @@ def on_common_clock(
             common = pc.if_else(pc.equal(captures, clock.capture), clock.common(times), common)
         if is_ns:
             common = pc.add(pc.multiply(common, 1000), pc.subtract(whole, pc.multiply(times, 1000)))
-        rows = rows.set_column(place, rows.schema.field(place), common.cast(kind))
+        rows = with_column(rows, name, common.cast(kind))
     return rows

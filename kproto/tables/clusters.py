@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.tables.arrays import rows_of
+from kproto.tables.hosts import Kin
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import NO_EPOCH, column, described
 
@@ -163,7 +164,7 @@ class ClusterEvidence:
             hosts: For each capture point the one that stands for its host.
         """
         declared = {node: self._declared[node[0]] for node in self._nodes if node[0] in self._declared}
-        kin = _Kin(node for node in self._nodes if node not in declared)
+        kin = Kin(node for node in self._nodes if node not in declared)
         for nodes in self._lists.values():
             some = [node for node in nodes if node not in declared]
             for node in some[1:]:
@@ -209,36 +210,6 @@ class ClusterEvidence:
             for *update, capture, ip, port, ts in rows_of(table):
                 if capture not in self._declared:
                     yield *update, (capture, ip, port), ts
-
-
-class _Kin:
-    """Sets of addresses that grow together."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._first = {node: node for node in nodes}
-        self.count = len(self._first)
-
-    def first(self, node: Node) -> Node:
-        """The address that stands for a set."""
-        first = self._first
-        while first[node] != node:
-            first[node] = first[first[node]]
-            node = first[node]
-        return node
-
-    def join(self, one: Node, other: Node) -> None:
-        """Make one set of two."""
-        one, other = self.first(one), self.first(other)
-        if one != other:
-            self._first[other] = one
-            self.count -= 1
-
-    def groups(self) -> dict[Node, list[Node]]:
-        """The sets by the addresses that stand for them."""
-        found: dict[Node, list[Node]] = defaultdict(list)
-        for node in self._first:
-            found[self.first(node)].append(node)
-        return found
 
 
 def _node(values: Iterable[Any]) -> Node:

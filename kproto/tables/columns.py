@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
 from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
-from kproto.tables.arrays import array_of, slices
+from kproto.tables.arrays import array_of, slices, with_column
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
@@ -150,17 +150,13 @@ def _told(rows: pa.RecordBatch) -> pa.RecordBatch:
         unknown = pa.repeat(pa.scalar(True), len(column))
         for place, mark in enumerate(UNKNOWN_IDS):
             unknown = pc.and_(unknown, pc.fill_null(pc.equal(pc.list_element(marked, place), mark), False))
-        rows = _replaced(rows, name, pc.if_else(unknown, None, column))
+        rows = with_column(rows, name, pc.if_else(unknown, None, column))
         if name == "replicas":
             epochs = rows.column("partition_epoch")
-            rows = _replaced(
+            rows = with_column(
                 rows, "partition_epoch", pc.if_else(pc.and_(unknown, pc.equal(epochs, UNKNOWN)), None, epochs)
             )
     return rows
-
-
-def _replaced(rows: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
 
 
 def _plain(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,8 @@ from kproto.tables.arrays import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping
+
+T = TypeVar("T")
 
 _LINK: Final = ("cluster", "capture", "server_ip", "server_port", "broker_id", "controller_id", "controller_epoch")
 HOST_COLUMNS: Final = (*_LINK, "api_key", "correlation_id", "exchange_id", "ts")
@@ -128,8 +130,13 @@ class HostEvidence:
             if self._may_share(members, links, apart):
                 host.update(dict.fromkeys(members, members[0]))
         sided = {capture for members in sides.values() for capture in members}
-        for members in _joined(host, self._going_on(links, clusters, sided)):
-            if self._may_share(members, links, apart):
+        kin = Kin(host)
+        pairs = [*host.items(), *self._going_on(links, clusters, sided)]
+        for one, other in pairs:
+            kin.join(one, other)
+        grown = {kin.first(one) for one, _other in pairs[len(host) :]}
+        for first, members in kin.groups().items():
+            if first in grown and self._may_share(members, links, apart):
                 host.update(dict.fromkeys(members, members[0]))
         return host
 
@@ -202,24 +209,35 @@ def _who(link: _Link) -> tuple[Any, ...]:
     return link.server, link.controller, link.epoch
 
 
-def _joined(host: Mapping[str, str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Return the sets of capture points that pairs make of those that have one host already."""
-    first = dict(host)
+class Kin(Generic[T]):
+    """Sets of things that grow together.
 
-    def of(name: str) -> str:
-        while first[name] != name:
-            first[name] = first[first[name]]
-            name = first[name]
-        return name
+    Attributes:
+        count: The number of sets.
+    """
 
-    grown = set()
-    for one, other in pairs:
-        one, other = sorted((of(one), of(other)))
-        first[other] = one
-        grown.add(one)
-    found: dict[str, list[str]] = defaultdict(list)
-    roots = {of(each) for each in grown}
-    for name in host:
-        if of(name) in roots:
-            found[of(name)].append(name)
-    return list(found.values())
+    def __init__(self, things: Iterable[T]) -> None:
+        self._first = {thing: thing for thing in things}
+        self.count: int = len(self._first)
+
+    def first(self, thing: T) -> T:
+        """The thing that stands for a set."""
+        first = self._first
+        while first[thing] != thing:
+            first[thing] = first[first[thing]]
+            thing = first[thing]
+        return thing
+
+    def join(self, one: T, other: T) -> None:
+        """Make one set of two."""
+        one, other = self.first(one), self.first(other)
+        if one != other:
+            self._first[other] = one
+            self.count -= 1
+
+    def groups(self) -> dict[T, list[T]]:
+        """The sets by the things that stand for them."""
+        found: dict[T, list[T]] = defaultdict(list)
+        for thing in self._first:
+            found[self.first(thing)].append(thing)
+        return found

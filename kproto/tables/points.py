@@ -17,6 +17,22 @@ DEFAULT_CLUSTER: Final = "default"
 """The cluster of captures for which none was declared."""
 
 
+def checked_cluster(cluster: str) -> str:
+    """Return the name of a cluster.
+
+    Raises:
+        ConfigurationError: It is empty or has a slash.
+    """
+    if not cluster or "/" in cluster:
+        raise ConfigurationError(f"{cluster!r} cannot name a cluster: choose a name without a slash, such as prod-eu")
+    return cluster
+
+
+def label_prefix(cluster: str) -> str:
+    """Return what the labels of a cluster's capture points begin with."""
+    return "" if cluster == DEFAULT_CLUSTER else f"{cluster}/"
+
+
 def points_of(
     captures: Iterable[str],
     capture_point: str | None = None,
@@ -38,11 +54,9 @@ def points_of(
         CaptureError: A directory or pattern holds no capture; or one of several files of a named place is none.
         ConfigurationError: The cluster's name is empty or has a slash.
     """
-    if not cluster or "/" in cluster:
-        raise ConfigurationError(f"{cluster!r} cannot name a cluster: choose a name without a slash, such as prod-eu")
+    before = label_prefix(checked_cluster(cluster))
     absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
     points = capture_points(absolute, opener=open_file, unfinished=unfinished)
-    before = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/"
     if capture_point is None:
         return [CapturePoint(before + point.name, point.files) for point in points]
     files = [file for point in points for file in point.files]

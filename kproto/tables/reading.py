@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.finding import LogFiles, find
+from kproto.tables.arrays import with_column
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
@@ -27,7 +27,7 @@ from kproto.tables.relations import (
     judged_together,
     learn_brokers,
 )
-from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan
+from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan, scan_options
 from kproto.tables.schemas import BODIES, METADATA_TABLES, SCAN, TABLES
 
 if TYPE_CHECKING:
@@ -137,15 +137,7 @@ def chunks_of(
     reader = TableReader(
         filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
     )
-    batches = scan(
-        points,
-        ports=filters.ports,
-        apis=filters.apis or CONTROL_APIS,
-        since_ns=filters.since_ns,
-        until_ns=filters.until_ns,
-        always={ApiKey.UPDATE_METADATA},
-        logs=filters.logs,
-    )
+    batches = scan(points, **scan_options(filters))
     apis: set[int] = set()
     last_us = 0
     for stretch, last in stretches(batches, chunk_bytes):
@@ -327,6 +319,5 @@ class TableReader:
 
 def _without_payloads(scan: pa.Table) -> pa.Table:
     for name in ("payload", "staged"):
-        place = SCAN.get_field_index(name)
-        scan = scan.set_column(place, SCAN.field(place), pa.nulls(scan.num_rows, SCAN.field(place).type))
+        scan = with_column(scan, name, pa.nulls(scan.num_rows, SCAN.field(name).type))
     return scan

@@ -24,7 +24,7 @@ from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables.files import file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
 from kproto.tables.known import KnownTable
-from kproto.tables.points import DEFAULT_CLUSTER
+from kproto.tables.points import DEFAULT_CLUSTER, label_prefix
 from kproto.tables.scanning import OpenRequests, ScanRows, new_reader
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import is_count
@@ -297,7 +297,7 @@ class Known:
         It is as named, else that of others of its place, else its place with no more of the path than needed.
         """
         if capture_point is not None:
-            return ("" if cluster == DEFAULT_CLUSTER else f"{cluster}/") + capture_point
+            return label_prefix(cluster) + capture_point
         self._look_at([place])
         candidates = _labels_of(place, cluster)
         free = next((each for each in candidates if (cluster, each) not in self._taken), candidates[-1])
@@ -382,7 +382,7 @@ class Known:
 
 def _labels_of(place: str, cluster: str) -> list[str]:
     """The labels that recordings of a place may have, from the shortest to the one that no other has."""
-    before, parts = "" if cluster == DEFAULT_CLUSTER else f"{cluster}/", place.split("/")
+    before, parts = label_prefix(cluster), place.split("/")
     return [before + "/".join(parts[at:]) for at in range(len(parts) - 1, -1, -1)]
 
 
@@ -554,14 +554,3 @@ def _read_part(
 def _add(rows: ScanRows, requests: OpenRequests, events: Iterable[Event]) -> None:
     for event in requests.settled(events):
         rows.add_event(event)
-
-
-def checked_cluster(cluster: str) -> str:
-    """Return the name of a cluster.
-
-    Raises:
-        ConfigurationError: It is empty or has a slash.
-    """
-    if not cluster or "/" in cluster:
-        raise ConfigurationError(f"{cluster!r} cannot name a cluster: choose a name without a slash, such as prod-eu")
-    return cluster

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.errors import ConfigurationError
-from kproto.tables.arrays import rows_of
+from kproto.tables.arrays import rows_of, with_column
 from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, clock_table, on_common_clock
 from kproto.tables.clusters import (
     CLUSTER_COLUMNS,
@@ -96,6 +96,12 @@ class Survey:
         self._senders: dict[str, set[int]] = {}
         self._modes: set[tuple[Any, ...]] = set()  # address, controller, whether it is KRaft's
         self._rows = 0
+
+    def add_piece(self, piece: Mapping[str, pa.Table]) -> None:
+        """Add a piece of the tables."""
+        self.add_captures(piece["captures"])
+        self.add_brokers(piece["brokers"])
+        self.add(piece["requests"])
 
     def add_captures(self, captures: pa.Table) -> None:
         """Add rows of ``captures``."""
@@ -242,7 +248,7 @@ class Resolution:
         if self._broker_ids and "broker_id" in rows.column_names:
             given = self._broker_ids
             ids = [given.get((ip, port), broker) for ip, port, broker in rows_of(rows, (*NODE[1:], "broker_id"))]
-            rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
+            rows = with_column(rows, "broker_id", pa.array(ids, pa.int32()))
         rows = self._with_cluster(rows, [rows[name] for name in NODE])
         if self._brokers and {"broker_id", "cluster"} <= set(rows.column_names):
             known = self._brokers
@@ -250,7 +256,7 @@ class Resolution:
                 known.get((cluster, ip, port)) if broker is None else broker
                 for cluster, ip, port, broker in rows_of(rows, ("cluster", *NODE[1:], "broker_id"))
             ]
-            rows = _replaced(rows, "broker_id", pa.array(ids, pa.int32()))
+            rows = with_column(rows, "broker_id", pa.array(ids, pa.int32()))
         if self._of_kraft and {_OF_KRAFT, "controller_id", "cluster"} <= set(rows.column_names):
             modes = [
                 is_kraft or (port == 0 and (cluster, controller) in self._of_kraft)
@@ -258,7 +264,7 @@ class Resolution:
                     rows, (_OF_KRAFT, "server_port", "cluster", "controller_id")
                 )
             ]
-            rows = _replaced(rows, _OF_KRAFT, pa.array(modes, pa.bool_()))
+            rows = with_column(rows, _OF_KRAFT, pa.array(modes, pa.bool_()))
         return rows
 
     def brokers_of(self, cluster: str | None) -> dict[tuple[str, int], int]:
@@ -302,7 +308,7 @@ class Resolution:
             rows = rows.filter(pc.is_valid(places))
             of = known.take(places.drop_null())
             if "cluster" in rows.column_names:
-                rows = _replaced(rows, "cluster", of["cluster"])
+                rows = with_column(rows, "cluster", of["cluster"])
             return on_common_clock(rows, of["capture"], self.clocks, _TIMES)
         if "capture" not in rows.column_names:
             return rows
@@ -322,7 +328,7 @@ class Resolution:
                 self.clusters.get((capture, host, port), main.get(capture, cluster))
                 for capture, cluster, host, port in rows_of(rows, ("capture", "cluster", *listed))
             ]
-            rows = _replaced(rows, "cluster", pa.array(names, pa.string()))
+            rows = with_column(rows, "cluster", pa.array(names, pa.string()))
         return rows
 
     def _main_clusters(self) -> dict[str, str]:
@@ -336,16 +342,11 @@ class Resolution:
         if "cluster" not in rows.column_names:
             return rows
         if self._one is not None:
-            return _replaced(rows, "cluster", pa.repeat(pa.scalar(self._one, pa.string()), rows.num_rows))
+            return with_column(rows, "cluster", pa.repeat(pa.scalar(self._one, pa.string()), rows.num_rows))
         keys = pa.table(dict(zip(NODE, node, strict=True)))
         names = {tuple(key): cluster for *key, cluster in rows_of(self._cluster_table)}
         found = [names.get(key, DEFAULT_CLUSTER) for key in rows_of(keys)]
-        return _replaced(rows, "cluster", pa.array(found, pa.string()))
-
-
-def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
-    place = rows.schema.get_field_index(name)
-    return rows.set_column(place, rows.schema.field(place), values)
+        return with_column(rows, "cluster", pa.array(found, pa.string()))
 
 
 def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> Resolution:
@@ -379,9 +380,7 @@ def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filter
     held = []
     for piece in chunks_of(points, anything):
         held.append({name: piece[name] for name in ("partition_states", "live_brokers")})
-        survey.add_captures(piece["captures"])
-        survey.add_brokers(piece["brokers"])
-        survey.add(piece["requests"])
+        survey.add_piece(piece)
     return survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
 
 
@@ -550,9 +549,7 @@ def resolved_pieces(
             break
     survey = Survey(is_one=True, broker_ids=filters.broker_ids)
     for piece in held:
-        survey.add_captures(piece["captures"])
-        survey.add_brokers(piece["brokers"])
-        survey.add(piece["requests"])
+        survey.add_piece(piece)
     resolution = survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
     if cluster is not None:
         check_cluster(cluster, resolution.names)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kproto.api import CONTROL_APIS
+from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary, Frame
 from kproto.capture.capture_points import point_name
 from kproto.capture.collector import CAPTURE_ENDED
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kproto.capture.collector import Event
     from kproto.capture.model import Direction
     from kproto.logs import LogReading
+    from kproto.tables.filters import Filters
 
 _STANDARD_INPUT: Final = "-"
 
@@ -95,6 +96,21 @@ class Selection:
             and (self._since_ns is None or request.time_ns >= self._since_ns)
             and (self._until_ns is None or request.time_ns < self._until_ns)
         )
+
+
+def scan_options(filters: Filters) -> dict[str, Any]:
+    """Return the arguments of ``scan`` and ``Selection`` that read what tables with some filters are made of.
+
+    UpdateMetadata is read always, since it names the brokers.
+    """
+    return {
+        "ports": filters.ports,
+        "apis": filters.apis or CONTROL_APIS,
+        "since_ns": filters.since_ns,
+        "until_ns": filters.until_ns,
+        "always": {ApiKey.UPDATE_METADATA},
+        "logs": filters.logs,
+    }
 
 
 def scan(
