@@ -190,12 +190,13 @@ def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
 Found = tuple[str, Fact, list[int]]
 """A surface, a fact and its times."""
 
-MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3, "restarts": 0}
-"""The place of a column that is null where the window does not tell it.
+MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3, "restarts": 0, "stale": 4}
+"""The place of a column that is null, or else as ``UNKNOWN`` has it, where the window does not tell it.
 
 That is a controller that sent nothing in the window, how a broker left of which no replica was told before, and the
-broker at an address, also one that was asked before it left and is listed no more.
+broker at an address, also one that was asked before it left and is listed no more; and why a request is stale.
 """
+UNKNOWN: Final = {"stale": "refused_as_stale"}
 
 NEEDS_A_STATE_BEFORE: Final = {"isr", "diff", "flaps"}
 OF_REASSIGNMENTS: Final = {"reassignment begins", "reassignment ends"}
@@ -214,7 +215,7 @@ def _is_in(fact: Fact, of: Mapping[Fact, Any], surface: str) -> bool:
 
 def _without_unknown(fact: Fact, surface: str) -> Fact:
     place = MAY_BE_UNKNOWN.get(surface)
-    return fact if place is None else (*fact[:place], None, *fact[place + 1 :])
+    return fact if place is None else (*fact[:place], UNKNOWN.get(surface), *fact[place + 1 :])
 
 
 def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
