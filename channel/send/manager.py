@@ -25,7 +25,7 @@ from kproto.api import CONTROL_APIS, ApiKey, api_name, control_versions
 from kproto.errors import ConfigurationError, KprotoError
 
 from .encoded_requests import ControlRequest, ListenerNotExpressible, SingleRequest
-from .send_thread import BrokerRequests, ClientFactory, DroppedRequest, Outcome, QueueItem, RequestSendThread
+from .send_thread import BrokerRequests, DroppedRequest, Outcome, QueueItem, RequestSendThread
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ class ControllerChannelManager(Closeable):
         config: Timeouts and listeners.
         clock: Time.
         metrics: Takes queue sizes and times, and the selectors' metrics.
-        thread_name_prefix: Stands before every send thread's name, with a colon.
         send_threads: The number of threads that serve the brokers; that of ``config`` if None.
-        client_factory: Makes a send thread's client; a plaintext one by default.
         on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
             as they cannot be encoded, or as their send thread has died.
         on_thread_failed: Called with a send thread that has died of an error, and the ids of its brokers.
@@ -98,9 +96,7 @@ class ControllerChannelManager(Closeable):
         clock: Clock = SYSTEM_CLOCK,
         metrics: Metrics | None = None,
         *,
-        thread_name_prefix: str = "",
         send_threads: SendThreads | None = None,
-        client_factory: ClientFactory | None = None,
         on_dropped: DroppedHook | None = None,
         on_thread_failed: Callable[[str, list[int]], None] | None = None,
         recorder: Recorder | None = None,
@@ -109,7 +105,7 @@ class ControllerChannelManager(Closeable):
         self.failed_threads: list[str] = []
         self._controller_epoch = controller_epoch
         self._config = config = config or ChannelConfig()
-        self._clients = BrokerClients(controller_id, config, clock, recorder, self._selector_metrics, client_factory)
+        self._clients = BrokerClients(controller_id, config, clock, recorder, self._selector_metrics)
         self._versions = control_versions(config.inter_broker_protocol_version)
         self._dropped = DroppedRequests(controller_id, on_dropped)
         self._clock = clock
@@ -119,10 +115,7 @@ class ControllerChannelManager(Closeable):
         self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
         if send_threads is None:
             send_threads = "per_broker" if config.send_threads == "per_broker" else int(config.send_threads)
-        name = f"Controller-{controller_id}"
-        if thread_name_prefix:
-            name = f"{thread_name_prefix}:{name}"
-        self._threads = SendThreadPool(send_threads, name, clock, self._new_thread)
+        self._threads = SendThreadPool(send_threads, f"Controller-{controller_id}", clock, self._new_thread)
         self._brokers: dict[int, _BrokerState] = {}
         self._lock = new_lock("brokers by id")
         self._changing = new_reentrant_lock(
@@ -594,7 +587,6 @@ class BrokerClients:
         clock: Time.
         recorder: Records every frame.
         metrics_of: Returns the selector metrics of a broker, by its node id.
-        factory: Makes the clients in place of this class, secured by its own means.
 
     Raises:
         ConfigurationError: The security protocol between brokers is not served.
@@ -607,19 +599,15 @@ class BrokerClients:
         clock: Clock,
         recorder: Recorder | None,
         metrics_of: Callable[[str], SelectorMetrics | None],
-        factory: ClientFactory | None,
     ) -> None:
         self._controller_id = controller_id
         self._config = config
         self._clock = clock
         self._recorder = recorder
         self._metrics_of = metrics_of
-        self._factory = factory
         self._listener = config.control_plane_listener_name or config.inter_broker_listener
         self._protocol = config.protocol_of(self._listener)
-        self._channels = None
-        if factory is None:
-            self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
+        self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
 
     def node(self, broker: Broker) -> Node:
         """Return the address of the broker's listener that the controller talks to.
@@ -634,7 +622,7 @@ class BrokerClients:
         endpoint = broker.endpoint(listener)
         if endpoint is None:
             raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
-        if self._factory is None and endpoint.security_protocol != self._protocol:
+        if endpoint.security_protocol != self._protocol:
             _log.warning(
                 "broker %d has registered listener %s with security protocol %s; the controller connects with %s, "
                 "as its own settings say (security.inter.broker.protocol, listener.security.protocol.map)",
@@ -652,9 +640,6 @@ class BrokerClients:
             on_invalid_answer: Takes the node id and the error of bytes that are no answer.
             polls: Counts the times of the selector's polls.
         """
-        if self._factory is not None:
-            return self._factory(metadata, on_invalid_answer)
-        assert self._channels is not None
         return new_client(
             self._config,
             self._channels,

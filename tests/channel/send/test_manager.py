@@ -633,11 +633,6 @@ def test_the_control_plane_listener_is_preferred(make, scripted) -> None:
     until(lambda: len(answers.codes) == 1)
 
 
-def test_threads_have_a_prefix_if_one_is_given(make, scripted, send_thread_count) -> None:
-    make(scripted().broker(), thread_name_prefix="migration")
-    assert send_threads() == [f"migration:{thread_of(1, send_thread_count)}"]
-
-
 def test_metrics_come_and_go_with_the_broker(make, scripted, metrics: Metrics) -> None:
     broker, answers = scripted(), Answers()
     manager = make(broker.broker(7))

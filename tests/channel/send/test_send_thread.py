@@ -24,7 +24,7 @@ from channel.metrics import Metrics
 from channel.network.request import ClientRequest, ClientResponse
 from channel.send import manager as channel_manager
 from channel.send.encoded_requests import ControlRequest, ListenerNotExpressible, SingleRequest, UnwritableRequest
-from channel.send.manager import GROUP, ControllerChannelManager
+from channel.send.manager import GROUP, BrokerClients, ControllerChannelManager
 from channel.send.send_thread import BrokerRequests, DroppedRequest, Outcome, RequestSendThread
 from channel.types import Broker, EndPoint
 from kproto.api import ApiKey
@@ -125,10 +125,19 @@ def make(request: pytest.FixtureRequest, dropped: list[Any]) -> Iterator[Callabl
         manager.close()
 
 
+@pytest.fixture
+def with_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], FakeClient]], None]:
+    """Gives each send thread a client that a function makes."""
+    return lambda new: monkeypatch.setattr(BrokerClients, "new_client", lambda *_, **__: new())
+
+
 @pytest.mark.conformance("RST-10")
-def test_an_answer_to_another_api_is_an_error_and_no_answer(make, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_to_another_api_is_an_error_and_no_answer(
+    make, with_client, caplog: pytest.LogCaptureFixture
+) -> None:
     notes: list[str] = []
-    manager = make(BROKER, client_factory=lambda *_: FakeClient(notes, wrong_answers=1))
+    with_client(lambda: FakeClient(notes, wrong_answers=1))
+    manager = make(BROKER)
     manager.send_request(1, request(1), lambda response: notes.append("called back for 1"))
     manager.send_request(1, request(2), lambda response: notes.append("called back for 2"))
     until(lambda: "called back for 2" in notes)
@@ -140,7 +149,7 @@ def test_an_answer_to_another_api_is_an_error_and_no_answer(make, caplog: pytest
 
 
 @pytest.mark.conformance("RST-14")
-def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_is_taken_down_in_order(make, with_client, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
 
     class NotedMetrics(Metrics):
@@ -155,7 +164,8 @@ def test_a_broker_is_taken_down_in_order(make, monkeypatch: pytest.MonkeyPatch) 
             return super().close()
 
     monkeypatch.setattr(channel_manager, "BrokerRequests", NotedRequests)
-    manager = make(BROKER, metrics=NotedMetrics(), client_factory=lambda *_: FakeClient(notes))
+    with_client(lambda: FakeClient(notes))
+    manager = make(BROKER, metrics=NotedMetrics())
     shutdown = RequestSendThread.shutdown
 
     def noted_shutdown(thread: RequestSendThread, timeout_s: float | None = None) -> bool:
@@ -211,13 +221,16 @@ def test_brokers_are_spread_over_the_threads_there_may_be(scripted) -> None:
     assert threads == {f"Controller-1-to-brokers-{n}-send-thread" for n in (0, 1)}
 
 
-def test_a_client_that_cannot_be_closed_keeps_no_dead_broker(make, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_cannot_be_closed_keeps_no_dead_broker(
+    make, with_client, caplog: pytest.LogCaptureFixture
+) -> None:
     class Stubborn(FakeClient):
         def close(self) -> None:
             raise OSError("not now")
 
     answered: list[Any] = []
-    manager = make(BROKER, client_factory=lambda *_: Stubborn([]))
+    with_client(lambda: Stubborn([]))
+    manager = make(BROKER)
     manager.remove_broker(1)
     assert manager.broker_ids == []
     assert "not now" in caplog.text
@@ -640,12 +653,15 @@ def test_an_answer_above_the_limit_is_no_answer(make, scripted) -> None:
     assert [seen.connection for seen in broker.seen] == [1, 2]
 
 
-def test_a_broker_whose_thread_cannot_be_started_is_not_kept(make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_whose_thread_cannot_be_started_is_not_kept(
+    make, with_client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     notes: list[str] = []
-    manager = make(client_factory=lambda *_: FakeClient(notes))
+    with_client(lambda: FakeClient(notes))
+    manager = make()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError, match="new thread"):
