@@ -11,7 +11,7 @@ import packets as make
 import pytest
 from conftest import DATA
 
-from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Frame, exchanges, frames
+from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Exchange, Frame, exchanges, frames
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 
@@ -108,28 +108,25 @@ def test_a_gap_is_marked_and_counted(tmp_path: Path) -> None:
     assert (summary.gaps, summary.gap_bytes) == (1, 1460)
 
 
-def test_a_response_whose_request_is_lost_is_kept(tmp_path: Path) -> None:
+def exchanges_without(packet: int) -> list[Exchange]:
+    """Those of three requests, of whose packets one is lost."""
     talk = make.Talk().open()
     for n in range(3):
         talk.ask(make.request(6, 8, n, bytes(40))).answer(make.response(6, 8, n, b"\0\0\0"))
-    del talk.packets[5]
-    path = tmp_path / "lost.pcap"
-    path.write_bytes(make.pcap(talk.close().packets))
-    found = list(exchanges(path))
+    del talk.packets[packet]
+    return list(exchanges(make.pcap(talk.close().packets)))
+
+
+def test_a_response_whose_request_is_lost_is_kept() -> None:
+    found = exchanges_without(5)
     assert [exchange.correlation_id for exchange in found] == [0, 1, 2]
     assert found[1].request is None
     assert found[1].unmatched_reason == "the request is not in the capture"
     assert found[1].to_json()["api_key"] is None
 
 
-def test_a_request_whose_response_is_lost_is_kept(tmp_path: Path) -> None:
-    talk = make.Talk().open()
-    for n in range(3):
-        talk.ask(make.request(6, 8, n, bytes(40))).answer(make.response(6, 8, n, b"\0\0\0"))
-    del talk.packets[6]
-    path = tmp_path / "lost.pcap"
-    path.write_bytes(make.pcap(talk.close().packets))
-    found = list(exchanges(path))
+def test_a_request_whose_response_is_lost_is_kept() -> None:
+    found = exchanges_without(6)
     assert [exchange.response is not None for exchange in found] == [True, False, True]
     assert found[1].unmatched_reason == "the response is not in the capture: a later request was answered"
     assert found[1].latency_ms is None

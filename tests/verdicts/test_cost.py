@@ -12,18 +12,9 @@ import pytest
 from lines_run import lines_run
 from packets import Talk, pcap, request, response
 
-from kproto import codec
+from kproto import codec, messages
 from kproto.capture import CaptureReader, CaptureSummary
-from kproto.messages import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicState,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-    UpdateMetadataTopicState,
-)
+from kproto.messages import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
@@ -43,32 +34,20 @@ Told = tuple[int, int, int]
 """Leader epoch, partition epoch and leader of a partition."""
 
 
-def leadership(states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
+def told(of: str, version: int, partition_epoch: str, states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
+    request, topic, row = (getattr(messages, f"{of}{part}") for part in ("Request", "TopicState", "PartitionState"))
     some = [
-        LeaderAndIsrPartitionState(
-            partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
-            partition_epoch=partition_epoch, replicas=(1, 2))
-        for leader_epoch, partition_epoch, leader in states
+        row(partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
+            replicas=(1, 2), **{partition_epoch: number})
+        for leader_epoch, number, leader in states
     ]  # fmt: skip
-    topics = [LeaderAndIsrTopicState(topic_name="orders", partition_states=some)]
-    message = LeaderAndIsrRequest(
-        controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics
-    )
-    return codec.encode(message, 4)
+    topics = [topic(topic_name="orders", partition_states=some)]
+    message = request(controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics)
+    return codec.encode(message, version)
 
 
-def update(states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
-    some = [
-        UpdateMetadataPartitionState(
-            partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
-            zk_version=partition_epoch, replicas=(1, 2))
-        for leader_epoch, partition_epoch, leader in states
-    ]  # fmt: skip
-    topics = [UpdateMetadataTopicState(topic_name="orders", partition_states=some)]
-    message = UpdateMetadataRequest(
-        controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics
-    )
-    return codec.encode(message, 6)
+leadership = partial(told, "LeaderAndIsr", 4, "partition_epoch")
+update = partial(told, "UpdateMetadata", 6, "zk_version")
 
 
 def written(path: Path, requests: Iterable[tuple[bytes, bytes]]) -> Path:

@@ -317,42 +317,31 @@ def test_a_plaintext_peer_fails_the_handshake(make: Callable[..., Pair]) -> None
     assert isinstance(pair.server.error, AuthenticationFailed)
 
 
-@pytest.mark.conformance("STL-05")
+def pull_the_cable(_pair: Pair) -> None:
+    raise OSError("the cable was pulled")
+
+
+def vanish(pair: Pair) -> None:
+    pair.server.wire.sock.close()
+    pair.server.error = ConnectionError()
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("call", range(1, 12))
-def test_an_error_of_the_socket_in_the_handshake_is_no_failed_authentication(
-    make: Callable[..., Pair], version: str, call: int
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(pull_the_cable, marks=pytest.mark.conformance("STL-05")),
+        pytest.param(vanish, marks=pytest.mark.conformance("STL-07")),
+    ],
+)
+def test_an_end_of_the_connection_in_the_handshake_is_no_failed_authentication(
+    make: Callable[..., Pair], fault: Callable[[Pair], None], version: str, call: int
 ) -> None:
     pair = make(version=version)
     pair.client.wire.most_read = 200
     calls = iter(range(1, 10_000))
-
-    def fail() -> None:
-        if next(calls) == call:
-            raise OSError("the cable was pulled")
-
-    pair.client.wire.before_read = fail
-    until(lambda: pair.client.over, step=pair.step)
-    assert not isinstance(pair.client.error, AuthenticationFailed)
-    assert pair.client.error is not None or pair.client.transport.ready
-
-
-@pytest.mark.conformance("STL-07")
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("call", range(1, 12))
-def test_a_peer_that_vanishes_in_the_handshake_is_no_failed_authentication(
-    make: Callable[..., Pair], version: str, call: int
-) -> None:
-    pair = make(version=version)
-    pair.client.wire.most_read = 200
-    calls = iter(range(1, 10_000))
-
-    def vanish() -> None:
-        if next(calls) == call:
-            pair.server.wire.sock.close()
-            pair.server.error = ConnectionError()
-
-    pair.client.wire.before_read = vanish
+    pair.client.wire.before_read = lambda: fault(pair) if next(calls) == call else None
     until(lambda: pair.client.over, step=pair.step)
     assert not isinstance(pair.client.error, AuthenticationFailed)
     assert pair.client.error is not None or pair.client.transport.ready

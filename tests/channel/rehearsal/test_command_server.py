@@ -89,7 +89,9 @@ def test_stop_is_handed_on(server, stopped):
     assert stopped.wait(60)
 
 
-def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
+@pytest.fixture
+def long_step(monkeypatch):
+    """When a step has begun, and what ends it."""
     begun, release = threading.Event(), threading.Event()
 
     def long_step(fleet, steps):
@@ -99,6 +101,11 @@ def test_a_step_while_another_is_taken_is_refused(server, monkeypatch):
         yield
 
     monkeypatch.setattr("channel.rehearsal.command_server.rehearse", long_step)
+    return begun, release
+
+
+def test_a_step_while_another_is_taken_is_refused(server, long_step):
+    begun, release = long_step
     first = threading.Thread(target=step, args=(server, "wait 1"))
     first.start()
     try:
@@ -183,16 +190,8 @@ def test_clients_that_send_slowly_keep_nobody_out(server):
         assert ended < 10  # room is made for each new client, not more
 
 
-def test_a_client_in_a_step_keeps_its_connection(server, monkeypatch):
-    begun, release = threading.Event(), threading.Event()
-
-    def long_step(fleet, steps):
-        begun.set()
-        assert release.wait(60)
-        raise ValueError("ended by the test")
-        yield
-
-    monkeypatch.setattr("channel.rehearsal.command_server.rehearse", long_step)
+def test_a_client_in_a_step_keeps_its_connection(server, long_step):
+    begun, release = long_step
     answers = []
     first = threading.Thread(target=lambda: answers.append(step(server, "wait 1")))
     first.start()
