@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kproto.pipeline.output import OutputDirectory
-    from kproto.pipeline.settling import Settled
     from kproto.pipeline.stages import StagedPart, TaskOutput
     from kproto.tables.places import Place
     from kproto.tables.recordings import PartRead, PartToRead
@@ -341,8 +340,8 @@ class _Job:
         made = make_tables(
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
         )
-        if settled.superseded:
-            self._take_out(settled)
+        for number, (file, table) in enumerate(without_superseded(self._stored, settled) if settled.superseded else ()):
+            self._rewrite(file, table, f"less-{number}")
         self._set_broker_ids(former, knowledge.directory, cluster)
         self.run.bodies_decoded += made.bodies
         for folder, files in made.files.items():
@@ -584,11 +583,6 @@ class _Job:
             for row in bad_inputs.to_pylist()
         ]
         return bad_inputs.filter(pa.array(keep, pa.bool_()))
-
-    def _take_out(self, settled: Settled) -> None:
-        """Take rows out of stored files, since new ones tell more."""
-        for number, (file, table) in enumerate(without_superseded(self._stored, settled)):
-            self._rewrite(file, table, f"less-{number}")
 
     def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
         """Give stored requests the broker ids that all recordings together tell, where these are others now."""

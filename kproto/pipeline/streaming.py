@@ -112,12 +112,8 @@ def stream_frames(spark: SparkSession, directory: str, **options: str) -> DataFr
             for path in batch.column("path").to_pylist():
                 yield from rows_of(scan(capture_points_of([_named(path)], chosen), **arguments), chosen, schema)
 
-    return _arriving(spark, place).select("path").mapInArrow(read, spark_schema(schema))
-
-
-def _arriving(spark: SparkSession, place: str) -> DataFrame:
-    """The files that arrive in a directory, as a stream."""
-    return spark.readStream.format("binaryFile").schema(_FILES).load(place)
+    arriving = spark.readStream.format("binaryFile").schema(_FILES).load(place)
+    return arriving.select("path").mapInArrow(read, spark_schema(schema))
 
 
 def _named(path: str) -> str:

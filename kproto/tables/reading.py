@@ -141,7 +141,8 @@ def chunks_of(
     apis: set[int] = set()
     last_us = 0
     for stretch, last in stretches(batches, chunk_bytes):
-        piece = _without_kraft_note(reader.tables(stretch, last=last))
+        piece = reader.tables(stretch, last=last)
+        piece["bad_inputs"] = without_kraft_note(piece["bad_inputs"])
         apis.update(count["api_key"] for counts in piece["captures"]["all_requests"].to_pylist() for count in counts)
         last_us = max(last_us, last_listing(piece["requests"]))
         yield piece
@@ -155,13 +156,8 @@ def last_listing(requests: pa.Table) -> int:
     return pc.max(requests.filter(lists)["ts"].cast(pa.int64())).as_py() or 0
 
 
-def _without_kraft_note(piece: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Take off the note that a capture has no control requests because it is KRaft's: its metadata log is read."""
-    return piece | {"bad_inputs": without_kraft_note(piece["bad_inputs"])}
-
-
 def without_kraft_note(bad: pa.Table) -> pa.Table:
-    """Take that note off rows of ``bad_inputs``."""
+    """Take off the notes that a capture has no control requests as it is KRaft's: its metadata log is read."""
     noted = pc.and_(pc.is_null(bad["offset"]), pc.match_substring(bad["reason"], KRAFT_TRAFFIC))
     return bad.filter(pc.invert(noted)) if pc.any(noted).as_py() else bad
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 from datetime import UTC, datetime
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-IDS = ("frame_id", "conn_id", "capture")
-OF_READING = {"payload", "conn_id", "losses", "all_requests", "connections", "without_handshake"}
-"""Columns that depend on where a file is cut into parts, or that have one of several right values."""
 
 NAMES = ("ibp-3.9-a.", "external-controller-a.", "ibp-2.8-a.")
 
@@ -137,21 +132,6 @@ def test_other_filters_are_refused_and_rows_leave_by_overwrite_alone(
     only = analyze(spark, captures[1:2], OutputDirectory(out.path, overwrite=True), filters=some)
     assert only.rows["captures"] == 1
     assert 0 < only.rows["requests"] < len(before["requests"])
-
-
-def test_a_capture_that_was_compressed_gives_the_same_rows(
-    spark: SparkSession, captures: list[str], tmp_path: Path
-) -> None:
-    out = OutputDirectory(tmp_path / "out")
-    plain = Path(captures[0].removesuffix(".gz"))
-    plain.write_bytes(gzip.decompress(Path(captures[0]).read_bytes()))
-    Path(captures[0]).unlink()
-    analyze(spark, [str(plain)], out)
-    ids = [sorted(pq.read_table(out.path / "frames", columns=[name])[name].to_pylist()) for name in IDS]
-    Path(captures[0]).write_bytes(gzip.compress(plain.read_bytes()))
-    plain.unlink()
-    assert analyze(spark, captures[:1], out).captures_read == 0
-    assert [sorted(pq.read_table(out.path / "frames", columns=[name])[name].to_pylist()) for name in IDS] == ids
 
 
 def test_files_of_any_names_are_one_capture_where_its_place_is_named(
