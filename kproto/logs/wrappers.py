@@ -61,6 +61,7 @@ class Lines:
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
         self._has_zeros = False  # in journald's export
+        self._last = b""  # byte of the data before
         self._is_quoted = False  # whether quoted-printable was recognised
         self._soft: list[tuple[bytes, int, int]] = []  # lines that go on in the next
 
@@ -76,8 +77,11 @@ class Lines:
             data = self._begin(data)
         if self._decoder is not None:
             data = self._decoder.decode(data, last).encode("utf-8", "surrogatepass")
-        elif not self._has_zeros:
-            data = data.replace(b"\0", b"\n")
+        elif not self._has_zeros and b"\0" in data:
+            before, self._last = self._last, data[-1:]
+            data = _ZERO.sub(b"\n", before + data)[len(before) :]
+        else:
+            self._last = data[-1:]
         end = len(data) if last else data.rfind(b"\n") + 1
         if end or last:
             self._parts.append(data[:end])
@@ -158,6 +162,9 @@ class Lines:
             return len(line)
         return 2 * len(line) if line.isascii() else len(line.decode("utf-8", "replace").encode("utf-16-le", "replace"))
 
+
+_ZERO: Final = re.compile(rb"(?<=[^\0\n])\0")
+"""What ends a line; further ones are space that was never written."""
 
 _QUOTED: Final = re.compile(rb"(?:[^=\r\n]|=(?:[2-9A-F][0-9A-F]|09))*(=?)[ \t]*\r?\n?")
 """A line of quoted-printable; what it escapes is no control character, as ``id=10`` would be one."""

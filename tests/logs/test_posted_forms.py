@@ -28,15 +28,17 @@ import zstandard
 from conftest import DATA
 from state_runs import files_of, logs_of
 
-from kproto.capture import CaptureReader, CaptureSummary, Exchange
+from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
 from kproto.capture.source import Source
 from kproto.errors import CaptureError
 from kproto.logs import LogReading
+from kproto.logs.detection import looks_like_log
 from kproto.logs.times import stamps_in
 from kproto.logs.wrappers import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
 NS: Final = 10**9
 
@@ -184,6 +186,7 @@ LAYOUTS: Final[dict[str, Callable[[Line], str]]] = {
     "the text in quotes": lambda x: f'[{x.at}] {x.level} "{x.text}" ({x.logger})',
     "a context in JSON": lambda x: f'[{x.at}] {x.level} {{"trace":"1"}} {x.text} ({x.logger})',
     "columns by commas": lambda x: f"{x.at.replace(',', '.')},{x.level},{x.text},{x.logger}",
+    "RFC 5424, text": lambda x: f"<134>1 {iso(x.ns)} kafka1 kafka 12 - - {x.level} {x.text}",
     "logfmt": lambda x: f"ts={iso(x.ns)} level={x.level.lower()} msg={json.dumps(x.text)}",
     "logfmt, time quoted": lambda x: f'time="{iso(x.ns)}" level={x.level.lower()} msg={json.dumps(x.text)}',
 }
@@ -233,6 +236,7 @@ OBJECTS: Final[dict[str, Callable[[Line], Any]]] = {
     "Azure": lambda x: {"TimeGenerated": later(x.ns), "LogEntry": x.line},
     "a field that is not known": lambda x: {"when": later(x.ns), "logline": x.line},
     "Graylog": lambda x: {"message": {"timestamp": iso(x.ns), "source": "k1", "message": x.line}, "index": "g"},
+    "OpenTelemetry, nested": lambda x: {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": str(x.ns), "severityText": x.level, "body": {"stringValue": x.text}}]}]}]},
     "Mongo": lambda x: {"ts": {"$date": iso(x.ns)}, "level": x.level, "msg": x.text},
 }  # fmt: skip
 
@@ -444,6 +448,7 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "Ansible's output": lambda lines: json.dumps({"stdout": plain(lines), "stdout_lines": [x.line for x in lines]}, indent=4),
     "an array of objects": lambda lines: json.dumps([OBJECTS["JsonLayout"](x) for x in lines]),
     "an array of objects, over lines": lambda lines: json.dumps([OBJECTS["filebeat"](x) for x in lines], indent=2),
+    "JsonTemplateLayout, over lines": lambda lines: "\n".join(json.dumps(OBJECTS["JsonTemplateLayout, ECS"](x), indent=2) for x in lines),
     "an array of objects, a line each": lambda lines: "[\n" + ",\n".join(json.dumps(OBJECTS["CloudWatch"](x)) for x in lines) + "\n]\n",
     "objects without lines between": lambda lines: "".join(json.dumps(OBJECTS["fluentd"](x)) for x in lines),
     "a search's hits": lambda lines: json.dumps({"hits": {"hits": [OBJECTS["Elasticsearch's hit"](x) for x in lines]}}),
@@ -829,6 +834,15 @@ def test_a_number_is_no_escape() -> None:
     )
 
 
+@pytest.mark.parametrize("step", [4, 7, 1 << 20])
+def test_a_zero_ends_a_line_and_more_are_space(step: int) -> None:
+    data = b"first\0second\0\0\0\nthird\0"
+    lines = Lines()
+    found = [each for at in range(0, len(data), step) for each in lines.feed(data[at : at + step])]
+    found += lines.feed(b"", last=True)
+    assert found == [(b"first\n", 0, 6), (b"second\n", 6, 7), (b"\0\0\n", 13, 3), (b"third\n", 16, 6)]
+
+
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_offsets_of_lines_of_a_mails_source_are_those_of_the_file(step: int) -> None:
     text = plain(lines_of("states at TRACE"))
@@ -854,3 +868,28 @@ def test_a_part_of_a_mail_in_base64_is_noted_and_a_mail_of_base64_is_refused() -
     ]
     with pytest.raises(CaptureError, match="a mail whose text is in base64"):
         rows_of(f"From: a@b\nSubject: c\n{part}")
+
+
+def test_text_that_only_names_loggers_and_lines_is_no_log(tmp_path: Path) -> None:
+    texts = [
+        "log4j.logger.kafka.request.logger=DEBUG, requestAppender\nlog4j.logger.state.change.logger=TRACE, state\n",
+        'MARK = re.compile(r"Completed request:(.*)")\nfor line in log:\n    if "[Broker id=7]" in line:\n        print(line)\n',
+        "# How to read logs\n\nA line has `Completed request:` and `[Controller id=1 epoch=2]`.\nBroker 7 received nothing.\n",
+        "broker.id=1\nlisteners=PLAINTEXT://10.0.0.1:9092\n",
+    ]
+    for text in texts:
+        assert not looks_like_log(text.encode())
+    path = tmp_path / "tool.py"
+    path.write_text(texts[1])
+    with pytest.raises(CaptureError, match="not a capture"):
+        list(exchanges(path))
+
+
+def test_a_backlog_that_is_shipped_late_makes_no_zone() -> None:
+    """A shipper's time that lies half an hour behind the line's own is no zone of half an hour."""
+    line = (
+        '{"@timestamp": "2024-05-06T07:%s:09.000Z", "message": "[2024-05-06 07:00:09,000] INFO [Controller id=2] %s"}'
+    )
+    became = "2 successfully elected as the controller. Epoch incremented to 4 and epoch zk version is now 4 (KafkaController)"
+    for minute in ("00", "15", "30", "45"):
+        assert [at for at, _ in rows_of(line % (minute, became))] == [1_714_978_809_000_000_000]
