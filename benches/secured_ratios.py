@@ -40,13 +40,12 @@ from plain_sockets import LOOPBACK, at_once, received_into
 from channel.clock import FOREVER
 from channel.network.client import MetadataUpdater, NetworkClient
 from channel.network.node_client import await_ready
-from channel.network.request import MessageRequest
 from channel.network.secured import client_channels
 from channel.network.selector import Selector
 from channel.security import SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey
-from kproto.codec import decode_request, decode_response
+from kproto.codec import decode_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,6 +90,19 @@ def answer(sock: socket.socket, context: ssl.SSLContext | None) -> None:
             peer.sendall(ANSWER + buffer[4:8] + b"\0" + BODY)
 
 
+class Encoded:
+    """A request whose body is these bytes."""
+
+    api_key = ApiKey.UPDATE_METADATA
+    oldest_version = latest_version = 8
+
+    def __init__(self, body: bytes) -> None:
+        self._pieces = [body]
+
+    def build(self, _version: int) -> list[bytes]:
+        return self._pieces
+
+
 @contextlib.contextmanager
 def channel(protocol: SecurityProtocol, authority: Path, port: int, body: bytes) -> Iterator[Exchange]:
     """One exchange of the network client: send, and poll until the answer is there."""
@@ -99,7 +111,7 @@ def channel(protocol: SecurityProtocol, authority: Path, port: int, body: bytes)
     node = Node(0, "localhost", port)
     client = NetworkClient(selector, MetadataUpdater([node]), CLIENT_ID.decode(), discover_versions=False)
     assert await_ready(client, node, 10_000)
-    builder = MessageRequest(decode_request(ApiKey.UPDATE_METADATA, 8, body), 8)
+    builder = Encoded(body)
     found: list[Any] = []
 
     def exchange() -> None:
