@@ -12,8 +12,10 @@ cdef class SeenLines:
     cdef list _times
     cdef long long _latest_ns, _before_ns
     cdef Py_ssize_t _next, _tries
+
     @cython.locals(key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t)
     cpdef bint is_copy(self, bytes text, long long time_ns) except -1
+
     @cython.locals(keys="long long[::1]", begin=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)
     cdef Py_ssize_t _find(self, long long key, long long time_ns) except -2
 
