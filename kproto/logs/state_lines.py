@@ -805,14 +805,17 @@ class StateLog:
             topic_id, topic, number, _, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, *_,
         ) = found.groups()  # fmt: skip
         request = self._open.get(broker)
-        if request is None or request.topic_ids is None:
+        if request is None or request.api_key != ApiKey.LEADER_AND_ISR:
             if request is not None:
                 self._close(broker)
             request = self._of_metadata(broker, time_ns)
-        assert request.topic_ids is not None
         request.last_ns = time_ns
-        request.topic_ids[topic] = topic_id.decode()
+        if request.detailed:
+            return True
+        if request.topic_ids is not None:
+            request.topic_ids[topic] = topic_id.decode()
         state = _state(int(number), int(leader), int(leader_epoch), _ids(isr), int(partition_epoch), _ids(replicas))
+        state["controllerEpoch"] = request.controller_epoch
         request.add(topic, state | {"addingReplicas": _ids(adding or b""), "removingReplicas": _ids(removing or b"")})
         return True
 

@@ -153,8 +153,8 @@ class Epochs:
         return self._steps
 
     def superseded_by(self, controller_epoch: int, ts: int) -> ControllerEpoch | None:
-        """The newest controller epoch known before this time, if it is newer than this one."""
-        newest = self.newest_controller(ts)
+        """The newest controller epoch known before this time, if it is newer than this one; of an unknown one none."""
+        newest = None if controller_epoch == _NO_EPOCH else self.newest_controller(ts)
         return newest if newest is not None and newest.epoch > controller_epoch else None
 
     def _above(self, broker: Address, broker_epoch: int, ts: int, *, is_kraft_controller: bool) -> int | None:

@@ -110,3 +110,10 @@ def test_logs_alone_tell_who_leads_in_a_migration(migration: Path) -> None:
         rows = asked(migration / f"broker-{broker}", "controllers")
         assert {row["mode"] for row in rows if row["controller_id"] == 3000} == {"KRaft"}
         assert "KRaft" not in {row["mode"] for row in rows if row["controller_id"] < 3000}
+
+
+def test_a_broker_that_goes_over_to_kraft_accepts_no_zombie_and_its_lines_are_in_order(migration: Path) -> None:
+    for broker in range(3):
+        log = migration / f"broker-{broker}" / "state-change.log"
+        rules = {row["rule"] for row in kproto_rows("doctor", log, "--log-zone", "UTC")}
+        assert rules.isdisjoint({"KP001", "KP065"}), broker
