@@ -143,7 +143,7 @@ def _first_named(facts: Facts) -> dict[int, int]:
     found: dict[int, int] = {}
     for _partition, life in _lives(facts):
         first = life.steps[0].state
-        if first.epochs != FIRST_EPOCHS:
+        if max(first.epochs) > 0:  # -1: a log does not tell it
             found |= dict.fromkeys(set(first.replicas).difference(first.adding_replicas or ()), 0)
         for sighting in life.sightings:
             for broker in sighting.state.replicas:

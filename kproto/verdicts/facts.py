@@ -167,10 +167,13 @@ class Spans:
 
 
 def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
-    """When the live brokers changed, with the brokers from then on, by requests with their lists."""
+    """When the live brokers changed, with the brokers from then on, by requests with their lists.
+
+    A controller's log tells a list as it is decided, a connection as it is sent, later: either has an order of its own.
+    """
     lists: LiveLists[frozenset[int]] = LiveLists()
     for request, live in listing:
-        lists.add(request.ts, request.reign, request.broker_id, live)
+        lists.add(request.ts, request.reign, (request.broker_id, request.is_logged), live)
     return lists.changes
 
 
@@ -626,14 +629,17 @@ class Facts:
         """The brokers that left the live brokers while an ISR of several held them, and when.
 
         A controlled shutdown takes the broker out of these first. Others rest on no evidence: the state before may lie
-        before the capture.
+        before the capture. A controller's log has both in the order in which they were decided; a broker may be told of
+        the ISR after others were told who is alive.
         """
         left = {broker: [stretch.since for stretch in stretches] for broker, stretches in self.absences.items()}
         held = {broker: [0] * (len(times) + 1) for broker, times in left.items()}
         for lives in self.incarnations.values() if left else ():
             for life in lives:
                 for step, after in zip_longest(life.steps, life.steps[1:]):
-                    until = self.end if after is None else after.ts + _ONE_BATCH
+                    until = life.deleted or self.end  # of a topic that is deleted it takes out nobody
+                    if after is not None:
+                        until = min(until, after.ts + _ONE_BATCH * (not after.body.request.is_logged))
                     for broker in left.keys() & step.state.isr if len(step.state.isr) > 1 else ():
                         first, last = bisect_right(left[broker], step.ts), bisect_right(left[broker], until)
                         if first < last:  # how many ISRs hold it is counted from here on, and no more from there on

@@ -57,7 +57,7 @@ def broken_listeners(facts: Facts, shortest: int) -> Iterator[Broken]:
         return
     lists: LiveLists[bytes] = LiveLists()
     for request in facts.requests:
-        if request.live_brokers_id is not None and request.error_code == 0:
+        if request.live_brokers_id is not None and request.error_code == 0 and not request.is_logged:
             lists.add(request.ts, request.reign, request.broker_id, request.live_brokers_id)
     if _all_on_loopback(facts):
         for ts, name in lists.changes[:1]:

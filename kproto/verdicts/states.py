@@ -123,6 +123,11 @@ class Request(NamedTuple):
         """The order of controllers: whether KRaft's log has it, where epochs are counted anew; and the epoch."""
         return self.api_key == ApiKey.FETCH, self.controller_epoch
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether a state-change log tells of it, which names no port."""
+        return not self.server_port
+
 
 class Body:
     """A distinct request body that some broker accepted.

@@ -198,6 +198,25 @@ def test_the_doctor_finds_what_it_finds_in_the_capture(directory: tuple[str, str
     assert registered(of_logs) == registered(of_capture)
 
 
+def test_brokers_come_and_go_as_in_the_capture(directory: tuple[str, str, Path], tmp_path: Path) -> None:
+    run, _level, path = directory
+    capture = tmp_path / "control.pcap"
+    capture.write_bytes(files_of(run)["control.pcap"])
+
+    def went_and_came(*paths: Path) -> tuple[list[Any], list[str]]:
+        events = kproto_rows("query", *paths, "events", "--log-zone", "UTC")
+        brokers = [row for row in events if row["event"].startswith("broker ")]
+        how = [row["text"].partition(" leaves the live brokers")[2] for row in brokers]
+        return [(row["event"], row["broker_id"]) for row in brokers], how
+
+    of_capture, how = went_and_came(capture)
+    of_logs, logged = went_and_came(path)
+    of_both, _how = went_and_came(capture, path)
+    assert of_capture
+    assert of_logs[: len(of_capture)] == of_both[: len(of_capture)] == of_capture  # the logs go on
+    assert all(one in (other, "; how, cannot be told") for one, other in zip(logged, how, strict=False))
+
+
 def test_what_a_log_does_not_tell_is_null(tmp_path: Path) -> None:
     path = tmp_path / "state-change.log"
     path.write_bytes(logs_of("ibp-3.9-a", "INFO")["broker-1/state-change.log"])
