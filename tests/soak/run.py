@@ -68,7 +68,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"broker \d+ is removed: \d+ requests? will not be answered",
         r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
         r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
-        r"left though the controller did not answer",
+        r"left though (the controller did not answer|there is no controller)",  # which ends before them
     )
 ]
 """What logs may say, as the faults lead to it."""

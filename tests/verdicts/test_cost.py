@@ -123,5 +123,6 @@ def test_work_grows_as_the_input_does(
     tmp_path: Path, ask: Callable[[Path], None], grown: Callable[[int], list[tuple[bytes, bytes]]]
 ) -> None:
     paths = [written(tmp_path / f"{count}.pcap", grown(count)) for count in (FEW, 2 * FEW, 4 * FEW)]
+    ask(paths[0])  # what is done once in a process does not count
     work = [lines_run(partial(ask, path)) for path in paths]
     assert work[2] - work[1] < 2.4 * (work[1] - work[0]) + 3_000, work
