@@ -61,6 +61,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"cannot become DeletionIneligible: it is (New|Online|DeletionSuccessful)",  # its broker went, as in Kafka
         r"cannot become Online: it is DeletionSuccessful",  # its broker is back too early, as in Kafka
         r"cannot become DeletionSuccessful: it is NonExistent",  # a reassignment has removed it before, as in Kafka
+        r"cannot become DeletionSuccessful: it is DeletionIneligible",  # its broker went as it answered, as in Kafka
         r"have a leader that is not among the live brokers and stay without a fetcher",  # which comes up later
         r"no reassignment of \S+ to .*: UNKNOWN_TOPIC_OR_PARTITION$",  # its topic is being deleted
         r"while processing .*: the ZooKeeper session has expired",
