@@ -11,8 +11,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow.compute as pc
-
 from channel.zookeeper import znodes
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import frames
@@ -323,10 +321,6 @@ def tables_differ(soak: Soak, recorded: dict[str, Any]) -> Iterator[str]:
     """Where the tables of ``analyze --follow`` are not those of the recordings."""
     run = current_tables(soak.tables)
     stored = {name: table_dataset(run, name).to_table() for name in recorded}
-    # A last file without a packet shows no server: on disk, where each file is judged by itself, it is a bad input.
-    empty = stored["captures"].filter(pc.field("packets") == 0)["file"].combine_chunks()
-    is_empty = pc.is_in(stored["bad_inputs"]["file"], value_set=empty)
-    stored["bad_inputs"] = stored["bad_inputs"].filter(pc.invert(is_empty))
     for name, table in recorded.items():
         if name == "brokers":  # on disk each recording tells its own
             listeners = [_listeners(each) for each in (stored[name], table)]
