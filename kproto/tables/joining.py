@@ -44,6 +44,9 @@ _AT: Final = Struct(">?Bq")
 _MOST_GUESSES: Final = 4
 """How often a beginning is read again in one call as more becomes known of what is before it."""
 
+_SENT_AGAIN_NS: Final = 120 * 10**9
+"""The longest after which TCP sends data again, as Linux does by default."""
+
 _TAKEN_BACK: Final = "-"
 """Stands for the state behind which a beginning was read, where that turned out to be of another recorder."""
 
@@ -353,12 +356,12 @@ class Joiner:
         return [each for data in packed for each in unpacked_segments(begin.border.flow, data)]
 
     def _holds_again(self, end: End, begin: Begin) -> bool:
-        """Whether data behind a beginning was there before an end: two recorders were there, with two clocks."""
+        """Whether data behind a beginning was there before an end, too late to be sent again: by another clock."""
         with suppress(*_DAMAGES):
-            for _time_ns, segment in self._segments_of(begin):
+            for time_ns, segment in self._segments_of(begin):
                 known = end.border.sequences[segment.flow != end.border.flow]
-                after = segment.sequence + segment.on_wire
-                if segment.on_wire and known != UNKNOWN and distance(after, known) <= 0:
+                is_again = segment.on_wire > 0 and distance(segment.sequence + segment.on_wire, known) <= 0
+                if is_again and known != UNKNOWN and time_ns - end.border.time_ns > _SENT_AGAIN_NS:
                     return True
         return False
 

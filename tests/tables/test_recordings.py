@@ -104,6 +104,7 @@ def cut(packets: list[Packet], link: int, ends: list[int], folder: Path, names: 
 @settings(max_examples=25)
 @example(name="ibp-2.4-IV1-a", ends=[19], seed=0)  # within the first exchanges of connections older than it
 @example(name="ibp-2.4-IV1-a", ends=[5, 11, 15, 19], seed=1)
+@example(name="ibp-1.0-a", ends=[660], seed=0)  # before data that is sent again
 @given(
     name=st.sampled_from([name_of(path) for path in SMALL]),
     ends=st.lists(st.integers(1, 999), min_size=1, max_size=4, unique=True).map(sorted),
