@@ -52,14 +52,16 @@ def standalone(
 
     try:
         log = directory / "master.log"
-        ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        start(log, "org.apache.spark.deploy.master.Master", *ports)
+        ports = ["--port", "0", "--webui-port", "0"]
+        start(log, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", *ports)
         master = _said(log, r"spark://127\.0\.0\.1:\d+")
         options = [*ports, "--cores", "1", "--memory", memory, "--work-dir", str(directory / "work")]
         logs = [directory / f"worker-{number}.log" for number in range(workers)]
         for number, log in enumerate(logs):
             core = None if cores is None else cores[number]
-            start(log, "org.apache.spark.deploy.worker.Worker", *options, master, core=core)
+            # Spark runs no second copy of a task on the host of the first: each worker is a host of its own.
+            host = ["--host", f"127.0.0.{1 + number}"]
+            start(log, "org.apache.spark.deploy.worker.Worker", *host, *options, master, core=core)
         for log in logs:
             _said(log, "Successfully registered with master")
         yield master

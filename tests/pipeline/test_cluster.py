@@ -47,11 +47,8 @@ settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
             # Two small captures need neither Spark's 200 shuffle partitions nor the JVM's second compiler.
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            # A task that runs longer than the first one that is done is run a second time beside it.
-            "spark.speculation": "true", "spark.speculation.quantile": "0.01", "spark.speculation.multiplier": "1.01",
-            "spark.speculation.interval": "5ms", "spark.speculation.minTaskRuntime": "1ms", "spark.log.level": "INFO"}
-with spark_session(master, log=out.with_name("spark.log"), settings=settings) as spark:
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+with spark_session(master, settings=settings) as spark:
     try:
         check_workers(spark, [captures[0] + ".missing"], out)
     except KprotoError as e:
@@ -69,22 +66,40 @@ from pathlib import Path
 from kproto.cli import main
 from kproto.pipeline import OutputDirectory, analyze, spark_session
 
-def kill_an_executor(step):
+def executors():
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().decode().split(chr(0))
         except OSError:
             continue
         if any("CoarseGrainedExecutorBackend" in word for word in words) and spark.sparkContext.applicationId in words:
-            os.kill(int(process.name), signal.SIGKILL)
-            print("killed an executor before:", step)
-            return
+            yield int(process.name)
 
-command, killed, *captures = sys.argv[1:]
+def kill_an_executor(step):
+    for executor in executors():
+        os.kill(executor, signal.SIGKILL)
+        print("killed an executor before:", step)
+        return
+
+stopped = []
+def stop_or_continue_an_executor(step):
+    if stopped:
+        os.kill(stopped.pop(), signal.SIGCONT)
+    else:
+        stopped.append(min(executors()))
+        os.kill(stopped[0], signal.SIGSTOP)
+        print("stopped an executor before:", step)
+
+command, slow, killed, *captures = sys.argv[1:]
 main(["analyze", *captures, "--out", command, "--format", "json"], standalone_mode=False)
 with spark_session() as spark:
     print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
     print(places(spark))
+    try:
+        analyze(spark, captures, OutputDirectory(Path(slow)), on_step=stop_or_continue_an_executor)
+    finally:
+        for executor in stopped:
+            os.kill(executor, signal.SIGCONT)
     analyze(spark, captures, OutputDirectory(Path(killed)), on_step=kill_an_executor)
 """
 )
@@ -115,10 +130,7 @@ def assert_same_as_here(captures: list[str], out: Path) -> None:
 
 
 def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Path) -> None:
-    """The driver is a process of its own; the workers find kproto only if it is sent to them.
-
-    Spark runs slow tasks a second time, and takes the first that is done: the other's files count for nothing.
-    """
+    """The driver is a process of its own; the workers find kproto only if it is sent to them."""
     done = subprocess.run(
         [sys.executable, "-c", ANALYZE, LOCAL_CLUSTER, str(tmp_path / "tables"), *captures],
         capture_output=True,
@@ -131,25 +143,29 @@ def test_a_local_cluster_makes_the_same_tables(captures: list[str], tmp_path: Pa
     missing, found = done.stdout.splitlines()
     assert re.search(r"worker \S+ cannot open \S+\.missing: .*No such file", missing)
     assert SHIPPED in found
-    assert "speculat" in (tmp_path / "spark.log").read_text(encoding="utf-8", errors="replace").lower()
     assert_same_as_here(captures, tmp_path / "tables")
 
 
-def test_spark_submit_makes_the_same_tables_by_the_command_and_though_executors_are_killed_at_each_step(
+def test_spark_submit_makes_the_same_tables_by_the_command_and_though_executors_stop_or_are_killed_at_each_step(
     cluster: tuple[str, Path], captures: list[str], tmp_path: Path
 ) -> None:
-    """The master is that of two standalone workers."""
+    """The master is that of two standalone workers.
+
+    Of an executor that stops, Spark gives the tasks to the other one too, and takes the first that is done: when the
+    executor goes on, what its tasks write counts for nothing. Without those copies the stopped tasks had no end.
+    """
     master, work = cluster
     (tmp_path / "job.py").write_text(SUBMITTED)
-    command, killed = tmp_path / "command", tmp_path / "killed"
-    said = submitted(master, tmp_path / "job.py", str(command), str(killed), *captures).splitlines()
+    command, slow, killed = tmp_path / "command", tmp_path / "slow", tmp_path / "killed"
+    said = submitted(master, tmp_path / "job.py", str(command), str(slow), str(killed), *captures).splitlines()
     place = said.index(f"{master} 3")
     assert json.loads(said[place - 1])["tables"]["requests"] > 500
     assert SHIPPED in said[place + 1]
     assert len({path.parent.name for path in work.glob("*/*/kproto-shipped")}) >= 2
+    assert "stopped an executor before: reading captures" in said
     assert "\n".join(said[place:]).count("killed an executor before") >= 2
-    assert_same_as_here(captures, command)
-    assert_same_as_here(captures, killed)
+    for tables in (command, slow, killed):
+        assert_same_as_here(captures, tables)
 
 
 def submitted(master: str, program: Path, *arguments: str) -> str:
@@ -161,6 +177,11 @@ def submitted(master: str, program: Path, *arguments: str) -> str:
         "spark.executor.cores": "1",
         "spark.sql.shuffle.partitions": "3",
         "spark.ui.enabled": "false",
+        # A task that takes longer than the others, or alone a second, is run on the other worker too.
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "1s",
+        "spark.speculation.task.duration.threshold": "1s",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
