@@ -201,7 +201,7 @@ def capture_points(
         if len(files) > 1 or stem.endswith(".log"):
             groups.append((files, True))
         else:
-            key = folder, _without_number(stem)
+            key = folder, without_number(stem)
             if key not in by_number:
                 by_number[key] = []
                 groups.append((by_number[key], False))
@@ -404,8 +404,8 @@ def _stem(name: str) -> str:
     return rotated[1] if rotated else name
 
 
-def _without_number(stem: str) -> str:
-    """A file's name without the number or time before its extension."""
+def without_number(stem: str) -> str:
+    """Return a file's name without the number or time before its extension: files alike in it may be of one place."""
     for pattern in _NUMBERED:
         if found := pattern.fullmatch(stem):
             return f"{found[1]}*{found[2] or ''}"

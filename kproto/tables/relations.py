@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import CONTROL_APIS, ApiKey
+from kproto.capture.capture_points import without_number
 from kproto.capture.collector import CAPTURE_ENDED
 from kproto.tables.arrays import rows_of
 from kproto.tables.points import DEFAULT_CLUSTER
@@ -430,14 +431,15 @@ def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-JUDGED_BY: Final = ("cluster", "capture", "file", "servers", "all_requests")
+JUDGED_BY: Final = ("cluster", "capture", "file", "connections", "not_read", "servers", "all_requests")
 """The columns of ``captures`` that ``judged_together`` reads."""
 
 
 def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     """Return ``bad_inputs`` without files that hold no control request, where others of their place hold some.
 
-    Files of one capture point are of one place, and so are those that show connections to the same servers.
+    Files of one capture point are of one place, and so are those that show connections to the same servers. Of a file
+    that shows none, as a recorder's last one may be, its name tells the place: that of files with another number in it.
 
     Args:
         bad_inputs: The rows.
@@ -448,10 +450,11 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     places = []
     for row in rows:
         servers = {(row["cluster"], one["ip"], one["port"]): one["is_kafka"] for one in row["servers"] or ()}
-        place = row["cluster"], row["capture"]
-        places.append({place, *servers})
+        place, numbered = (row["cluster"], row["capture"]), (row["cluster"], "*", without_number(row["capture"]))
+        shows_nothing = not (servers or row["connections"] or row["not_read"])
+        places.append({place, *servers, *([numbered] if shows_nothing else ())})
         if any(each["api_key"] in CONTROL_APIS for each in row["all_requests"]):
-            speaking |= {place, *(server for server, is_kafka in servers.items() if is_kafka)}
+            speaking |= {place, numbered, *(server for server, is_kafka in servers.items() if is_kafka)}
     silent = {row["file"] for row, place in zip(rows, places, strict=True) if place.isdisjoint(speaking)}
     others = pa.array(sorted({row["file"] for row in rows} - silent), pa.string())
     excused = pc.and_(pc.is_null(bad_inputs["offset"]), pc.is_in(bad_inputs["file"], value_set=others))

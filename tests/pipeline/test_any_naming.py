@@ -23,6 +23,7 @@ from kproto.pipeline import OutputDirectory, analyze
 from kproto.pipeline.streaming import follow
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import open_tables
+from kproto.tables import read
 from kproto.tables.known import KnownTable
 from kproto.tables.stored import current_tables, table_dataset
 
@@ -277,6 +278,24 @@ def test_an_answer_that_another_host_seemed_to_have_is_taken_back(apart: int, tm
     assert slowest_us[1] > 3_000_000 > slowest_us[2]
     run(once, tmp_path / "whole/control.pcap", tmp_path / "b/control.pcap")
     assert rows(many) == rows(once)
+
+
+@pytest.mark.parametrize(
+    ("last", "link", "judged"),
+    [("tap-0-00002.pcap", None, 0), ("tap-0-00002.pcap", 147, 1), ("other.pcap", None, 1)],
+    ids=["a recorder's last file", "packets that are not read", "another name"],
+)
+def test_a_file_that_shows_nothing_is_judged_alike_on_disk_and_in_one_reading(
+    last: str, link: int | None, judged: int, tmp_path: Path
+) -> None:
+    ethernet, packets = CAPTURED["ibp-2.8-a"]
+    folder, out = tmp_path / "captures", tmp_path / "tables"
+    folder.mkdir()
+    (folder / "tap-0-00001.pcap").write_bytes(pcap(packets[:300], ethernet))
+    (folder / last).write_bytes(pcap(packets[300:310] if link else [], link or ethernet))
+    run(out, folder)
+    assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == judged
+    assert read(folder)["bad_inputs"].num_rows == judged
 
 
 def test_a_file_that_holds_no_capture_stands_among_the_bad_inputs_until_it_does(tmp_path: Path) -> None:
