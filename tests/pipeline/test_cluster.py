@@ -177,7 +177,9 @@ def submitted(master: str, program: Path, *arguments: str) -> str:
         "spark.executor.cores": "1",
         "spark.sql.shuffle.partitions": "3",
         "spark.ui.enabled": "false",
-        # A task that takes longer than the others, or alone a second, is run on the other worker too.
+        # A task that takes longer than the others, or alone a second, is run on the other worker too. That alone helps
+        # against an executor that stopped: it is not taken for lost.
+        "spark.network.timeout": "800s",
         "spark.speculation": "true",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "1s",
