@@ -20,7 +20,7 @@ from .locks import guards_calls, new_lock
 from .logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _EXIT_S: Final = 5.0
 _SLICE_S: Final = 0.5  # unlimited waits go in steps: a signal just before a wait begins does not end it
@@ -124,6 +124,11 @@ def time_left(timeout_s: float | None) -> Callable[[], float | None]:
     return lambda: max(0.0, deadline - time.monotonic())
 
 
+def close_together(name: str, parts: Iterable[Callable[[], object]]) -> None:
+    """Close parts that may wait, each on a thread of this name; returns after all, raises as ``close_all``."""
+    close_all(*[_on_a_thread(name, part) for part in parts])
+
+
 def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> bool:
     """Call a function that may block, and wait at most this long for its end.
 
@@ -135,6 +140,14 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     Returns:
         Whether it has ended; a line in the log says if not. Its error is raised.
     """
+    has_ended = _on_a_thread(name, function)(timeout_s)
+    if not has_ended:
+        _log.warning("%s has not ended within %.3g s", name, timeout_s)
+    return has_ended
+
+
+def _on_a_thread(name: str, function: Callable[[], object]) -> Callable[..., bool]:
+    """Call a function on a thread; returns what waits for its end, raises its error, and tells whether it has ended."""
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -143,19 +156,19 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
         except BaseException as e:  # noqa: BLE001  (raised by the caller's thread)
             failures.append(e)
 
+    def wait(timeout_s: float | None = None) -> bool:
+        if thread.ident is not None:
+            thread.join(timeout_s)
+        if failures:
+            raise failures[0]
+        return not thread.is_alive()
+
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError:  # the system gives no thread, and what is to end must end all the same
         run()
-    else:
-        thread.join(timeout_s)
-    if failures:
-        raise failures[0]
-    if thread.is_alive():
-        _log.warning("%s has not ended within %.3g s", name, timeout_s)
-        return False
-    return True
+    return wait
 
 
 _T = TypeVar("_T")

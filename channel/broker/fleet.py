@@ -18,7 +18,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import ChannelError, IllegalState
 from channel.logs import get_logger
-from channel.threads import close_all, first_error
+from channel.threads import close_all, close_together, first_error
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
@@ -37,7 +37,7 @@ from .to_controller import ControllerInformation, NodeToControllerThread, contro
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from channel.metrics import Metrics
@@ -208,8 +208,9 @@ class Fleet(EmbeddedCluster):
         """
         self._is_ending = True
         ends: list[Callable[[], object]] = [partial(super().close, timeout_s)]
-        for links in sorted(self._links.values(), key=lambda links: links.leads_cluster):  # so that no other is elected
-            ends += [partial(links.leave, timeout_s), partial(links.close, timeout_s)]
+        leading = [links for links in self._links.values() if links.leads_cluster]  # last, so that no other is elected
+        others = [links for links in self._links.values() if links not in leading]
+        ends += [partial(_leave_together, group, timeout_s) for group in (others, leading)]
         ends += [partial(thread.shutdown, timeout_s) for thread in self._threads]
         # The worker last: its task may wait for a ZooKeeper that is away, until its session is closed.
         close_all(*ends, partial(self._blocking.close, timeout_s))
@@ -234,10 +235,9 @@ class Fleet(EmbeddedCluster):
             else:
                 asking = {i: self._links[i].ask_to_leave() for i in group}
                 failed = controlled_shutdown(
-                    asking, lambda broker_id: self._leave(broker_id, deadline), max(0.0, deadline - time.monotonic())
+                    asking, lambda broker_id: self._leave([broker_id], deadline), max(0.0, deadline - time.monotonic())
                 )
-            for broker_id in failed:
-                self._leave(broker_id, deadline)
+            self._leave(failed, deadline)
             failures |= failed
         return failures
 
@@ -252,12 +252,13 @@ class Fleet(EmbeddedCluster):
         except ChannelError:
             return True  # it cannot be told
 
-    def _leave(self, broker_id: int, deadline: float) -> None:
-        links, left_s = self._links[broker_id], max(_LEAVE_S, deadline - time.monotonic())
-        links.leave(left_s)
-        if self[broker_id].is_up:
-            super().kill(broker_id)
-        links.close(left_s)
+    def _leave(self, broker_ids: Collection[int], deadline: float) -> None:
+        def go_down() -> None:
+            for broker_id in broker_ids:
+                if self[broker_id].is_up:
+                    EmbeddedCluster.kill(self, broker_id)
+
+        _leave_together([self._links[i] for i in broker_ids], max(_LEAVE_S, deadline - time.monotonic()), go_down)
 
     @property
     def controller_id(self) -> int | None:
@@ -390,3 +391,14 @@ class Fleet(EmbeddedCluster):
             self._blocking.submit(work)
         except IllegalState:
             _log.debug("the fleet is closed; work that was due is dropped")
+
+
+def _leave_together(
+    links: Collection[BrokerLinks], timeout_s: float | None, go_down: Callable[[], object] = lambda: None
+) -> None:
+    """End brokers' links side by side, as each may wait for a ZooKeeper that is away; the registrations end last."""
+    close_all(
+        lambda: close_together("fleet-leaving", [partial(each.leave, timeout_s) for each in links]),
+        go_down,
+        lambda: close_together("fleet-leaving", [partial(each.close, timeout_s) for each in links]),
+    )

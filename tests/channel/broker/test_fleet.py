@@ -73,6 +73,31 @@ def test_a_part_that_cannot_be_closed_keeps_no_session_open_and_is_tried_again()
     fleet.close()
 
 
+def test_brokers_whose_zookeeper_is_away_end_side_by_side() -> None:
+    """Each ends once all have begun to: their time limits do not add up."""
+    order: list[str] = []
+
+    class Waiting(_Links):
+        def __init__(self, met: threading.Barrier, *, leads_cluster: bool) -> None:
+            super().__init__()
+            self.met, self.leads_cluster = met, leads_cluster  # type: ignore[misc]
+
+        def leave(self, timeout_s: float) -> None:
+            self.met.wait(60)
+            order.append("controller" if self.leads_cluster else "other")
+
+        def close(self, timeout_s: float) -> None:
+            self.met.wait(60)
+            super().close(timeout_s)
+
+    fleet, others, alone = Fleet("127.0.0.1:1", range(1, 6)), threading.Barrier(4), threading.Barrier(1)
+    links = {i: Waiting(alone if i == 3 else others, leads_cluster=i == 3) for i in range(1, 6)}
+    fleet._links.update(cast("Any", links))
+    fleet.close()
+    assert all(each.closed.is_set() for each in links.values())
+    assert order == ["other"] * 4 + ["controller"]
+
+
 def test_no_broker_is_restarted_once_the_fleet_is_closed() -> None:
     fleet = Fleet("127.0.0.1:1", [1])
     fleet.close()
@@ -168,6 +193,15 @@ def test_a_broker_whose_session_cannot_end_is_not_waited_for(
     fleet, _ = registered
     zookeeper_answers(monkeypatch, None, None)
     limits: list[float | None] = []
-    monkeypatch.setattr(BrokerLinks, "close", lambda links, timeout_s=None: limits.append(timeout_s))
-    assert set(fleet.shut_down(1, 3, timeout_s=5)) == {1, 3}
+    both = threading.Barrier(2)
+
+    def close(links: BrokerLinks, timeout_s: float | None = None) -> None:
+        both.wait(60)  # side by side: no broker's time is added to another's
+        limits.append(timeout_s)
+        links.session.close(0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerLinks, "close", close)
+        assert set(fleet.shut_down(1, 3, timeout_s=5)) == {1, 3}
+    assert len(limits) == 2
     assert all(limit is not None and 0 < limit <= 5 for limit in limits)
