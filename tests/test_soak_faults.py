@@ -21,6 +21,7 @@ from soak import checks, faults, saboteur
 from soak.disks import Hole
 from soak.packets import Detour
 from soak.processes import Program, Soak
+from soak.run import EXPLAINED
 
 from channel.threads import LoopThread, StoppableThread
 
@@ -215,3 +216,14 @@ def test_each_fault_is_drawn_by_the_seed_before_any_comes_twice():
     drawn = [fault.name for fault in faults.draw(5, 3600)]
     assert drawn == [fault.name for fault in faults.draw(5, 3600)]
     assert set(drawn[: len(faults.FAULTS)]) == set(faults.FAULTS) >= faults.CONTROLLER_ENDS
+
+
+def test_a_flood_of_lines_is_judged_by_those_that_are_there(tmp_path: Path) -> None:
+    log = tmp_path / "tap.log"
+    refused = "the connection of 127.0.0.1:5 to 127.0.0.1:6 is ended: [Errno 111] Connection refused"
+    lines = [f"{refused}; more lines like this are left out for a while", "271 lines like the next were left out"]
+    program = SimpleNamespace(name="tap-4", log=log)
+    log.write_text("\n".join([*lines, refused]))
+    assert list(checks.log_lines(program, EXPLAINED)) == []  # type: ignore[arg-type]
+    log.write_text("\n".join([*lines, "what nobody expects"]))
+    assert list(checks.log_lines(program, EXPLAINED)) == ["tap-4: what nobody expects"]  # type: ignore[arg-type]

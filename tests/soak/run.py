@@ -69,6 +69,7 @@ EXPLAINED: Final[list[re.Pattern[str]]] = [
         r"broker \d+ is removed: \d+ requests? will not be answered",
         r"^the connection of \S+ to \S+ is ended: \[Errno (104|111|110|32)\]",
         r"^\d+ connections?, [\d,]+ bytes: \d+ files?$",
+        r"^(WARNING )?\d+ lines like the next were left out$",  # a flood of lines is judged by those that are there
         r"left though (the controller did not answer|there is no controller)",  # which ends before them
     )
 ]
