@@ -39,6 +39,9 @@ class Collector:
     def put(self, event: ControllerEvent) -> None:
         self.events.append(event)
 
+    def add_broker(self, broker: Broker) -> None:
+        """It takes the requests to any broker."""
+
     def requests(self, broker_id: int, api_key: int) -> list[Any]:
         return [r for r, _ in self.sent.get(broker_id, []) if r.api_key == api_key]
 

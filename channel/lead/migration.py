@@ -10,12 +10,32 @@ from channel.types import PartitionMetadata, UpdateType
 from kproto.error_codes import error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from channel.config import ChannelConfig
+    from channel.send.context import ControllerContext
+    from channel.send.manager import ControllerChannelManager
+    from channel.types import Broker
     from kproto.types import TopicPartition
 
 
 _log = get_logger(__name__)
+
+
+class Registration(NamedTuple):
+    """A broker's registration with the KRaft controller.
+
+    Attributes:
+        broker: Its id, endpoints and rack.
+        epoch: Its broker epoch.
+        is_fenced: Whether the broker is down, or has not caught up yet.
+        is_zookeeper_broker: Whether it still is a ZooKeeper broker, which takes part in the migration.
+    """
+
+    broker: Broker
+    epoch: int
+    is_fenced: bool = False
+    is_zookeeper_broker: bool = True
 
 
 class ImageChange(NamedTuple):
@@ -37,10 +57,44 @@ class ImageChange(NamedTuple):
 class MigrationRequestBatch(RequestBatch):
     """The request batch of a KRaft controller, which sends its images to the migrating ZooKeeper brokers.
 
-    It only logs brokers' answers. Its context holds the image, with the ZooKeeper brokers as the live ones.
+    It only logs brokers' answers. Its context holds the image, with the brokers that are not fenced as the live ones;
+    ``set_brokers`` begins with those of the first image. KRaft brokers get no requests: they read the metadata log.
     """
 
     is_kraft_controller = True
+
+    def __init__(
+        self, controller_id: int, config: ChannelConfig, channels: ControllerChannelManager, context: ControllerContext
+    ) -> None:
+        super().__init__(controller_id, config, channels, context)
+        self._channels = channels
+        self._zookeeper_brokers: dict[int, Registration] = {}
+
+    def set_brokers(self, registrations: Iterable[Registration]) -> set[int]:
+        """Take an image's brokers: ZooKeeper brokers that are not fenced have a channel, and no others.
+
+        Returns:
+            The brokers whose channel is new, as it also is after another epoch or address: an ``ImageChange`` has them.
+        """
+        live = [each for each in registrations if not each.is_fenced]
+        before, now = self._zookeeper_brokers, {each.broker.id: each for each in live if each.is_zookeeper_broker}
+        for broker_id in [i for i, each in before.items() if now.get(i) != each]:
+            self._channels.remove_broker(broker_id)
+        new = {i for i, each in now.items() if before.get(i) != each}
+        for broker_id in new:
+            self._channels.add_broker(now[broker_id].broker)
+        self._context.set_live_brokers({each.broker: each.epoch for each in live})
+        self._zookeeper_brokers = now
+        return new
+
+    def send_requests_to_brokers(self, controller_epoch: int) -> None:
+        """Queue the requests for ZooKeeper brokers; see ``RequestBatch``."""
+        brokers = self._zookeeper_brokers.keys()
+        for requests in (self._leader_and_isr, self._stop_replica):
+            for broker_id in requests.keys() - brokers:
+                del requests[broker_id]
+        self._update_metadata_brokers.intersection_update(brokers)
+        super().send_requests_to_brokers(controller_epoch)
 
     def handle_leader_and_isr_response(self, response: Any, broker_id: int) -> None:
         """Log an error; it changes no decision of the KRaft controller."""

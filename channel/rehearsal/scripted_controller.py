@@ -30,7 +30,7 @@ from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, ChannelError, IllegalState, RequestRefused, RequestTimeout
 from channel.lead.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.lead.migration import ImageChange, MigrationRequestBatch
+from channel.lead.migration import ImageChange, MigrationRequestBatch, Registration
 from channel.lead.new_topics import (
     ReplicaBrokers,
     RequestRejected,
@@ -247,9 +247,15 @@ class ScriptedController(Startable):
 
         def begin() -> None:
             context.epoch += 1
+            migration.set_brokers(self._registrations().values())
             migration.send_image(context.epoch)
 
         self._carry_out(begin)
+
+    def _registrations(self) -> dict[int, Registration]:
+        """The live brokers, as the image of a KRaft controller has them."""
+        brokers, epochs = self.context.live_or_shutting_down_brokers, self.context.live_broker_id_and_epochs
+        return {broker.id: Registration(broker, epochs[broker.id]) for broker in brokers}
 
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
@@ -272,8 +278,7 @@ class ScriptedController(Startable):
                 self.manager.add_broker(broker)
             older = sorted(context.live_broker_ids)
             context.add_live_brokers(brokers)
-            if self._migration is None:
-                batch.add_update_metadata_request_for_brokers(older)
+            batch.add_update_metadata_request_for_brokers(older)
 
         def inform() -> None:
             batch.add_update_metadata_request_for_brokers(sorted(new), context.partitions_with_leaders)
@@ -286,13 +291,16 @@ class ScriptedController(Startable):
                     isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
                     self._lead(tp, next_state(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
 
-        migration = self._migration
-        self._run(announce)
-        if migration is None:
+        def send_change(migration: MigrationRequestBatch) -> None:
+            registered = {broker.id: Registration(broker, epoch) for broker, epoch in brokers.items()}
+            changed = migration.set_brokers((self._registrations() | registered).values())
+            migration.send_change(ImageChange(new_brokers=changed), context.epoch)
+
+        if self._migration is None:
+            self._run(announce)
             self._run(inform)
         else:
-            change = ImageChange(new_brokers=new)
-            self._carry_out(lambda: migration.send_change(change, context.epoch))
+            self._carry_out(partial(send_change, self._migration))
         self._run(lead)
 
     @_decision
@@ -305,10 +313,15 @@ class ScriptedController(Startable):
             BrokerNotAvailable: The controller has no such broker.
         """
         self._known(broker_id)
-        context = self.context
+        context, migration = self.context, self._migration
 
         def elect_others() -> None:
-            context.remove_live_brokers([broker_id])
+            if migration is None:
+                context.remove_live_brokers([broker_id])
+            else:
+                known = self._registrations()
+                known[broker_id] = known[broker_id]._replace(is_fenced=True)
+                migration.set_brokers(known.values())
             affected = [
                 tp for tp in context.partitions_on_brokers([broker_id])[broker_id] if self._has_leader_state(tp)
             ]
@@ -320,7 +333,8 @@ class ScriptedController(Startable):
             if not affected:
                 self._batch.add_update_metadata_request_for_brokers(self._live())
 
-        self.manager.remove_broker(broker_id)
+        if migration is None:
+            self.manager.remove_broker(broker_id)
         self._run(elect_others)
 
     @_decision

@@ -327,7 +327,6 @@ def test_a_scripted_controller_goes_on_as_the_kraft_controller_of_a_migration() 
         assert [TopicPartition("gone", 0) in member.broker.replicas.hosted for member in cluster] == [False] * 3
 
 
-@pytest.mark.conformance("MPR-01", "MPR-02", "MPR-03", "MPR-04")
 def test_a_kraft_controller_has_channels_to_the_brokers_of_the_migration_alone() -> None:
     """A broker that is fenced, or a KRaft broker by now, gets nothing until it is a ZooKeeper broker again."""
     with EmbeddedCluster(3, kraft=True) as cluster, ScriptedController(cluster) as controller:
