@@ -6,10 +6,10 @@ import importlib.util
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from network_peers import until
 
 pytestmark = pytest.mark.slow  # of a tool
 
@@ -86,11 +86,19 @@ def _state(process: Path) -> str:
 
 
 def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tool, "END_S", 10)
+    class Impatient(subprocess.Popen):
+        def communicate(self, timeout=None):
+            if timeout is not None:
+                assert timeout > 290
+                until(lambda: (tmp_path / "child").exists())
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return super().communicate()
+
+    monkeypatch.setattr(tool.subprocess, "Popen", Impatient)
     (tmp_path / "tests" / "test_b.py").write_text(
-        "import subprocess, time\n"
+        "import os, subprocess, time\n"
         "def test_deaf():\n    child = subprocess.Popen(['sleep', '600'])\n"
-        "    open('child', 'w').write(str(child.pid))\n"
+        "    open('told', 'w').write(str(child.pid))\n    os.rename('told', 'child')\n"
         "    while True:\n        try: time.sleep(600)\n        except BaseException: pass\n"
     )
     done = tool.run(["tests/test_b.py"], "", os.sched_getaffinity(0), 0.0)
@@ -98,10 +106,7 @@ def test_a_round_that_does_not_end_names_its_test(tool, tmp_path, monkeypatch, c
     assert done.told.startswith("killed, as tests/test_b.py::test_deaf did not end; 0 ended before, 0 of them failed")
     assert "in test_deaf" in capsys.readouterr().out  # the stack
     child = Path("/proc") / (tmp_path / "child").read_text()
-    ends = time.monotonic() + 30  # on busy cores a killed process runs on for a moment
-    while (state := _state(child)) not in ("", "Z"):
-        assert time.monotonic() < ends, state
-        time.sleep(0.05)
+    until(lambda: _state(child) in ("", "Z"))  # on busy cores a killed process runs on for a moment
 
 
 def test_the_whole_suite_leaves_its_result(tool, tmp_path, monkeypatch, capsys):

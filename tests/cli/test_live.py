@@ -253,7 +253,7 @@ def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):
     monkeypatch.setattr(EmbeddedCluster, "start", fails)
     with pytest.raises(BrokerNotAvailable):
         EmbeddedScenario(3).run()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # a thread of an earlier test may end meanwhile
 
 
 def test_brokers_listen_at_the_base_port_and_their_id():

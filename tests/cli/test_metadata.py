@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import socketserver
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from control_messages import metadata_state, update_metadata
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import Interception
-from channel.metadata.clients import ClusterWatch
+from channel.metadata.clients import ClusterWatch, MetadataSender
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.send.encoded_requests import SingleRequest
 from kproto import messages
@@ -264,21 +265,36 @@ def test_the_next_bootstrap_node_is_asked_if_the_first_is_down(cluster: Embedded
 
 @pytest.mark.usefixtures("controller")
 def test_the_next_bootstrap_node_is_asked_if_the_first_cannot_say(cluster: EmbeddedCluster) -> None:
-    """It knows no brokers yet, is too old, or is no Kafka at all."""
-    with EmbeddedCluster(2) as other, socket.create_server(("127.0.0.1", 0)) as stranger:
+    """It knows no brokers yet, is too old, is no Kafka at all, or is not there."""
+
+    class Web(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+    with EmbeddedCluster(2) as other, socketserver.TCPServer(("127.0.0.1", 0), Web) as stranger:
+        answering = threading.Thread(target=stranger.handle_request)
+        answering.start()
         too_old = messages.ApiVersionsResponse(
             api_keys=[messages.ApiVersion(api_key=key, min_version=0, max_version=3) for key in (3, 18)]
         )
         other[1].intercept(Interception(answer=too_old), ApiKey.API_VERSIONS)
-        wrong = [address(other, 0), address(other, 1), f"127.0.0.1:{stranger.getsockname()[1]}", "no.such.host:9092"]
-        for each in wrong:
-            arguments = ["metadata", "--timeout", "0.5", "--bootstrap", each, "--bootstrap", address(cluster)]
-            result = run_kproto(*arguments)
+        web = f"127.0.0.1:{stranger.server_address[1]}"
+        for each in address(other, 0), address(other, 1), web, "no.such.host:9092":
+            result = run_kproto("metadata", "--bootstrap", each, "--bootstrap", address(cluster))
             assert result.exit_code == 0, each
             assert f"according to {address(cluster)}" in result.stdout
+        answering.join(60)
         alone = run_kproto("metadata", "--bootstrap", address(other, 1))
         assert alone.exit_code == 2
         assert "Metadata" in alone.stderr
+
+
+def test_a_node_that_is_silent_is_waited_for_no_longer_than_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = run_kproto("metadata", "--timeout", "0.05", "--bootstrap", where, "--bootstrap", where)
+    assert result.exit_code == 2
+    assert result.stderr.count(f"no connection to {where} within 50 ms") == 2
 
 
 # ---- --wait ----------------------------------------------------------------------------------------------------------
@@ -299,7 +315,16 @@ def test_waiting_ends_when_the_topic_is_created(cluster: EmbeddedCluster, contro
 
 
 @pytest.mark.usefixtures("controller")
-def test_a_topic_that_is_not_created_in_time_is_an_error(cluster: EmbeddedCluster) -> None:
+def test_a_topic_that_is_not_created_in_time_is_an_error(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_topic = MetadataSender.wait_for_topic
+
+    def wait(sender: MetadataSender, topic: str) -> Any:
+        wait_for_topic(sender, "orders", max_block_ms=60_000)  # the cluster has answered when the time begins
+        return wait_for_topic(sender, topic)
+
+    monkeypatch.setattr(MetadataSender, "wait_for_topic", wait)
     arguments = ["--topic", "none", "--wait", "--timeout", "0.05"]
     result = run_kproto("metadata", "--bootstrap", address(cluster), *arguments)
     assert result.exit_code == 2
