@@ -56,6 +56,9 @@ EXIT_WRONG_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
 
+_DUCKDB_INTERRUPTED: Final = "Query interrupted"
+"""The text of DuckDB's ``RuntimeError`` where Ctrl-C comes amid a query."""
+
 
 class Commands(click.Group):
     """A group that imports a sub-command when it is chosen, and turns every foreseen failure into one line."""
@@ -96,7 +99,9 @@ class Commands(click.Group):
         except BrokenPipeError:
             _discard_output()
             ctx.exit(EXIT_PIPE_CLOSED)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as e:
+            if isinstance(e, RuntimeError) and str(e) != _DUCKDB_INTERRUPTED:
+                raise
             ctx.exit(EXIT_INTERRUPTED)
         return result
 

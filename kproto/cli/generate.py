@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -198,8 +199,7 @@ def command(
         names = _plants(plants, number_of_plants, numbers, kraft=True)
         kept = {name: numbers[name] for name in _KRAFT_NUMBERS}
         quorum = KRaftFleet(**kept, controllers=controllers, eligible_elections=eligible, plants=names)
-        _new_directory(out)
-        with _emptied_on_failure(out):
+        with _filled(out):
             files = write_metadata_logs(quorum, out)
             (out / "truth.json").write_text(
                 json.dumps(metadata_truth(quorum).to_json(), indent=1) + "\n", encoding="utf-8"
@@ -216,14 +216,12 @@ def command(
         raise ConfigurationError("standard output holds one capture: without --per-host, --rotate, --zstd")
     if piped and sys.stdout.isatty():
         raise ConfigurationError("a capture is no text for a terminal; try: kproto generate --out - | kproto summary -")
-    if not piped:
-        _new_directory(out)
     with reading() as progress:
         count = _counter(progress.of(str(out)), size)
         if piped:
             write_stream(fleet, sys.stdout.buffer, mss=mss, progress=count)
             return
-        with _emptied_on_failure(out):
+        with _filled(out):
             written = write_captures(
                 fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count
             )
@@ -231,15 +229,6 @@ def command(
                 text = json.dumps(findings_truth(fleet).to_json(), indent=1)
                 (out / "truth.json").write_text(text + "\n", encoding="utf-8")
     _print(written, as_json=form == "json")
-
-
-def _new_directory(out: Path) -> None:
-    """Make the directory for the files; refuse one that holds others."""
-    if out.is_file():
-        raise ConfigurationError(f"{out}: a file; name a directory with --out")
-    out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
-        raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
 
 
 def _refuse_what_captures_have() -> None:
@@ -272,17 +261,27 @@ def _plants(names: str | None, count: int | None, numbers: dict[str, Any], *, kr
 
 
 @contextmanager
-def _emptied_on_failure(out: Path) -> Iterator[None]:
-    """Leave no part of a capture in a directory, which was empty, where the capture cannot be completed.
+def _filled(out: Path) -> Iterator[None]:
+    """Make the directory for the files; where they cannot be completed, leave nothing of them, nor of what was made.
 
     Raises:
+        ConfigurationError: It holds others.
         OSError: As the block raised it, with the directory's name.
     """
+    if out.is_file():
+        raise ConfigurationError(f"{out}: a file; name a directory with --out")
+    if out.is_dir() and any(out.iterdir()):
+        raise ConfigurationError(f"{out}: not empty; choose another directory for --out, or empty it")
+    made = [path for path in (out, *out.parents) if not path.exists()]
     try:
+        out.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException as e:
-        for file in out.iterdir():
-            file.unlink(missing_ok=True)
+        for path in out.iterdir() if out.is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
         if isinstance(e, OSError) and e.filename is None and e.strerror:
             raise OSError(e.errno, e.strerror, str(out)) from e
         raise

@@ -12,6 +12,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import duckdb
+import packets as make
 import pytest
 from commands import run_kproto
 from network_peers import until
@@ -126,6 +128,22 @@ def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatc
     with pytest.raises(SystemExit) as ended:
         kproto.__main__.main()
     assert ended.value.code == 130
+
+
+def test_ctrl_c_amid_a_query_of_duckdb_ends_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def query(*_: object, **__: object) -> None:
+        interrupting.start()
+        duckdb.connect().execute("SELECT count(*) FROM range(1000000000000)")
+
+    interrupting = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    monkeypatch.setattr("kproto.report.write_report", query)
+    talk = make.Talk().open().ask(make.request(6, 8, 0, make.UPDATE_METADATA_8))
+    (tmp_path / "a.pcap").write_bytes(make.pcap(talk.answer(make.response(6, 8, 0, b"\0\0\0")).packets))
+    result = run_kproto("report", tmp_path / "a.pcap", "--out", "-")
+    interrupting.join(60)
+    assert (result.exit_code, result.stderr) == (130, "")
 
 
 def test_a_command_in_the_background_of_a_script_ends_at_sigint() -> None:

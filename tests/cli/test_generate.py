@@ -18,8 +18,6 @@ from kproto.generate import write_captures
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kproto.generate import PlannedFleet
-
 
 def test_a_generated_capture_is_summed_up(tmp_path: Path) -> None:
     out = tmp_path / "fleet"
@@ -202,14 +200,20 @@ def test_faults_that_cannot_be_planted_are_refused(tmp_path: Path, options: list
     ],
     ids=["Ctrl-C", "full disk"],
 )
-def test_no_part_of_a_capture_is_left_behind(
-    failure: BaseException, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(fleet: PlannedFleet, directory: Path, **settings: Any) -> None:
-        write_captures(fleet, directory, **settings)
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(("writer", "kind"), [("write_captures", []), ("write_metadata_logs", ["--kraft"])])
+def test_nothing_is_left_behind_of_files_that_cannot_be_completed(
+    failure: BaseException, code: int, says: str, is_there: bool, writer: str, kind: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def write(fleet: object, directory: Path, **settings: Any) -> None:
+        getattr(kproto.generate, writer)(fleet, directory, **settings)
         raise failure
 
-    monkeypatch.setattr("kproto.cli.generate.write_captures", write)
-    made = run("generate", "--out", str(tmp_path / "fleet"), "--partitions", "40", "--isr-changes", "9")
-    assert (made.exit_code, made.stderr) == (code, says.format(out=tmp_path / "fleet"))
-    assert list((tmp_path / "fleet").iterdir()) == []
+    out = tmp_path / "new" / "fleet"
+    if is_there:
+        out.mkdir(parents=True)
+    monkeypatch.setattr(f"kproto.cli.generate.{writer}", write)
+    made = run("generate", "--out", str(out), "--partitions", "40", "--isr-changes", "9", *kind)
+    assert (made.exit_code, made.stderr) == (code, says.format(out=out))
+    assert list(tmp_path.rglob("*")) == ([out.parent, out] if is_there else [])
