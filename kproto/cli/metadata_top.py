@@ -156,6 +156,7 @@ class LogView:
         if self._log.is_whole:
             self._changes.clear()
             self._brokers.clear()
+            self._controller = None
         self._brokers |= {span.broker_id: span for span in folded.brokers}
         self._controller = max([*folded.epochs, *filter(None, [self._controller])], key=_epoch, default=None)
         found = [change_of_broker(span, None) for span in folded.brokers[-_MOST_CHANGES:] if span.offset >= 0]

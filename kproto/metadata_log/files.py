@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError, first_reasons
-from kproto.metadata_log.batches import Fault, LogRecord, RecordBatch, batches_in, records_of
+from kproto.metadata_log.batches import HEADER_BYTES, Fault, LogRecord, RecordBatch, batches_in, records_of
 from kproto.metadata_log.finding import SEGMENT, SNAPSHOT
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -91,6 +91,23 @@ class QuorumState(NamedTuple):
     voters: tuple[int, ...]
 
 
+class FileEnd(NamedTuple):
+    """Where reading of a file ended.
+
+    Attributes:
+        at: The bytes that were read; a batch that the file's end cuts begins there.
+        last_at, header: Where the last batch before that begins, and its header, by which it is known again.
+    """
+
+    at: int = 0
+    last_at: int = 0
+    header: bytes = b""
+
+    def after(self, batch: RecordBatch, at: int) -> FileEnd:
+        """Return the end behind a batch that begins at a byte."""
+        return FileEnd(at + len(batch.data), at, batch.data[:HEADER_BYTES])
+
+
 class Divergence(NamedTuple):
     """A leader's answer to a replica whose log is not its own: cut it off.
 
@@ -144,7 +161,7 @@ class MetadataLog:
         nothing: Why no file holds a record that can be read, and what to try; empty: some do, or captures.
         gaps: The ranges of offsets that no file holds: first and last.
         file_batches: The number of batches in each file.
-        file_ends: The bytes of each segment that were read; a batch that its end cuts begins there.
+        file_ends: Where reading of each file ended.
         sent_in: Of each batch, by (epoch, base offset), the newest epoch whose leader is known to have had it.
     """
 
@@ -157,7 +174,7 @@ class MetadataLog:
     nothing: str = ""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     file_batches: dict[str, int] = field(default_factory=dict)
-    file_ends: dict[str, int] = field(default_factory=dict)
+    file_ends: dict[str, FileEnd] = field(default_factory=dict)
     sent_in: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def fault(self, path: str, at: int | None, size: int | None, reason: str) -> None:
@@ -364,7 +381,7 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
     try:
         with Path(path).open("rb") as file:
             begin, held = 0, b""
-            log.file_ends[path] = 0
+            end = log.file_ends[path] = FileEnd()
             left = _written(file.fileno()) + _LARGEST_BATCH
             file.seek(0)
             while True:
@@ -375,15 +392,15 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
                 at, rest = begin, len(held)
                 for found in batches_in(held):
                     if isinstance(found, RecordBatch):
-                        at += len(found.data)
-                        log.file_ends[path] = at
+                        end = log.file_ends[path] = end.after(found, at)
+                        at = end.at
                         yield found
                     elif found.is_end and not is_last:
                         rest = found.at
                     else:
                         at = begin + found.at + found.size
                         if not found.is_end:
-                            log.file_ends[path] = at
+                            end = log.file_ends[path] = end._replace(at=at)
                         _note(path, begin, found, log)
                 if is_last:
                     return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.errors import CaptureError
 from kproto.metadata_log.batches import Fault, batches_in
-from kproto.metadata_log.files import LogFault, read
+from kproto.metadata_log.files import FileEnd, LogFault, read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.folding import FoldedLog, LogFold
 
@@ -32,7 +32,8 @@ class GrowingLog:
     """Reads a metadata log once, and then what is written to it.
 
     What goes on in the log where it ended is folded on. Anything else, as the log of a later leader that replaces the
-    end of this one, or batches that come after a gap, has the whole log read again, for a twentieth of the time.
+    end of this one, batches that come after a gap, or a snapshot that may tell what is lacking, has the whole log read
+    again, for a twentieth of the time.
 
     Args:
         paths: Files of the log, or directories of them, of one node or of several.
@@ -55,8 +56,10 @@ class GrowingLog:
         self.epoch = self.time_ms = -1
         self._paths = paths
         self._fold = LogFold()
-        self._ends: dict[str, int] = {}
+        self._ends: dict[str, FileEnd] = {}
         self._seen: dict[str, tuple[int, int]] = {}
+        self._snapshots: set[str] = set()
+        self._is_partial = False
         self._list_at = self._again_at = self._whole_at = 0.0
 
     def read(self) -> bool:
@@ -65,10 +68,9 @@ class GrowingLog:
         Raises:
             CaptureError: A file cannot be opened at first.
         """
-        if not self._whole_at:
-            self._read_all()
-            return True
         self.is_whole = False
+        if not self._whole_at:
+            return self._read_all()
         self.folded.batches.clear()
         self.folded.brokers.clear()
         self.folded.epochs.clear()
@@ -79,12 +81,14 @@ class GrowingLog:
 
     def _read_on(self) -> bool:
         if self._again_at and time.monotonic() >= self._again_at:
-            self._read_all()
-            return True
+            return self._read_all()
         if time.monotonic() >= self._list_at:
             self._list_at = time.monotonic() + _LIST_S
-            for path in find(self._paths)[0].segments:
-                self._ends.setdefault(path, 0)
+            files, _others = find(self._paths)
+            for path in files.segments:
+                self._ends.setdefault(path, FileEnd())
+            if self._is_partial and self._snapshots < {*files.snapshots}:
+                self._want_all()
         found = [batch for path in self._ends for batch in self._added(path)]
         return self._go_on(sorted(found, key=attrgetter("base_offset", "epoch")))
 
@@ -105,39 +109,45 @@ class GrowingLog:
         except FileNotFoundError:  # Kafka deletes old segments; what they told stays
             self._seen.pop(path, None)
             return []
-        begin, seen = self._ends[path], (stat.st_size, stat.st_mtime_ns)
+        end, seen = self._ends[path], (stat.st_size, stat.st_mtime_ns)
         if self._seen.get(path) == seen:
             return []
-        if stat.st_size < begin:
-            self._want_all()
-            return []
         with Path(path).open("rb") as file:
-            file.seek(begin)
+            file.seek(end.last_at)
+            if stat.st_size < end.at or file.read(len(end.header)) != end.header:
+                self._want_all()
+                return []
+            file.seek(end.at)
             data = file.read(_PIECE)
-        if begin + len(data) >= stat.st_size:
+        if end.at + len(data) >= stat.st_size:
             self._seen[path] = seen
         made: list[RecordBatch] = []
         for found in batches_in(data):
             if not isinstance(found, Fault):
                 made.append(found)
-                self._ends[path] += len(found.data)
+                end = end.after(found, end.at)
             elif not found.is_end:
-                self._ends[path] += found.size
+                end = end._replace(at=end.at + found.size)
                 self._want_all()
+        self._ends[path] = end
         return made
 
     def _want_all(self) -> None:
         self._again_at = self._again_at or self._whole_at
 
-    def _read_all(self) -> None:
+    def _read_all(self) -> bool:
         began = time.monotonic()
         files, _others = find(self._paths)
+        if self._whole_at and not files:  # they were moved away; what they told stays
+            return False
         log = read(files)
         self._seen.clear()
         self._fold = LogFold()
         self.folded = self._fold.run(log)
         self.faults, self.fault_count, self.is_whole = log.faults, log.fault_count, True
         self._ends = {path: log.file_ends[path] for path in files.segments}
+        self._snapshots, self._is_partial = {*files.snapshots}, log.lacks_beginning or bool(log.gaps)
+        self.next_offset, self.epoch, self.time_ms = 0, -1, -1
         for snapshot in log.snapshots[-1:]:
             self.next_offset, self.epoch = snapshot.end_offset, snapshot.epoch
             self.time_ms = -1 if snapshot.time_ms is None else snapshot.time_ms
@@ -147,6 +157,7 @@ class GrowingLog:
         self._again_at, now = 0.0, time.monotonic()
         self._whole_at = now + (now - began) / _SHARE
         self._list_at = now + _LIST_S
+        return True
 
     def _ended(self, batch: RecordBatch) -> None:
         self.next_offset, self.epoch = batch.last_offset + 1, batch.epoch

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
+import pytest
 from kraft_runs import metadata
 from metadata_batches import batch_of
 
+from kproto.metadata_log.batches import RecordBatch, batches_in
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.folding import fold
@@ -15,8 +18,6 @@ from kproto.metadata_log.records import TopicRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from kproto.metadata_log.image import Image
 
@@ -99,18 +100,56 @@ def test_copies_of_several_nodes_are_one_log(tmp_path: Path) -> None:
     assert (names(log), log.next_offset) == (["t0-1", "t1-1", "t2-1", "t3-1"], 4)
 
 
-def test_what_a_later_leader_replaced_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_a_later_leader_replaced_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_seen: bool) -> None:
+    """As a node cuts off its log whose leader lost, and then follows the other, between two looks or beyond them."""
     monkeypatch.setattr("kproto.metadata_log.growing._SHARE", float("inf"))
     path = tmp_path / SEGMENT
+    append(path, topic(0), topic(1), topic(2))
+    log = GrowingLog([str(tmp_path)])
+    log.read()
+    path.write_bytes(topic(0))
+    if is_seen:
+        log.read()
+        log.read()
+        assert (names(log), log.next_offset, log.is_whole) == (["t0-1"], 1, True)
+    append(path, topic(1, epoch=2), topic(2, epoch=2), topic(3, epoch=2))
+    log.read()
+    log.read()
+    assert (names(log), log.next_offset, log.epoch) == (["t0-1", "t1-2", "t2-2", "t3-2"], 4, 2)
+
+
+def test_what_was_told_stays_while_the_files_are_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproto.metadata_log.growing._SHARE", float("inf"))
+    path = tmp_path / "__cluster_metadata-0" / SEGMENT
+    path.parent.mkdir()
     append(path, topic(0), topic(1))
     log = GrowingLog([str(tmp_path)])
     log.read()
-    path.write_bytes(topic(0))  # as a node does whose leader lost
+    path.write_bytes(topic(0))
+    log.read()  # all is to be read again
+    path.parent.rename(tmp_path / "away")
+    (tmp_path / "away" / SEGMENT).rename(tmp_path / "away" / "hidden")
+    assert not log.read()
+    assert names(log) == ["t0-1", "t1-1"]
+
+
+def test_a_snapshot_that_comes_tells_what_the_log_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproto.metadata_log.growing._SHARE", float("inf"))
+    monkeypatch.setattr("kproto.metadata_log.growing._LIST_S", 0)
+    source = metadata("kraft-4.1-a", 1002)
+    batches = [each for each in batches_in((source / SEGMENT).read_bytes()) if isinstance(each, RecordBatch)]
+    snapshot = min(source.glob("*.checkpoint"))
+    kept = [each for each in batches if each.base_offset >= int(snapshot.name[:20])]
+    append(tmp_path / f"{kept[0].base_offset:020}.log", *(each.data for each in kept))
+    log = GrowingLog([str(tmp_path)])
     log.read()
-    append(path, topic(1, epoch=2), topic(2, epoch=2))
+    assert log.fault_count
+    shutil.copy(snapshot, tmp_path)
     log.read()
-    assert log.is_whole
-    assert (names(log), log.epoch) == (["t0-1", "t1-2", "t2-2"], 2)
+    assert log.read()
+    assert not log.faults
+    assert facts(log.folded.image) == facts(read(find([str(source)])[0]).image())
 
 
 def test_batches_after_a_gap_have_all_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
