@@ -5,7 +5,8 @@ Files in one directory belong together if their names differ only by rotation (`
 ``kafka-request.log.2026-11-21-06``), or by a single number before the extension; if they describe the same interfaces
 (format, byte order, link type, snaplen; in pcapng the host and the interfaces' names, too); and if none begins before
 the one before it has ended. Captures of several brokers made at the same time overlap, and so stay apart. Whatever the
-names are, files belong together where the connections of one go on in the other at the very byte.
+names are, files belong together where the connections of one go on in the other at the very byte, and logs where the
+end of one is the begin of the other; a log whose bytes stand in another one is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .summary import CaptureSummary
 from .tail import Tail, is_plain, read_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .pcap import Packet
 
@@ -55,10 +56,17 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d{4}-?\d\d-?\d\d(?:[-_T.]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?(\.\w+)?"),  # a date, a time
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
-_LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.M)
+_OF_PACKETS: Final = re.compile(rf"\.(?:{_EXTENSION})\b", re.I)
+_LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{3}))?", re.M)
 
 _START: Final = 1024
 """The number of bytes at a file's beginning that copies of it are looked for by."""
+
+_SHORTEST_START: Final = 64
+"""By at least so many bytes, up to the end of a line, another log is looked for in a log."""
+
+_OF_LOG: Final = ("request log",)
+"""The properties of each log."""
 
 _END: Final = 1 << 20
 """The number of bytes before a file's end that show when it was last written to."""
@@ -193,7 +201,9 @@ def capture_points(
     by_stem: dict[tuple[Path, str], list[str]] = {}
     files_found = [*dict.fromkeys(_files(paths, unfinished))]
     copied = copies_among(files_found, opener)
-    for file in (file for file in files_found if file not in copied):
+    files_found = [file for file in files_found if file not in copied]
+    pieces, overlaps = _overlaps_of_logs(files_found, opener)
+    for file in (file for file in files_found if file not in pieces):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
@@ -213,6 +223,12 @@ def capture_points(
     ]
     if len(chains) > 1:
         chains = _joined(chains, opener)
+    for former, later in overlaps:
+        one, other = (next(chain for chain in chains if file in chain) for file in (former, later))
+        if one is not other:
+            chains.remove(other)
+            one += other
+            one[:] = in_order(one, one=True, opener=opener)[0]
     names = _distinct([list(names_of_point(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
 
@@ -248,6 +264,83 @@ def copies_among(files: Sequence[str], opener: Opener | None = None) -> dict[str
             if whole is not None and (original := first.setdefault(whole, file)) is not file:
                 found[file] = original
     return found
+
+
+def _overlaps_of_logs(files: Sequence[str], opener: Opener | None) -> tuple[set[str], list[tuple[str, str]]]:
+    """Find logs whose lines stand in others.
+
+    Returns:
+        Those that stand in another one whole, and pairs of others: the second one begins within the first, and goes on
+        behind its end.
+    """
+    starts: dict[str, _Start] = {}
+    for file in (file for file in files if not _OF_PACKETS.search(Path(file).name)):
+        try:
+            facts = _facts(file, opener)
+            if facts.properties == _OF_LOG:
+                with Source(file, opener=opener) as source:
+                    head = source.peek(HEAD)
+                    dated = _LOG_TIME.search(head)
+                    begin = dated.start() if dated else 0
+                    end = head.find(b"\n", begin + _SHORTEST_START)
+                    starts[file] = _Start(head[begin : end + 1 or HEAD], begin, facts.first_ns)
+        except CaptureError:
+            continue  # reading the file reports the error
+    pieces: set[str] = set()
+    overlaps = []
+    for file in starts if len(starts) > 1 else ():
+        for other, at in _places_of(file, starts, opener):
+            if file in pieces or other in pieces:
+                continue
+            is_whole = _goes_on(file, at, other, opener)
+            if is_whole:
+                pieces.add(other)
+            elif is_whole is not None:
+                overlaps.append((file, other))
+    return pieces, [pair for pair in overlaps if pieces.isdisjoint(pair)]
+
+
+class _Start(NamedTuple):
+    """The first line with a time of a log: its bytes, its place and its time."""
+
+    line: bytes
+    at: int
+    ns: int
+
+
+def _places_of(file: str, starts: Mapping[str, _Start], opener: Opener | None) -> Iterator[tuple[str, int]]:
+    """Yield where other logs may begin in a log: the other one, and the place."""
+    first_ns, last_ns = sorted((starts[file].ns, _last_ns(file, opener, short=False)))
+    wanted = [
+        (other, start)
+        for other, start in starts.items()
+        if other != file and (not start.ns or first_ns <= start.ns <= last_ns)
+    ]
+    offset, data = 0, b""
+    with Source(file, opener=opener) as source:
+        while wanted and (more := source.read()):
+            offset += max(len(data) - HEAD, 0)
+            data = data[-HEAD:] + more
+            for other, start in wanted:
+                at = data.find(start.line) + offset - start.at
+                if start.line in data and at >= 0:
+                    yield other, at
+
+
+def _goes_on(file: str, at: int, other: str, opener: Opener | None) -> bool | None:
+    """Whether another log stands in a log from a place on, to its own end; None: it differs before the log's end."""
+    with Source(file, opener=opener) as one, Source(other, opener=opener) as two:
+        data = one.read()
+        while data and at >= len(data):
+            at -= len(data)
+            data = one.read()
+        left, right = data[at:], two.read()
+        while left and right:
+            size = min(len(left), len(right))
+            if left[:size] != right[:size]:
+                return None
+            left, right = left[size:] or one.read(), right[size:] or two.read()
+        return None if one.damage or two.damage else not right
 
 
 def digest_of(file: str, opener: Opener | None = None, *, most: int | None = None) -> bytes | None:
@@ -602,7 +695,7 @@ def _facts(file: str, opener: Opener | None) -> _Facts:
             from kproto.logs.detection import first_time_ns
 
             found = _LOG_TIME.search(head)
-            return _Facts((kind,), _time_ns(found) if found else first_time_ns(head))
+            return _Facts(_OF_LOG, _time_ns(found) if found else first_time_ns(head))
         reader = _packet_reader(kind == "pcap", source.name)
         while data := source.read():
             packets = reader.feed(data)
@@ -628,11 +721,12 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
         if last_ns:
             return last_ns
         if kind == "request log":
-            from kproto.logs.detection import last_time_ns
-
+            if head.startswith(source.packed_head):
+                with (opener or _open)(file) as opened:
+                    opened.seek(max(opened.seek(0, os.SEEK_END) - _END, 0))
+                    return _last_line_ns(opened.read())
             while data := source.read():
-                lines = deque(_LOG_TIME.finditer(data), maxlen=1)
-                last_ns = max(last_ns, _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:]))
+                last_ns = max(last_ns, _last_line_ns(data))
             return last_ns
         reader = _packet_reader(kind == "pcap", source.name)
         while (data := source.read()) and not (short and done > _SHORT):
@@ -640,6 +734,14 @@ def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
             for packet in reader.feed(data):
                 last_ns = max(last_ns, packet[0])
     return last_ns
+
+
+def _last_line_ns(data: bytes) -> int:
+    """The time of the last line with one in some bytes of a log; 0 if none has one."""
+    from kproto.logs.detection import last_time_ns
+
+    lines = deque(_LOG_TIME.finditer(data), maxlen=1)
+    return _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:])
 
 
 def _newest_at_end(file: str, opener: Opener) -> int:
@@ -666,6 +768,6 @@ def _packet_reader(is_pcap: bool, name: str) -> PcapReader | PcapngReader:
 def _time_ns(found: re.Match[bytes]) -> int:
     try:
         time = datetime.strptime(f"{found[1].decode()} {found[2].decode()}", "%Y-%m-%d %H:%M:%S")
-        return int(time.timestamp()) * 1_000_000_000
+        return int(time.timestamp()) * 1_000_000_000 + int(found[3] or 0) * 1_000_000
     except (ValueError, OverflowError, OSError):
         return 0

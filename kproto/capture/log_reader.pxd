@@ -10,8 +10,9 @@ cdef class _Streams:
 cdef class SeenLines:
     cdef array _keys
     cdef list _times
-    cdef long long _latest_ns, _before_ns
-    cdef Py_ssize_t _next, _tries
+    cdef long long _latest_ns
+    cdef Py_ssize_t _next
+    cdef bint _is_behind
 
     @cython.locals(key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t)
     cpdef bint is_copy(self, bytes text, long long time_ns) except -1
@@ -23,10 +24,11 @@ cdef class SeenLines:
 cdef class LogReader:
     cdef public str file
     cdef public object time_ns
-    cdef object _summary, _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _decisions
+    cdef object _summary, _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _numbered_ns
     cdef object _controller_epoch, _held
     cdef SeenLines _seen
     cdef list _logged, _waiting
+    cdef set _numbers
     cdef object _waiting_ns, _last_line, _last_message
     cdef long long _waiting_bytes
     cdef long _rises

@@ -97,16 +97,13 @@ _LINE_BYTES: Final = 300
 _LONGEST_WHY: Final = 300
 """Of an error that may hold a value of any length."""
 
-_MOST_DECISIONS: Final = 1 << 30
-
 _NO_STATE: Final = "a line of a state change with a number that is none"
 
 _STEP: Final = 128
-_TRIES: Final = 64
 _MOST_SEEN: Final = 1 << 22
 _MOST_COMPARED: Final = 1 << 12
-"""The lines behind a step back in time that may be the first copy; the most lines of which it is remembered that they
-were read, and of these that one is compared with."""
+"""Of so many lines the latest time is remembered once; the most lines of which it is remembered that they were read,
+and of these that one is compared with."""
 
 _SHUFFLED: Final = (
     "lines of one millisecond stand in another order than they were written in: which request told of a partition "
@@ -192,32 +189,27 @@ class _HeldLine:
 
 
 class SeenLines:
-    """Tells which lines of a file stand in it again, as a log does that was saved or pasted twice.
+    """Tells which lines of files stand in them again, as a log does that was saved or pasted twice.
 
-    Lines may be equal without being copies. Copies begin where the time goes back, or soon behind that, with a line
-    that was there at that time, and go on from there line by line.
+    Lines may be equal without being copies. Copies begin where the time goes back, or somewhere behind that, with a
+    line that was there at that time, and go on from there line by line.
     """
 
     def __init__(self) -> None:
         self._keys = array("q")
         self._times: list[int] = []  # the latest time until each line whose number is a multiple of _STEP
-        self._latest_ns = self._before_ns = 0
+        self._latest_ns = 0
         self._next = -1  # of the line that comes next if copies go on
-        self._tries = 0
+        self._is_behind = False  # whether a file has begun, or the time gone back, since the latest time
 
     def is_copy(self, text: bytes, time_ns: int) -> bool:
         """Take the next line; whether it is a copy."""
         key = hash(text) ^ time_ns
         keys, at = self._keys, self._next
         count = len(keys)
-        if time_ns < self._before_ns or 0 <= at < count:
-            self._tries = _TRIES
-        self._before_ns = time_ns
+        self._is_behind = time_ns < self._latest_ns or (self._is_behind and time_ns == self._latest_ns)
         if at < 0 or at >= count or keys[at] != key:
-            at = -1
-            if self._tries and time_ns < self._latest_ns:
-                self._tries -= 1
-                at = self._find(key, time_ns)
+            at = self._find(key, time_ns) if self._is_behind else -1
         if at >= 0:
             self._next = at + 1
             return True
@@ -229,6 +221,10 @@ class SeenLines:
             self._times.append(self._latest_ns)
         keys.append(key)
         return False
+
+    def begin_file(self) -> None:
+        """Begin another file, which may begin with lines of the latest time."""
+        self._is_behind = True
 
     def _find(self, key: int, time_ns: int) -> int:
         keys = self._keys
@@ -275,7 +271,8 @@ class LogReader:
         self._unwrapper = Unwrapper()
         self._logged: list[LoggedRequest] = []
         self._states = StateLog(self._logged.append, self._summary.told_by_controller)
-        self._decisions = 0
+        self._numbers: set[tuple[object, int]] = set()  # of the decisions of one time
+        self._numbered_ns = 0
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
         self._held = _HeldLine()
@@ -290,6 +287,7 @@ class LogReader:
         """Name the file whose bytes come next."""
         self.file = name
         self._clock.begin_file(name)
+        self._seen.begin_file()
 
     def feed(self, data: bytes) -> list[Frame | Exchange]:
         """Take the next bytes of the file."""
@@ -297,8 +295,8 @@ class LogReader:
         self._take(data, events)
         return events
 
-    def end(self, damage: str | None = None) -> list[Frame | Exchange]:
-        """Say that the file has ended; its last line may lack its end.
+    def end_file(self, damage: str | None = None) -> list[Frame | Exchange]:
+        """Say that the file has ended; its last line may lack its end. A request may go on in the next file.
 
         Args:
             damage: Why the file could not be read to its end, None if it was.
@@ -312,12 +310,18 @@ class LogReader:
         self._end_held(events)
         self._settle(events)
         self._is_ordered = False
-        self._states.end()
         self._give_logged(events)
         if self._states.is_shuffled:
             self._summary.bad(_SHUFFLED, 0)
             self._states.is_shuffled = False
-        self._lines, self._unwrapper, self._seen = Lines(), Unwrapper(), SeenLines()
+        self._lines, self._unwrapper = Lines(), Unwrapper()
+        return events
+
+    def end(self) -> list[Frame | Exchange]:
+        """End the last file: give the requests that no further line has ended."""
+        events = self.end_file()
+        self._states.end()
+        self._give_logged(events)
         return events
 
     def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
@@ -600,9 +604,8 @@ class LogReader:
                 summary.bad(f"a logged state that cannot be written: {str(e)[:_LONGEST_WHY]}", self._lines.offset)
                 continue
             correlation_id = request.correlation_id
-            if correlation_id is None:  # what a controller's log tells has none
-                self._decisions = self._decisions % _MOST_DECISIONS + 1
-                correlation_id = -self._decisions
+            if correlation_id is None:
+                correlation_id = self._number(request)
             client_id = str(request.controller_id)
             head, answer_head = _logged_heads(request.api_key, version, client_id)
             number = correlation_id.to_bytes(4, "big", signed=True)
@@ -629,6 +632,17 @@ class LogReader:
             self.time_ns = request.last_ns
             summary.first_ns = summary.first_ns or request.time_ns
             summary.last_ns = request.last_ns
+
+    def _number(self, request: LoggedRequest) -> int:
+        """Return what stands for the correlation id of a decision, which has none: the same in every log."""
+        if request.time_ns != self._numbered_ns:
+            self._numbers.clear()
+            self._numbered_ns = request.time_ns
+        number = request.mark()
+        while (request.broker_id, number) in self._numbers:
+            number -= 1
+        self._numbers.add((request.broker_id, number))
+        return number
 
     def _exchange(self, entry: dict[str, Any], answered_ns: int, events: list[Frame | Exchange]) -> None:
         """Make both frames of a line."""

@@ -174,14 +174,17 @@ class CaptureReader:
                 events += self._packets.packets(packets)
             self.summary.cut_packets, self.summary.not_tcp = cut, not_tcp
         elif reader is not None:
-            events += reader.end(damage)
+            events += reader.end_file(damage)
         elif damage:
             raise CaptureError(f"{self.summary.reading or 'the capture'}: {damage}")
         return events
 
     def end(self) -> list[Event]:
         """End the capture; return the remaining frames and exchanges, with the requests that got no response."""
-        return [*self.end_file(), *self._packets.end()]
+        events = self.end_file()
+        if self._log is not None:
+            events += self._log.end()
+        return [*events, *self._packets.end()]
 
     def _begin(self, head: bytes, *, whole: bool) -> bool:
         """Tell a file's format from its first bytes; return whether they are enough."""

@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from kproto.api import ApiKey
 
@@ -273,6 +275,18 @@ class LoggedRequest:
         states.append(state)
         self.count += 1
 
+    def mark(self) -> int:
+        """A negative number that stands for the correlation id of a request that has none.
+
+        It depends on what a line itself tells: a log may begin behind the lines that told the replicas.
+        """
+        told = [
+            (topic, state["partitionIndex"], state["leaderEpoch"], state.get("leader"), state.get("isr"))
+            for topic, states in islice(self.topics.items(), 1)
+            for state in states[:1]
+        ]
+        return -1 - crc32(repr((self.api_key, told, self.live_brokers)).encode()) // 4
+
     def body(self) -> tuple[int, dict[str, Any]]:
         """The version of the request that can hold what is known, and its body in Kafka's JSON form."""
         head: dict[str, Any] = {
@@ -382,7 +396,7 @@ _LONGEST_START: Final = 400
 
 
 class StateLog:
-    """Puts the lines of one file together to requests.
+    """Puts the lines of one log together to requests.
 
     Args:
         emit: Is given each request when it is whole.
@@ -469,7 +483,7 @@ class StateLog:
         return self._decided(*writer, text[end + 1 :].lstrip(b", :"), time_ns)
 
     def end(self) -> None:
-        """End the file: give what is open."""
+        """End the log: give what is open."""
         self._give_closed()
         self._stray = -1, -1
         while self._open:
