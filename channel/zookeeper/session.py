@@ -339,6 +339,7 @@ class ZooKeeperSession(Startable):
         self._lost: list[Callable[[], object]] = []  # the handlers whose watches the lost connection took along
         self._renewing: threading.Thread | None = None
         self._client: Any = None
+        self._expired: Any = None  # the client whose session was the last to expire
         self._last_id = 0
         self._connection_number = 0  # grows whenever a connection begins or ends
         self._serves_bulk = (-1, False)  # of which connection, and whether its server answers bulk reads
@@ -439,8 +440,11 @@ class ZooKeeperSession(Startable):
         self._client = client
 
     def _state_changed(self, client: Any, state: str) -> None:
-        """Take a change of the connection's state; on kazoo's thread, which must not be blocked."""
-        if client is not self._client:
+        """Take a change of the connection's state; on kazoo's thread, which must not be blocked.
+
+        A client whose session has expired begins another one by itself, until it is stopped: that one does not count.
+        """
+        if client is not self._client or client is self._expired:
             return
         self._connection_number += 1
         if state in self._meters and not self._is_closed:
@@ -460,6 +464,7 @@ class ZooKeeperSession(Startable):
                 if self._is_closed:
                     return
                 self._connected.clear()
+                self._expired = client
                 self._renewing = threading.Thread(
                     target=self._renew, args=(client,), name="zookeeper-session-renewal", daemon=True
                 )

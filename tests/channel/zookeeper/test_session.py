@@ -296,6 +296,32 @@ def test_a_session_that_is_closed_while_its_renewal_stops_it_is_closed_once_it_h
     assert "closed" in calls
 
 
+def test_a_client_that_begins_a_session_by_itself_before_it_is_stopped_is_renewed_once() -> None:
+    """As kazoo's does at once, where its renewal is slow to begin: then the stop ends that session, too."""
+    told, may_go_on = list[int](), threading.Event()
+
+    def expired() -> None:
+        told.append(session.id)
+        may_go_on.wait(60)
+
+    session = ZooKeeperSession("127.0.0.1:1", on_expired=expired)
+    client = session._client
+    session._state_changed(client, KazooState.LOST)
+    renewing = session._renewing
+    until(lambda: told)
+    client._session_id, client._session_passwd = 7, b""
+    client._live.set()
+    for state in (KazooState.CONNECTED, KazooState.LOST):
+        session._state_changed(client, state)
+    assert session._renewing is renewing
+    assert not session._connected.is_set()
+    may_go_on.set()
+    until(lambda: session._client is not client)
+    session.close()
+    assert told == [0]
+    assert session.error is None
+
+
 def test_an_owner_that_closes_its_expired_session_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     ended = threading.Event()
 
