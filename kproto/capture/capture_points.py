@@ -18,7 +18,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -81,7 +81,7 @@ _MOST_FLOWS: Final = 512
 """The most flows of a file's begin, and of its end, that are compared with others."""
 
 _MOST_FORMER: Final = 8
-"""The most chains that one chain is compared with."""
+"""The most chains, or parts of one, that a later one is compared with."""
 
 _OVERLAP_NS: Final = 1_000_000_000
 _OVERLAP: Final = 100
@@ -540,28 +540,34 @@ def in_order(
     return found + apart
 
 
-def _going_on(files: Sequence[str], opener: Opener | None) -> Iterator[list[str]]:
-    """Yield the files of a chain, apart where no connection goes on from one to the next.
+def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
+    """Return the files of a chain, apart where no connection goes on from the ones to the others.
 
     A mere number in a name may be that of a host. Hosts whose clocks are minutes apart have captures that seem to
-    follow each other; but they show other connections, or the same bytes of the same ones again.
+    follow each other; but they show other connections, or the same bytes of the same ones again. A short file may show
+    new connections alone, while those before it go on behind it.
     """
-    part = [files[0]]
-    for former, later in pairwise(files):
-        if _are_apart(former, later, opener):
-            yield part
-            part = []
-        part.append(later)
-    yield part
+    parts: list[tuple[list[int], dict[bytes, int]]] = []  # numbers of files, and where the data of flows end in them
+    for number, file in enumerate(files):
+        begins = _sequences(_first_packets(file, opener))
+        near = [part for part in parts[-_MOST_FORMER:] if not _are_apart(part[1], begins)]
+        numbers, former = [number], dict[bytes, int]()
+        for part in reversed(near if begins else near[-1:]):
+            if former.keys().isdisjoint(part[1]):
+                parts.remove(part)
+                numbers += part[0]
+                former = part[1] | former
+        ends = {flow: end for flow, (_, end) in _sequences(_last_packets(file, opener)).items()}
+        kept = [each for each in former.items() if each[0] not in ends][-_MOST_FLOWS:]
+        parts.append((sorted(numbers), dict(kept) | ends))
+    return [[files[number] for number in numbers] for numbers in sorted(numbers for numbers, _ends in parts)]
 
 
-def _are_apart(former: str, later: str, opener: Opener | None) -> bool:
-    """Whether both files have TCP segments with data, but no connection of the former goes on in the later one."""
-    ends = _sequences(_last_packets(former, opener))
-    begins = _sequences(_first_packets(later, opener))
+def _are_apart(ends: Mapping[bytes, int], begins: Mapping[bytes, tuple[int, int]]) -> bool:
+    """Whether files and a later one have TCP segments with data, but no connection of the former goes on there."""
     if not ends or not begins:
         return False
-    steps = [(begins[flow][0] - ends[flow][1]) & 0xFFFFFFFF for flow in ends.keys() & begins.keys()]
+    steps = [(begins[flow][0] - ends[flow]) & 0xFFFFFFFF for flow in ends.keys() & begins.keys()]
     backward = sum(step >= 1 << 31 for step in steps)
     return len(steps) <= 2 * backward
 

@@ -287,6 +287,28 @@ def test_a_file_without_packets_is_of_the_others_place(tmp_path: Path) -> None:
     assert [path.rsplit("/", 1)[1] for path in point.files] == ["x.pcap", "x.pcap1"]
 
 
+@pytest.mark.parametrize(
+    ("going_on", "places"),
+    [("AB", [[0, 1, 2]]), ("A", [[0, 2], [1]]), ("B", [[0], [1, 2]]), ("", [[0], [1], [2]])],
+    ids=["both go on", "the first goes on", "the second goes on", "other hosts"],
+)
+def test_a_connection_may_go_on_behind_a_file_without_it(
+    going_on: str, places: list[list[int]], tmp_path: Path
+) -> None:
+    """A mere number may be that of a host; but a recorder's short file may show a new connection alone."""
+    asked = make.request(6, 8, 0, make.UPDATE_METADATA_8)
+    talks = {name: make.Talk(client=("10.0.0.1", 50_000 + n)).open() for n, name in enumerate("ABC")}
+    now_ns = make.START_NS
+    for number, names in enumerate(("A", "B", f"{going_on}C")):
+        packets: list[make.Packet] = []
+        for name in names:
+            talk = talks[name]
+            talk.now_ns, talk.packets = now_ns, packets
+            now_ns = talk.ask(asked).now_ns
+        (tmp_path / f"tap-0-{number}.pcap").write_bytes(make.pcap(packets))
+    assert [[int(Path(file).stem[-1]) for file in point.files] for point in capture_points([tmp_path])] == places
+
+
 def test_a_directory_without_captures_is_told(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="a directory without a capture or request log"):
         capture_points([tmp_path])
