@@ -1,4 +1,4 @@
-"""``kproto wireshark``: writes a dissector with which Wireshark and tshark read the three control requests."""
+"""``kproto wireshark``: writes a dissector of control requests and KRaft's records for Wireshark and tshark."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Examples:
 @click.option("--install", is_flag=True, help="Write the dissector into Wireshark's folder of personal Lua plugins.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Install into this folder instead.")
 def command(install: bool, folder: Path | None) -> None:
-    """Print or install a Wireshark dissector of the three control requests.
+    """Print or install a Wireshark dissector of the three control requests and of KRaft's metadata records.
 
     It reads LeaderAndIsr, StopReplica and UpdateMetadata with their responses in every version, and leaves other
-    requests to Wireshark's own dissector. Every field has a filter name: kproto.leader_epoch, kproto.isr,
+    requests to Wireshark's own dissector, but the Fetch by which KRaft's nodes follow the metadata log: it reads the
+    records in the answers. Every field has a filter name: kproto.leader_epoch, kproto.isr,
     kproto.topic_name. Refusals and malformed messages are expert information; requests and responses are linked.
 
     A connection is found by its first control request, whatever its port; name the brokers' ports in Wireshark's

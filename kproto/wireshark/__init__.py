@@ -1,4 +1,5 @@
-"""Makes a Wireshark dissector of the three control requests from the reference codec's declarations.
+"""Makes a Wireshark dissector from the reference codec's declarations: of the three control requests, and of KRaft's
+Fetch with the records of the metadata log.
 
 ``dissector()`` gives it as Lua source: tables of each version's fields in wire order, then ``dissector.lua``, which
 reads messages by them. Filter fields have the protocol's names: ``kproto.leader_epoch == 7``.
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import kproto
 from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
 from kproto.error_codes import ErrorCode
+from kproto.metadata_log.records import CONTROL_RECORDS, RECORDS
 from kproto.reference import message_class
-from kproto.reference.datatypes import ArrayOf, Nullable
+from kproto.reference.datatypes import ArrayOf, Nullable, Records, StructOf
 from kproto.reference.primitives import Text
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ FILE_NAME: Final = "kproto.lua"
 """The dissector's name in Wireshark's folder of plugins."""
 
 _KINDS: Final[tuple[Literal["request", "response"], ...]] = ("request", "response")
+_APIS: Final = (*sorted(CONTROL_APIS), ApiKey.FETCH)
 _COUNTED: Final = ("ungrouped_partition_states", "partition_states", "ungrouped_partitions", "partition_errors")
 """Arrays whose elements are partitions: the packet list shows their number."""
 
@@ -39,18 +42,26 @@ def _declarations() -> str:
     structs: dict[str, dict[int, Any]] = {}
     kinds: dict[str, str] = {}
     messages: dict[int, dict[str, Any]] = {}
-    for api in sorted(CONTROL_APIS):
+    for api in _APIS:
         messages[int(api)] = {}
+        info = check_version(api, 0)
+        newest = info.newest_version
+        flexible = next(v for v in range(newest + 2) if v > newest or info.is_flexible(v))
         for kind in _KINDS:
-            cls = message_class(api, kind)
-            info = check_version(api, 0)
-            flexible = next(v for v in range(info.max_version + 2) if v > info.max_version or info.is_flexible(v))
-            messages[int(api)][kind] = {"struct": cls.__name__, "flexible": flexible}
-            for version in range(info.max_version + 1):
-                _add_struct(structs, kinds, cls, version)
+            struct = _add_struct(structs, kinds, message_class(api, kind), newest)
+            messages[int(api)][kind] = {"struct": struct, "flexible": flexible}
+    records, control_records = (
+        {
+            number: {"struct": _add_struct(structs, kinds, cls, cls.newest), "newest": cls.newest, "title": cls.title()}
+            for number, cls in among.items()
+        }
+        for among in (RECORDS, CONTROL_RECORDS)
+    )
     tables = {
         "MESSAGES": messages,
-        "NEWEST": {int(api): check_version(api, 0).max_version for api in sorted(CONTROL_APIS)},
+        "RECORDS": records,
+        "CONTROL_RECORDS": control_records,
+        "NEWEST": {int(api): check_version(api, 0).newest_version for api in _APIS},
         "STRUCTS": structs,
         "FIELDS": kinds,
         "APIS": {int(api): api_name(api) for api in ApiKey},
@@ -60,35 +71,39 @@ def _declarations() -> str:
     return head + "".join(f"local {name} = {_lua(value)}\n" for name, value in tables.items())
 
 
-def _add_struct(structs: dict[str, dict[int, Any]], kinds: dict[str, str], cls: Any, version: int) -> None:
-    """Add a struct's fields of one version, and those of the structs in it."""
-    fields = list(cls.fields.all.values())
-    present = [field for field in fields if field.exists_in(version)]
-    tagged = {field.tag: field for field in present if field.tag is not None}
-    elsewhere = {field.tag: True for field in fields if field.tag is not None and field.tag not in tagged}
-    declared: dict[Any, Any] = {
-        position: _field(field, kinds) for position, field in enumerate((f for f in present if f.tag is None), start=1)
-    }
-    declared["tags"] = {tag: _field(field, kinds) for tag, field in tagged.items()}
-    declared["elsewhere"] = elsewhere
-    structs.setdefault(cls.__name__, {})[version] = declared
-    for field in present:
-        nested = _nested(field.type)
-        if nested is not None:
-            _add_struct(structs, kinds, nested, version)
+def _add_struct(
+    structs: dict[str, dict[int, Any]], kinds: dict[str, str], cls: Any, newest: int, oldest: int = 0
+) -> str:
+    """Add a struct's fields in some versions, and those of the structs in it; return its name."""
+    for version in range(oldest, newest + 1):
+        fields = list(cls.fields.all.values())
+        present = [field for field in fields if field.exists_in(version)]
+        tagged = {field.tag: field for field in present if field.tag is not None}
+        elsewhere = {field.tag: True for field in fields if field.tag is not None and field.tag not in tagged}
+        plain = (field for field in present if field.tag is None)
+        declared: dict[Any, Any] = {at: _field(field, kinds, version) for at, field in enumerate(plain, start=1)}
+        declared["tags"] = {tag: _field(field, kinds, version) for tag, field in tagged.items()}
+        declared["elsewhere"] = elsewhere
+        structs.setdefault(_struct_name(cls), {})[version] = declared
+        for field in present:
+            nested = _nested(field.type)
+            if nested is not None:
+                _add_struct(structs, kinds, nested, version, version)
+    return _struct_name(cls)
 
 
-def _field(field: Field, kinds: dict[str, str]) -> dict[str, Any]:
-    of, nullable = field.type, False
-    if isinstance(of, Nullable):
-        assert of.since == 0, field.name
-        of, nullable = of.of, True
+def _struct_name(cls: Any) -> str:
+    return f"{cls.__module__.rpartition('.')[2]}_{cls.__name__}"
+
+
+def _field(field: Field, kinds: dict[str, str], version: int) -> dict[str, Any]:
+    of = field.type.of if isinstance(field.type, Nullable) else field.type
     row: dict[str, Any] = {"name": field.name, "type": "array" if isinstance(of, ArrayOf) else _kind(of)}
-    if nullable:
+    if field.type.nullable_in(version):
         row["nullable"] = True
     nested = _nested(of)
     if nested is not None:
-        row["struct"] = nested.__name__
+        row["struct"] = _struct_name(nested)
         if field.name in _COUNTED:
             row["counted"] = True
         return row
@@ -97,26 +112,33 @@ def _field(field: Field, kinds: dict[str, str]) -> dict[str, Any]:
         row["of"] = kind
         if field.name == "partition_indexes":
             row["counted"] = True
-    assert kinds.setdefault(field.name, kind) == kind, f"{field.name} has two types"
+    if kinds.setdefault(field.name, kind) != kind:  # a filter has one type
+        row["name"] = f"{field.name}_{kind}"
+        kinds[row["name"]] = kind
     return row
 
 
 def _nested(of: Type) -> Any:
-    """Return the struct that an array holds; None of any other type."""
+    """Return the struct that a field or the elements of its array are; None of any other type."""
     of = of.of if isinstance(of, Nullable) else of
-    return getattr(of.item, "cls", None) if isinstance(of, ArrayOf) else None
+    of = of.item if isinstance(of, ArrayOf) else of
+    return of.cls if isinstance(of, StructOf) else None
 
 
 def _kind(of: Type) -> str:
-    """Return the name of Wireshark's field type."""
+    """Return the name of Wireshark's field type; ``struct`` and ``records`` have none."""
+    if isinstance(of, StructOf):
+        return "struct"
+    if of is Records:
+        return "records"
     name = type(of).__name__.lower().lstrip("_")
     if name == "integer":
         construct = of.at(0, False, False)
         return f"{'u' if construct.low == 0 else ''}int{8 * construct.length}"
     if name == "string":
         assert isinstance(of.at(0, False, False), Text)
-    assert name in ("bool", "uuid", "string"), name
-    return name
+    assert name in ("bool", "uuid", "string", "bytes", "float64"), name
+    return "double" if name == "float64" else name
 
 
 def _lua(value: Any) -> str:

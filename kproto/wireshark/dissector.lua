@@ -1,4 +1,5 @@
--- Wireshark dissector of Kafka's LeaderAndIsr, StopReplica and UpdateMetadata, written by `kproto wireshark`.
+-- Wireshark dissector of Kafka's LeaderAndIsr, StopReplica and UpdateMetadata, and of the Fetch by which nodes follow
+-- KRaft's metadata log, with its records; written by `kproto wireshark`.
 -- Messages, fields, APIs and errors below come from kproto's own declarations; the rest of Kafka's APIs is left to
 -- Wireshark's dissector "kafka". Runs with Lua 5.1 to 5.4.
 
@@ -7,6 +8,7 @@
 local kproto = Proto("kproto", "Kafka control plane")
 local MAX_TEXT = 32767
 local MAX_FRAME = 100 * 1024 * 1024
+local FETCH, FOLLOWER = 1, "raft-client"  -- the client id of a node that follows the metadata log begins so
 
 -- ---- fields -------------------------------------------------------------------------------------------------------
 
@@ -20,7 +22,12 @@ local f = {
   response_in = ProtoField.framenum("kproto.response_in", "Response in", base.NONE, frametype.RESPONSE),
   latency = ProtoField.relative_time("kproto.latency", "Time from request to response"),
   tag = ProtoField.bytes("kproto.unknown_tagged_field", "Unknown tagged field"),
+  record_type = ProtoField.string("kproto.record_type", "Record type"),
+  record_version = ProtoField.uint32("kproto.record_version", "Record version"),
+  log_offset = ProtoField.uint64("kproto.log_offset", "Offset"),
+  quorum_epoch = ProtoField.int32("kproto.quorum_epoch", "Epoch of the quorum"),
 }
+FIELDS.records = nil
 for name, kind in pairs(FIELDS) do
   local abbreviation, label = "kproto." .. name, name
   if name == "error_code" then
@@ -122,7 +129,7 @@ local function base64(bytes)
   return table.concat(out)
 end
 
-local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8, uuid = 16 }
+local WIDTH = { int8 = 1, bool = 1, int16 = 2, uint16 = 2, int32 = 4, int64 = 8, double = 8, uuid = 16 }
 
 -- Lua text for a field's value, from its first byte at `at`. Where nobody sees the bytes, an item of the value alone costs
 -- half of one with its range. An int64 has no Lua number.
@@ -134,10 +141,10 @@ local VALUE = {
   uuid = "base64(sub(s, at + 1, at + 16))",
 }
 
-local function text_length(r, flexible)
+local function text_length(r, flexible, is_text)
   local length
-  if flexible then length = compact_length(r) else length = i16(r) end
-  if length > MAX_TEXT then fail(r, string.format("a string of %d bytes; %d is the most", length, MAX_TEXT)) end
+  if flexible then length = compact_length(r) elseif is_text then length = i16(r) else length = i32(r) end
+  if is_text and length > MAX_TEXT then fail(r, string.format("a string of %d bytes; %d is the most", length, MAX_TEXT)) end
   if length >= 0 then need(r, length) end
   return length
 end
@@ -199,7 +206,12 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
     end
     return
   end
-  line(string.format("start = p; r.at = p; length = text_length(r, %s); p = r.at", tostring(flexible)))
+  if kind == "struct" then
+    line(string.format('p = read_struct(r, tree, info, p, "%s", "%s")', name, declared.struct))
+    return
+  end
+  local is_text = kind == "string"
+  line(string.format("start = p; r.at = p; length = text_length(r, %s, %s); p = r.at", tostring(flexible), tostring(is_text)))
   line("if length < 0 then")
   if not declared.nullable then
     line('  r.at = start; fail(r, "null, where null is not allowed")')
@@ -207,7 +219,13 @@ local function emit_value(out, declared, kind, flexible, visible, wanted)
     line(string.format('  add(tree, range(tvb, start, p - start), "%s: null")', name))
   end
   line("else p = p + length end")
-  if wanted then line(string.format('if length >= 0 then r.at = p; add_text(r, tree, "%s", start, length) end', name)) end
+  if kind == "records" then
+    line("if length > 0 then read_batches(r, tree, info, p - length, p) end")
+  elseif wanted and is_text then
+    line(string.format('if length >= 0 then r.at = p; add_text(r, tree, "%s", start, length) end', name))
+  elseif wanted then
+    line(string.format("if length > 0 then add(tree, f_%s, range(tvb, p - length, length)) end", name))
+  end
   if visible and LABELS[name] then
     line('if length > 0 and not info.label then info.label = " " .. sub(s, p - length + 1, p) end')
   end
@@ -269,6 +287,14 @@ local function read_items(r, tree, info, p, name, struct, start, count)
   return p
 end
 
+local function read_struct(r, tree, info, p, name, struct)
+  if not r.visible then return reader_of(r, struct)(r, tree, info, p) end
+  local item = add(tree, range(r.tvb, p, 0), name)
+  local finish = reader_of(r, struct)(r, item, info, p)
+  set_len(item, finish - p)
+  return finish
+end
+
 local function read_tagged(r, tree, known, elsewhere, read_known)
   local count = varint(r)
   if count >= 2147483648 then count = 0 end
@@ -291,9 +317,109 @@ local function read_tagged(r, tree, known, elsewhere, read_known)
   end
 end
 
+-- ---- records of the metadata log ----------------------------------------------------------------------------------
+
+local BATCH_HEADER, FRAME_VERSION = 61, 1
+
+local function signature(version, flexible, r)
+  return string.format("%d %s %s %s ", version, tostring(flexible), tostring(r.visible), r.wanted_names)
+end
+
+local function signed_varint(r)  -- of up to ten bytes; the least bits of times, which are longer, nobody needs
+  local value, factor = 0, 1
+  for _ = 1, 10 do
+    local digit = u8(r)
+    value = value + (digit % 128) * factor
+    if digit < 128 then
+      if value % 2 == 0 then return value / 2 end
+      return -(value + 1) / 2
+    end
+    factor = factor * 128
+  end
+  fail(r, "a varint of more than ten bytes")
+end
+
+local function part(r)  -- the bytes of a record's key or value: from where, to where; null is empty
+  local length = math.max(signed_varint(r), 0)
+  need(r, length)
+  r.at = r.at + length
+  return r.at - length, r.at
+end
+
+-- Reads a record in a reader that ends with its batch.
+local function read_record(r, tree, base, is_control)
+  local start = r.at
+  local length = signed_varint(r)
+  if length < 0 then fail(r, "a record of negative size") end
+  need(r, length)
+  local finish = r.at + length
+  u8(r)
+  signed_varint(r)
+  local offset = base + signed_varint(r)
+  local key, key_end = part(r)
+  local from, to = part(r)
+  local inner = setmetatable({ at = from, size = to, flexible = true }, { __index = r })
+  local number, version, among = nil, nil, RECORDS
+  if is_control then
+    inner.size = key_end
+    inner.at = key
+    need(inner, 4)
+    inner.size, inner.at, among = to, from, CONTROL_RECORDS
+    need(inner, 2)
+    number, version = i16_at(r.s, key + 2), i16_at(r.s, from)
+  else
+    local frame = varint(inner)
+    if frame ~= FRAME_VERSION then fail(inner, "a record of frame version " .. frame) end
+    number, version = varint(inner), varint(inner)
+  end
+  local declared = among[number]
+  local title = declared and declared.title or "UNKNOWN_" .. number
+  local item = tree
+  if r.visible then item = add(tree, range(r.tvb, start, finish - start), title) end
+  if r.wanted.record_type then add(item, f.record_type, range(r.tvb, from, to - from), title) end
+  if r.wanted.record_version then add(item, f.record_version, range(r.tvb, from, to - from), version) end
+  if r.wanted.log_offset then add(item, f.log_offset, range(r.tvb, start, finish - start), UInt64(offset % 4294967296, math.floor(offset / 4294967296))) end
+  r.told.records = r.told.records + 1
+  if declared and version >= 0 and version <= declared.newest then
+    inner.version, inner.signature = version, signature(version, true, r)
+    inner.at = reader_of(inner, declared.struct)(inner, item, { depth = 1, partitions = 0 }, inner.at)
+    if inner.at > to then fail(inner, "a record that ends early") end
+  else
+    append_text(item, string.format(" (version %d is not known)", version))
+  end
+  r.at = finish
+end
+
+-- Reads batches; brokers cut the last one of an answer.
+local function read_batches(r, tree, info, p, finish)
+  while p + BATCH_HEADER <= finish do
+    local size = i32_at(r.s, p + 8) + 12
+    if size < BATCH_HEADER or p + size > finish or byte(r.s, p + 17) ~= 2 then return end
+    local item = tree
+    if r.visible then item = add(tree, range(r.tvb, p, size), "batch") end
+    if r.wanted.quorum_epoch then add(item, f.quorum_epoch, range(r.tvb, p + 12, 4)) end
+    local attributes = byte(r.s, p + 23)
+    if attributes % 8 > 0 then
+      append_text(item, ", compressed")
+    else
+      local base = i32_at(r.s, p) * 4294967296 + i32_at(r.s, p + 4) % 4294967296
+      local inner = setmetatable({ at = p + BATCH_HEADER, size = p + size }, { __index = r })
+      local ok, problem = pcall(function()
+        for _ = 1, i32_at(r.s, p + 57) do read_record(inner, item, base, math.floor(attributes / 32) % 2 == 1) end
+      end)
+      if not ok then
+        if type(problem) ~= "table" then error(problem, 0) end
+        r.told.malformed = problem.reason
+        item:add_tvb_expert_info(e.malformed, range(r.tvb, p, size), "Malformed record: " .. problem.reason)
+      end
+    end
+    p = p + size
+  end
+end
+
 local HEAD = [[
 local f, fields, add, range, byte, sub, need, fail, signed, base64, i16_at, i32_at, text_length, count_of, add_error,
-  add_text, read_items, read_tagged, reader_of = ...
+  add_text, read_items, read_struct, read_batches, read_tagged, reader_of = ...
 %s
 return function(r, tree, info, p)
 local s, tvb, size = r.s, r.tvb, r.size
@@ -340,7 +466,7 @@ local function compile(struct, version, flexible, visible, wanted)
   local source = string.format(HEAD, table.concat(names, "\n")) .. table.concat(out, "\n")
   local chunk = assert((loadstring or load)(source, "=kproto " .. struct))
   return chunk(f, fields, add, range, byte, string.sub, need, fail, signed, base64, i16_at, i32_at, text_length,
-    count_of, add_error, add_text, read_items, read_tagged, reader_of)
+    count_of, add_error, add_text, read_items, read_struct, read_batches, read_tagged, reader_of)
 end
 
 local compiled = {}
@@ -374,14 +500,18 @@ local function stream_of()
   return field and field.value or -1
 end
 
+local function is_followers(tvb, offset)  -- whether a request is of a node that follows the metadata log
+  return tvb:captured_len() >= offset + 14 + #FOLLOWER and tvb:raw(offset + 14, #FOLLOWER) == FOLLOWER
+end
+
 -- Whether bytes begin like a request: known API and version, a client id of printable characters.
 local function like_request(tvb, offset, control)
   if tvb:captured_len() - offset < 14 then return false end
   local size = tvb:range(offset, 4):int()
   local api, version = tvb:range(offset + 4, 2):int(), tvb:range(offset + 6, 2):int()
   if size < 10 or size > MAX_FRAME or APIS[api] == nil then return false end
-  local newest = NEWEST[api]
-  if control and not newest then return false end
+  local newest = api ~= FETCH and NEWEST[api]
+  if control and not newest and not is_followers(tvb, offset) then return false end
   if version < 0 or version > (newest or 32) or tvb:range(offset + 8, 4):int() < 0 then return false end
   local length = tvb:range(offset + 12, 2):int()
   if length < -1 or length > size - 10 or length > 512 then return false end
@@ -403,10 +533,10 @@ local function exchange_key(pinfo, stream, correlation, at)
   return pinfo.number .. "/" .. stream .. "/" .. correlation .. "/" .. at
 end
 
-local function note_request(pinfo, stream, correlation, api, version, at)
+local function note_request(pinfo, stream, correlation, api, version, at, is_read)
   local key = exchange_key(pinfo, stream, correlation, at)
   if not pinfo.visited then
-    local exchange = { api = api, version = version, request = pinfo.number, time = pinfo.abs_ts }
+    local exchange = { api = api, version = version, is_read = is_read, request = pinfo.number, time = pinfo.abs_ts }
     local streams = pending[stream] or {}
     pending[stream] = streams
     local waiting = streams[correlation] or {}
@@ -462,7 +592,7 @@ end
 local function body(r, api, kind, version, tree, info)
   local message = MESSAGES[api][kind]
   r.version, r.flexible = version, version >= message.flexible
-  r.signature = string.format("%d %s %s %s ", version, tostring(r.flexible), tostring(r.visible), r.wanted_names)
+  r.signature = signature(version, r.flexible, r)
   local ok, problem = pcall(reader_of(r, message.struct), r, tree, info, r.at)
   if ok then return true end
   if type(problem) ~= "table" then error(problem, 0) end
@@ -489,14 +619,15 @@ local function dissect_frame(tvb, pinfo, root)
   if is_request then
     if size < 12 then return size end
     api, version, correlation = tvb:range(4, 2):int(), tvb:range(6, 2):int(), tvb:range(8, 4):int()
-    exchange = note_request(pinfo, stream, correlation, api, version, tvb:offset())
+    local is_read = MESSAGES[api] and (api ~= FETCH or is_followers(tvb, 0))
+    exchange = note_request(pinfo, stream, correlation, api, version, tvb:offset(), is_read)
   else
     if size < 8 then return size end
     correlation = tvb:range(4, 4):int()
     exchange = note_response(pinfo, stream, correlation, tvb:offset())
     if exchange then api, version = exchange.api, exchange.version end
   end
-  local message = api and MESSAGES[api]
+  local message = exchange and exchange.is_read and MESSAGES[api]
   if api and not message then
     if others and kafka then
       local port = servers[stream]
@@ -506,7 +637,7 @@ local function dissect_frame(tvb, pinfo, root)
     return size
   end
   local tree = root:add(kproto, tvb:range(0, size))
-  local r = { s = tvb:raw(0, size), size = size, at = 0, tvb = tvb, visible = tree.visible }
+  local r = { s = tvb:raw(0, size), size = size, at = 0, tvb = tvb, visible = tree.visible, told = { records = 0 } }
   r.wanted, r.wanted_names = wanted_fields(tree)
   add, range, set_len, append_text = tree.add, tvb.range, tree.set_len, tree.append_text
   add_if(r, tree, "length", 0, 4)
@@ -565,6 +696,10 @@ local function dissect_frame(tvb, pinfo, root)
     text = text .. string.format(" (%d partition%s)", info.partitions, info.partitions == 1 and "" or "s")
   end
   if info.error_code and info.error_code ~= 0 then text = text .. " " .. (ERRORS[info.error_code] or info.error_code) end
+  if r.told.records > 0 then
+    text = text .. string.format(" (%d record%s)", r.told.records, r.told.records == 1 and "" or "s")
+  end
+  info.malformed = info.malformed or r.told.malformed
   if info.malformed then text = text .. " [malformed]" end
   tree:append_text(", " .. text)
   describe(pinfo, text)

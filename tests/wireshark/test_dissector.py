@@ -13,19 +13,31 @@ import pytest
 from click.testing import CliRunner
 from conftest import DATA
 
-from kproto.api import CONTROL_APIS, api_name, check_version
-from kproto.capture import WHOLE, frames
+from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
+from kproto.capture import WHOLE, exchanges, frames
+from kproto.capture.wanted import WantedApis
 from kproto.cli.wireshark import command
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.json_form import uuid_to_json
+from kproto.metadata_log.batches import records_of
+from kproto.metadata_log.deliveries import batches_told
+from kproto.metadata_log.records import (
+    AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
 from kproto.reference import decode_request, decode_response
 from kproto.reference.struct import Struct
+from kproto.tables.metadata_points import CLIENT
 from kproto.wireshark import dissector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+KRAFT = DATA / "kraft"
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
 ADDED = (
     "unknown_tagged_field",
@@ -38,6 +50,14 @@ ADDED = (
     "response_in",
     "latency",
 )
+RECORD_HEAD = ("kproto.log_offset", "kproto.record_type", "kproto.record_version")
+OF_TYPE: dict[tuple[type[MetadataRecord], str], str] = {
+    (BrokerRegistrationChangeRecord, "fenced"): "fenced_int8",
+    (BrokerRegistrationChangeRecord, "in_controlled_shutdown"): "in_controlled_shutdown_int8",
+    (ClientQuotaRecord, "value"): "value_double",
+    (AccessControlEntryRecord, "id"): "id_uuid",
+    (RemoveAccessControlEntryRecord, "id"): "id_uuid",
+}
 Read = tuple[str, int, int, int, tuple[tuple[str, str], ...]]
 """Kind, API, version, correlation id, and the body's fields in wire order."""
 
@@ -118,6 +138,38 @@ def read_by_kproto(capture: Path) -> list[Read]:
     return messages
 
 
+def records_by_tshark(script: Path, capture: Path) -> Counter[tuple[str, ...]]:
+    """Return the records of the metadata log that tshark reads: offset, type, version, and the fields in wire order."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for item in ET.fromstring(tshark(script, capture, "-Y", "kproto.record_type", "-T", "pdml")).iter("field"):
+        head = {each.get("name"): str(each.get("show")) for each in item}
+        if "kproto.record_type" in head:
+            fields = [(each.get("name"), str(each.get("show"))) for each in item.iter("field") if each is not item]
+            body = (
+                f"{name}={show}"
+                for name, show in fields
+                if name and not name.startswith("_ws") and name not in RECORD_HEAD
+            )
+            found[*(head[name] for name in RECORD_HEAD), *(each.removeprefix("kproto.") for each in body)] += 1
+    return found
+
+
+def records_by_kproto(capture: Path) -> Counter[tuple[str, ...]]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for exchange in exchanges(capture, apis=WantedApis({ApiKey.FETCH}, fetch_client=CLIENT)):
+        for batch in batches_told(exchange) if exchange.request is not None else ():
+            for offset, _time, _epoch, _is_control, record, error in records_of(batch):
+                assert isinstance(record, MetadataRecord), error
+                body = (f"{of_type(record, name)}={show}" for name, show in flat(record, record.version))
+                found[str(offset), record.title(), str(record.version), *body] += 1
+    return found
+
+
+def of_type(record: MetadataRecord, name: str) -> str:
+    """A field's filter: some names have another type elsewhere."""
+    return OF_TYPE.get((type(record), name), "port_uint16" if name == "port" else name)
+
+
 def flat(struct: Struct, version: int) -> Iterator[tuple[str, str]]:
     """Return a struct's values in wire order, as Wireshark shows them."""
     present = [field for field in struct.fields.all.values() if field.exists_in(version)]
@@ -134,7 +186,9 @@ def flat(struct: Struct, version: int) -> Iterator[tuple[str, str]]:
 def shown(value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
-    return uuid_to_json(value) if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return uuid_to_json(value) if len(value) == 16 else value.hex(":")
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +205,22 @@ def test_tshark_reads_every_control_message_of_a_real_capture_as_kproto_does(
     assert not by_tshark - by_kproto  # nothing that kproto does not read so
     if "lossy" not in capture.name and "cut" not in capture.name:  # tshark gives up a stream that lacks bytes
         assert not by_kproto - by_tshark
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "kraft-4.1-d",
+        *(
+            pytest.param(f"kraft-{name}", marks=pytest.mark.slow)
+            for name in ("3.9-a", "3.9-m", "4.1-a", "4.1-b", "4.1-c")
+        ),
+    ],
+)
+def test_tshark_reads_every_record_of_the_metadata_log_as_kproto_does(script: Path, run: str, tmp_path: Path) -> None:
+    by_kproto = records_by_kproto(KRAFT / f"{run}.pcap.gz")
+    assert by_kproto
+    assert records_by_tshark(script, unpacked(KRAFT / f"{run}.pcap.gz", tmp_path)) == by_kproto
 
 
 def test_no_control_message_of_the_newest_versions_is_malformed(script: Path, tmp_path: Path) -> None:
@@ -217,8 +287,9 @@ def test_damaged_captures_raise_no_lua_error(script: Path, tmp_path: Path) -> No
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    for name in ("ibp-0.8.2-a", "ibp-2.4-IV1-a", "ibp-3.9-a", "external-controller-a"):
-        data = bytearray(gzip.decompress((DATA / "captures" / f"{name}.pcap.gz").read_bytes()))
+    names = ("ibp-0.8.2-a", "ibp-2.4-IV1-a", "ibp-3.9-a", "external-controller-a")
+    for source in (*(DATA / "captures" / f"{name}.pcap.gz" for name in names), KRAFT / "kraft-3.9-a.pcap.gz"):
+        data = bytearray(gzip.decompress(source.read_bytes()))
         at = 24
         while at + 16 <= len(data):  # each packet's payload, never its record's header
             size = int.from_bytes(data[at + 8 : at + 12], "little")
@@ -228,7 +299,7 @@ def test_damaged_captures_raise_no_lua_error(script: Path, tmp_path: Path) -> No
                         (0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256))
                     )
             at += 16 + size
-        damaged = tmp_path / f"{name}.pcap"
+        damaged = tmp_path / source.stem
         damaged.write_bytes(data)
         assert tshark(script, damaged, "-V", "-Y", "kproto")
 
@@ -253,11 +324,18 @@ def test_the_command_prints_the_dissector() -> None:
 
 def test_the_page_shows_what_tshark_prints(script: Path, tmp_path: Path) -> None:
     page = (DATA.parents[1] / "docs" / "wireshark.md").read_text(encoding="utf-8")
-    shown = page.partition("```console\n")[2].partition("\n...\n```")[0]
+    of_requests, of_records = (block.partition("```")[0].splitlines() for block in page.split("```console\n")[1:])
     printed = fields_of(
         script,
         unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path),
         "kproto.leader_epoch == 3",
         *("frame.number", "kproto.topic_name", "kproto.partition_index", "kproto.leader"),
     )
-    assert [line.split("\t") for line in shown.splitlines()[1:]] == printed[:5]
+    assert [line.split("\t") for line in of_requests[1:-1]] == printed[:5]
+    printed = fields_of(
+        script,
+        unpacked(KRAFT / "kraft-3.9-a.pcap.gz", tmp_path),
+        'kproto.record_type == "PARTITION_CHANGE_RECORD" && kproto.leader_recovery_state == 1',
+        *("frame.number", "kproto.log_offset", "kproto.partition_id", "kproto.leader"),
+    )
+    assert [line.split("\t") for line in of_records[1:]] == printed
