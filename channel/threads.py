@@ -126,7 +126,7 @@ def time_left(timeout_s: float | None) -> Callable[[], float | None]:
 
 def close_together(name: str, parts: Iterable[Callable[[], object]]) -> None:
     """Close parts that may wait, each on a thread of this name; returns after all, raises as ``close_all``."""
-    close_all(*[_on_a_thread(name, part) for part in parts])
+    close_all(*[begin(name, part) for part in parts])
 
 
 def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> bool:
@@ -140,13 +140,13 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     Returns:
         Whether it has ended; a line in the log says if not. Its error is raised.
     """
-    has_ended = _on_a_thread(name, function)(timeout_s)
+    has_ended = begin(name, function)(timeout_s)
     if not has_ended:
         _log.warning("%s has not ended within %.3g s", name, timeout_s)
     return has_ended
 
 
-def _on_a_thread(name: str, function: Callable[[], object]) -> Callable[..., bool]:
+def begin(name: str, function: Callable[[], object]) -> Callable[..., bool]:
     """Call a function on a thread; returns what waits for its end, raises its error, and tells whether it has ended."""
     failures: list[BaseException] = []
 

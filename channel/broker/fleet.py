@@ -18,7 +18,7 @@ from channel.clock import FOREVER, SYSTEM_CLOCK
 from channel.config import BrokerConfigs, ChannelConfig
 from channel.errors import ChannelError, IllegalState
 from channel.logs import get_logger
-from channel.threads import close_all, close_together, first_error
+from channel.threads import begin, close_all, close_together, first_error
 from channel.types import Broker, EndPoint, Node, SecurityProtocol
 from channel.zookeeper.cluster_state import cluster_id, create_persistent_nodes, read_settings
 from channel.zookeeper.session import ZooKeeperSession
@@ -228,16 +228,20 @@ class Fleet(EmbeddedCluster):
         leaving = [i for i in broker_ids or self._ids if self[i].is_up]
         controllers = [i for i in leaving if self._links[i].leads_cluster]
         failures: dict[int, str] = {}
+        ends: list[Callable[[], object]] = []
         deadline = time.monotonic() + timeout_s
+
+        def leave(broker_id: int) -> None:  # the next may leave meanwhile
+            ends.append(begin("fleet-leaving", lambda: self._leave([broker_id], deadline)))
+
         for group in filter(None, ([i for i in leaving if i not in controllers], controllers)):
             if not self._has_controller(group[0]):
                 failed = dict.fromkeys(group, "there is no controller")
             else:
                 asking = {i: self._links[i].ask_to_leave() for i in group}
-                failed = controlled_shutdown(
-                    asking, lambda broker_id: self._leave([broker_id], deadline), max(0.0, deadline - time.monotonic())
-                )
-            self._leave(failed, deadline)
+                failed = controlled_shutdown(asking, leave, max(0.0, deadline - time.monotonic()))
+            close_all(partial(self._leave, failed, deadline), *ends)
+            ends.clear()
             failures |= failed
         return failures
 

@@ -260,7 +260,7 @@ class Controller(Startable):
                 self._log.warning("ZooKeeper is away: /controller stays until the session has expired there")
                 if not self._owns_session:
                     return False
-                self.session.close()
+                self.session.close(min(_MOST_SECONDS_AWAY, deadline - time.monotonic()))  # to end it takes far longer
         return True
 
     def _end_session(self, timeout_s: float | None = None) -> None:

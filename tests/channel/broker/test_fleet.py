@@ -16,7 +16,7 @@ from channel.zookeeper.session import ZooKeeperSession
 from kproto.messages import BrokerRegistrationResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class _Links:
@@ -176,6 +176,31 @@ def test_brokers_that_have_no_controller_leave_without_waiting_for_one(
     left = zookeeper_answers(monkeypatch, None, None)
     assert fleet.shut_down(1, 3) == {1: "there is no controller", 3: "there is no controller"}
     assert ([member.is_up for member in fleet], asked, left) == ([False, True, False], [], [])
+
+
+def test_brokers_that_may_leave_one_after_the_other_end_side_by_side(
+    registered: tuple[Fleet, list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _ = registered
+    zookeeper_answers(monkeypatch, "broker 2")
+    both, ended = threading.Barrier(2), []
+
+    def consent(asking: dict[int, Any], leave: Callable[[int], None], timeout_s: float) -> dict[int, str]:
+        for broker_id in asking:
+            leave(broker_id)
+        return {}
+
+    def close(links: BrokerLinks, timeout_s: float | None = None) -> None:
+        both.wait(60)
+        links.session.close(0)
+        ended.append(links._broker.id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("channel.broker.fleet.controlled_shutdown", consent)
+        patched.setattr(BrokerLinks, "close", close)
+        assert fleet.shut_down(1, 3) == {}
+    assert sorted(ended) == [1, 3]
+    assert [member.is_up for member in fleet] == [False, True, False]
 
 
 def test_brokers_whose_zookeeper_is_away_ask_their_controller(

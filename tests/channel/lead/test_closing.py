@@ -61,6 +61,29 @@ def test_a_brokers_session_is_left_to_the_broker(end: Any, monkeypatch: pytest.M
     assert not thread.is_alive()
 
 
+def test_an_own_session_whose_zookeeper_is_away_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests end as soon as the session is being closed; its threads may take a dozen seconds more."""
+    monkeypatch.setattr(module, "_MOST_SECONDS_AWAY", 1)
+    limits: list[float | None] = []
+
+    class OwnSession(LostSession):
+        def start(self) -> None:
+            """It has begun."""
+
+        def close(self, timeout_s: float | None = None) -> None:
+            limits.append(timeout_s)
+            super().close()
+
+    monkeypatch.setattr(module, "ZooKeeperSession", lambda *_, **__: OwnSession())
+    controller = Controller(7, "127.0.0.1:1", None, Metrics())
+    controller.start()
+    session: Any = controller.session
+    assert session.asked.wait(60)
+    controller.close()
+    assert limits[0] == 1
+    until(lambda: controller.events.is_shutdown_complete)
+
+
 class DyingSession(LostSession):
     """A broker's session whose first request ends the thread that asks."""
 
