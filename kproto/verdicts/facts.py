@@ -792,6 +792,8 @@ class Facts:
         """
         seen: dict[tuple[Any, bool], dict[int, Life]] = defaultdict(dict)
         for request in self.requests:
+            if request.controller_id is None:  # it cannot be read, so that its mode is unknown
+                continue
             if request.error_code == 0 and request.broker_epoch is not None and request.broker_epoch >= 0:
                 mode = bool(request.is_kraft_controller)
                 epochs = seen[request.broker_id, mode]

@@ -8,6 +8,7 @@ few windows, ``make explore`` more, afresh.
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -200,6 +201,18 @@ def test_lost_packets_add_no_leader_and_no_restart(path: Path, seed: int) -> Non
     assert said is not None
     least = {"leader", "restarts", "controllers", "stale", "behind", "missed", "report", "summary zombies"}
     assert [found for found in new_in(said, every) if found[0] in least] == []
+
+
+def test_a_request_of_which_bytes_are_missing_shows_no_registration_in_another_mode() -> None:
+    window = Window.of(next(path for path in REAL if name_of(path) == "ibp-3.9-migration-a"))
+    lost = 1042  # the second half of a LeaderAndIsr of KRaft's controller
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "window.pcap"
+        packets = window.packets[:lost] + window.packets[lost + 1 :]
+        tables = kproto.tables.read(replace(window, packets=packets).write(path))
+    with open_tables(tables) as sql:
+        found = [(row["broker_epoch"], row["mode"]) for row in rows_of(sql, "restarts") if row["broker"] == 2]
+    assert found == [(65, "ZooKeeper"), (8, "KRaft")]
 
 
 def servers_of(capture: Path) -> set[tuple[str, int]]:
