@@ -43,6 +43,11 @@ class Window:
         """The packets up to a time."""
         return replace(self, packets=tuple(packet for packet in self.packets if packet.time_ns <= time_ns))
 
+    def lacking(self, since: float, until: float) -> Window:
+        """The packets but for those between two parts of the capture."""
+        first, last = self.at(since), self.at(until)
+        return replace(self, packets=tuple(packet for packet in self.packets if not first <= packet.time_ns <= last))
+
     def slower(self, times: int) -> Window:
         """The same packets while time passes more slowly."""
         begin = self.packets[0].time_ns

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
 from itertools import accumulate, pairwise, zip_longest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -160,6 +161,11 @@ class Spans:
     def last_before(self, ts: int) -> int | None:
         """The time of the last request at or before this time, as far as the ends of connections tell; None: never."""
         return max((min(last, ts) for first, last in self._spans.values() if first <= ts), default=None)
+
+    @property
+    def stretches(self) -> Iterable[list[int]]:
+        """The times of the first and the last request of each connection."""
+        return self._spans.values()
 
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
@@ -999,6 +1005,33 @@ class Facts:
                     until = _after(answered.get(broker, []), max([since, *same[-1:]]))
                 found[broker].append(Stretch(since, until))
         return dict(found)
+
+    @cached_property
+    def blind(self) -> list[Stretch]:
+        """The times at which bytes are missing and no connection shows what all brokers are told, in order."""
+        in_hole: Counter[Any] = Counter()
+        connected: Counter[Any] = Counter()
+        marks = []
+        for broker, holes in self.holes.items():
+            for since, until in holes:
+                marks += [(since, in_hole, broker, 1), (self.end if until is None else until, in_hole, broker, -1)]
+        for broker, spans in self.spans.items() if marks else ():
+            for first, last in spans.stretches:
+                marks += [(first, connected, broker, 1), (last, connected, broker, -1)]
+        found: list[Stretch] = []
+        holes_now = whole_now = 0
+        since = None
+        for ts, counts, broker, step in sorted(marks, key=itemgetter(0)):
+            was_whole = connected[broker] > 0 and not in_hole[broker]
+            counts[broker] += step
+            whole_now += (connected[broker] > 0 and not in_hole[broker]) - was_whole
+            holes_now += step if counts is in_hole else 0
+            if since is None and holes_now and not whole_now:
+                since = ts
+            elif since is not None and (whole_now or not holes_now):
+                found += [Stretch(since, ts)] if since < ts else []
+                since = None
+        return found
 
     @cached_property
     def _may_lack_connections(self) -> frozenset[Any]:

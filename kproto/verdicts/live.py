@@ -174,7 +174,7 @@ class LiveFold:
         self._examined: deque[Exchange] = deque()
         self._examined_bytes = self._unexamined = 0
         self._examined_damage: list[int] = []
-        self._findings: dict[tuple[str, object], Finding] = {}
+        self._findings: list[tuple[str, Finding]] = []
         self._down: frozenset[str] = frozenset()
         self._examine_at = 0.0
         self._budget_s = _BURST_S
@@ -329,7 +329,9 @@ class LiveFold:
             ),
             self._brokers({key: group for key, group in groups.items() if isinstance(key, tuple)}, seconds),
             tuple(reversed(self._changes.values())),
-            tuple(sorted(self._findings.values(), key=lambda f: (SEVERITIES.index(f.severity), f.rule, -f.last))),
+            tuple(
+                sorted((f for _, f in self._findings), key=lambda f: (SEVERITIES.index(f.severity), f.rule, -f.last))
+            ),
             self._not_compared,
         )
 
@@ -377,18 +379,18 @@ class LiveFold:
         tables = TableReader(Filters(), BrokerDirectory(self._broker_ids)).tables(list(rows.take()), last=True)
         clusters = by_cluster(iter([resolved_tables(tables, broker_ids=self._broker_ids)]))
         begin = min((exchange.frame.time_ns for exchange in self._examined), default=0) // 1000
-        self._findings = {key: finding for key, finding in self._findings.items() if finding.first < begin}
+        found: list[tuple[str, Finding]] = []
         down: set[str] = set()
         for cluster, pieces in clusters:
             facts = Facts(pieces)
-            self._findings |= {(cluster, finding.key): finding for finding in findings(facts)}
+            found += [(cluster, finding) for finding in findings(facts)]
             if len(clusters) == 1:  # flows are known by the broker's id alone
                 down = {str(broker) for broker, absences in facts.absences.items() if absences[-1].until is None}
         self._down = frozenset(down)
-        if len(self._findings) > _MOST_FINDINGS:
-            badness = lambda item: (SEVERITIES.index(item[1].severity), -item[1].last)  # noqa: E731
-            worst = sorted(self._findings.items(), key=badness)
-            self._findings = dict(worst[:_MOST_FINDINGS])
+        again = {(cluster, finding.key) for cluster, finding in found}
+        found += [(cluster, f) for cluster, f in self._findings if f.first < begin and (cluster, f.key) not in again]
+        found.sort(key=lambda of: (SEVERITIES.index(of[1].severity), -of[1].last))
+        self._findings = found[:_MOST_FINDINGS]
         self._unexamined = 0
         self._examined_damage = self._damage()
 

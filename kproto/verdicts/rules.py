@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -272,7 +272,7 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     newest = life.newest.state
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
-    yield from _lasting(doctor, "KP010", "offline", without, text, f"{name} had no leader", **of)
+    yield from _lasting(doctor, life, "KP010", "offline", without, text, f"{name} had no leader", **of)
     lacking = set(newest.replicas) - set(newest.isr) - life.adding
     stretches = life.stretches(_under_replicated_of())
     text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
@@ -281,20 +281,31 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     is_larger = count > doctor.facts.fewest_replicas.get(of["topic"], count)
     is_unknown = is_larger and all(step.state.adding_replicas is None for step in life.steps)
     lacks = "a reassignment from before the capture may add them" if is_unknown else ""
-    yield from _lasting(doctor, "KP020", "under-replicated", stretches, text, former, lacks=lacks, **of)
+    yield from _lasting(doctor, life, "KP020", "under-replicated", stretches, text, former, lacks=lacks, **of)
     text = f"{name} is being reassigned; it adds replicas {_ids(life.adding)}"
-    yield from _lasting(doctor, "KP024", "reassigning", life.reassignments, text, f"{name} was being reassigned", **of)
+    yield from _lasting(
+        doctor, life, "KP024", "reassigning", life.reassignments, text, f"{name} was being reassigned", **of
+    )
     least = int(doctor.limit("min-isr"))
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
         text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {least}"
         yield from _lasting(
-            doctor, "KP021", "under-min-isr", short, text, f"{name} had fewer than {least} in-sync replicas", **of
+            doctor, life, "KP021", "under-min-isr", short, text, f"{name} had fewer than {least} in-sync replicas", **of
         )
 
 
 def _lasting(
-    doctor: _Doctor, rule: str, limit: str, stretches: list[Stretch], text: str, former: str, **of: Any
+    doctor: _Doctor,
+    life: Incarnation,
+    rule: str,
+    limit: str,
+    stretches: list[Stretch],
+    text: str,
+    former: str,
+    *,
+    lacks: str = "",
+    **of: Any,
 ) -> Iterator[Finding]:
     """A finding about a condition that lasts, or lasted, for longer than a limit; with a limit of 0 it has to last.
 
@@ -302,14 +313,19 @@ def _lasting(
 
     Args:
         doctor: The doctor.
+        life: The partition.
         rule, limit: Names of both.
         stretches: When the condition held.
         text: A sentence, where it lasts.
         former: A clause, where it ended.
-        of: Fields of the finding, and ``lacks``.
+        lacks: See ``_Doctor.finding``.
+        of: Fields of the finding.
     """
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
+    if long and doctor.facts.blind:
+        sure = [s for s in long if _is_sure(doctor.facts, life, s, most)]
+        long, lacks = sure or long, lacks if sure else "requests that may have ended it are not in the capture"
     now = [s for s in stretches[-1:] if s.until is None]
     if not long:
         if now and RULES[rule].severity == "trouble":
@@ -321,11 +337,25 @@ def _lasting(
     last = long[-1]
     if last.until is None:
         more = f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else ""
-        yield doctor.finding(rule, text + more, long[0].since, count=len(long), **of)
+        yield doctor.finding(rule, text + more, long[0].since, count=len(long), lacks=lacks, **of)
         return
     times = f", {_counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
     said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
-    yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), **of)
+    yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), lacks=lacks, **of)
+
+
+def _is_sure(facts: Facts, life: Incarnation, stretch: Stretch, most: int) -> bool:
+    """Whether a condition of a partition held for longer than ``most`` us before the captures may lack its end.
+
+    A state that is told again later has not changed meanwhile.
+    """
+    last: dict[tuple[int, int], int] = {}
+    for sighting in life.sightings:
+        last[sighting.state.epochs] = max(sighting.ts, last.get(sighting.state.epochs, 0))
+    told = [(last[step.state.epochs], after and after.ts) for step, after in zip_longest(life.steps, life.steps[1:])]
+    between = [Stretch(since, until) for since, until in told if until is None or since < until]
+    unseen = _overlap([stretch], _overlap(between, facts.blind, facts.end), facts.end)
+    return not unseen or 0 < most < unseen[0].since - stretch.since
 
 
 def _time_text(us: int) -> str:
@@ -364,7 +394,7 @@ def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation
         role = "leader" if broker == life.newest.state.leader else "ISR"
         text = f"The {role} of {name} names broker {broker}, which is not alive"
         former = f"The leader or the ISR of {name} named broker {broker}, which was not alive,"
-        yield from _lasting(doctor, "KP023", "not-alive", both, text, former, broker=broker, **of)
+        yield from _lasting(doctor, life, "KP023", "not-alive", both, text, former, broker=broker, **of)
 
 
 def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stretch]:

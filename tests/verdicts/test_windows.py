@@ -111,6 +111,16 @@ def test_lost_packets_accuse_nobody_and_are_told(path: Path, seed: int) -> None:
         assert {f.severity for f in found if f.rule == "KP061"} == {"warning"}
 
 
+def test_an_outage_that_may_have_ended_in_a_stretch_without_packets_is_uncertain() -> None:
+    window, _every = whole(next(path for path in CAPTURES if name_of(path) == "ibp-2.4-IV0-a"))
+    lasting = [f for f in found_in(window.lacking(0.513, 0.663)) if f.rule == "KP010"]
+    assert len(lasting) == 17
+    assert {f.cannot_tell for f in lasting} == {"requests that may have ended it are not in the capture"}
+    # what held for long enough before packets were lost, did so whatever they told
+    before = [f for f in found_in(window.lacking(0.513, 0.663), {"offline": 5}) if f.rule == "KP010"]
+    assert {f.severity for f in before if f.last == lasting[0].last} == {"trouble"}
+
+
 @pytest.mark.parametrize("snaplen", [96, 120])
 def test_a_snaplen_is_told_as_a_warning(snaplen: int) -> None:
     window, _every = whole(CAPTURES[0])
