@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise, zip_longest
 from operator import itemgetter
@@ -170,6 +171,25 @@ class Spans:
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
         return max(first for first, _last in self._spans.values()) < ts
+
+
+@dataclass(slots=True)
+class _Reign:
+    """What the captures show of one controller.
+
+    Attributes:
+        since: The time of its first request.
+        asked: The brokers that it asked, by capture point.
+        live: Those that it listed as alive last.
+    """
+
+    since: int
+    asked: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
+    live: frozenset[int] = frozenset()
+
+    def lacks(self, broker: Any) -> bool:
+        """Whether a broker is alive, and each capture shows requests to one other alone."""
+        return broker in self.live and all(len(asked) == 1 and broker not in asked for asked in self.asked.values())
 
 
 def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
@@ -1045,6 +1065,42 @@ class Facts:
         )
         return frozenset(brokers.get(place, self.shown_address(*place)) for place in places)
 
+    @cached_property
+    def _reigns(self) -> list[_Reign]:
+        """The controllers in the order of their epochs, from the first request of each on."""
+        found: dict[int, _Reign] = {}
+        newest = -1
+        for request in self.requests:
+            epoch = request.controller_epoch
+            if request.controller_id is None or epoch < 0 or request.api_key == ApiKey.FETCH:
+                continue
+            if epoch > newest:
+                newest = epoch
+                found[epoch] = _Reign(request.ts)
+            if epoch in found:
+                found[epoch].asked[request.capture].add(request.broker_id)
+                found[epoch].live = self.live_in(request) or found[epoch].live
+        return list(found.values())
+
+    @cached_property
+    def _hosts(self) -> frozenset[Any]:
+        """The brokers of which a capture shows what a controller sent to them, and to nobody else."""
+        shown = (asked for reign in self._reigns for asked in reign.asked.values())
+        return frozenset(broker for asked in shown if len(asked) == 1 for broker in asked)
+
+    def _may_be_asked_elsewhere(self, broker: Any, first: int, last: int, within: int) -> bool:
+        """Whether a controller that ruled between two times may have asked a broker where nobody recorded.
+
+        It listed the broker as alive, no request to it is shown, each capture shows what it sent to one other broker
+        alone, as that of a host does, and none is that of the broker's host. A controller whose first request passed
+        within the last ``within`` us may yet ask.
+        """
+        ends = [*(reign.since for reign in self._reigns[1:]), self.end + 1]
+        return broker not in self._hosts and any(
+            reign.since <= last and first < until and reign.since + within < self.end and reign.lacks(broker)
+            for reign, until in zip(self._reigns, ends, strict=True)
+        )
+
     def may_hide(self, broker: Any, first: int, last: int, within: int) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.
 
@@ -1065,6 +1121,8 @@ class Facts:
             spans = self.spans.get(broker)
             if spans is None or not spans.covers(first, min(last + within, self.end - within)):
                 return "bytes of its connection are missing in the capture"
+        if self._may_be_asked_elsewhere(broker, first, last, within):
+            return "the captures lack what a controller sent to that broker"
         return "lines of a request log cannot be read" if self.unread_lines else ""
 
 
