@@ -627,9 +627,9 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
         of: dict[str, Any] = {"count": len(times), "broker": broker}
         yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
     late: dict[Any, list[Late]] = defaultdict(list)
-    for one in late_updates(
-        doctor.facts, int(doctor.limit("late-ms") * 1000), doctor.limit("late-factor"), doctor.us("queued")
-    ):
+    least = int(doctor.limit("late-ms") * 1000)
+    limits = least, doctor.limit("late-factor"), doctor.us("queued"), doctor.us("told")
+    for one in late_updates(doctor.facts, *limits):
         late[one.broker].append(one)
     for broker, some in late.items():
         worst = max(some, key=lambda one: one.delay)

@@ -73,12 +73,13 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
                 yield Missed(broker, body)
 
 
-def late_updates(facts: Facts, least: int, factor: float, queued: int) -> Iterator[Late]:
+def late_updates(facts: Facts, least: int, factor: float, queued: int, limit: int) -> Iterator[Late]:
     """Yield the updates that reached a broker late.
 
     That is: more than ``least`` us and ``factor`` times the usual delay after the first broker, to a broker that was
     told something before and did not come or go since, while no other request to it was in flight that the update
-    waited for (it had not answered one within ``queued`` us), and without newer states that it got before.
+    waited for (it had not answered one within ``queued`` us), and without newer states that it got before. In the first
+    ``limit`` us of a controller only changes count, see ``missed_updates``.
     """
     for body in _updates(facts):
         delays = sorted(first - body.first for first, _last in body.told.values())
@@ -91,7 +92,7 @@ def late_updates(facts: Facts, least: int, factor: float, queued: int) -> Iterat
                 delay > max(least, factor * usual)
                 and _stayed(facts, broker, body.first - 1, first)
                 and not facts.was_busy(broker, first, queued)
-                and not _covered(facts, body, broker, first - 1)
+                and not _covered(facts, body, broker, first - 1, limit)
             ):
                 yield Late(broker, delay, first)
 
@@ -187,7 +188,7 @@ def _stayed(facts: Facts, broker: Any, begin: int, end: int) -> bool:
     return since is not None and not any(since <= event <= end for event in facts.life_events.get(broker, ()))
 
 
-def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int = 0) -> bool:
+def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int) -> bool:
     """Whether a broker had been sent all states of an update by then, or newer ones by other updates.
 
     In the first ``early`` us of a controller, a state that is no change counts as sent before the captures, unless the
