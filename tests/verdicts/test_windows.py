@@ -23,9 +23,11 @@ from windows import Window
 import kproto.tables
 from kproto.errors import CaptureError
 from kproto.generate import findings_truth, write_captures
+from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
+from tests.hosts import Recorded, by_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,6 +149,7 @@ def planted(seed: int) -> tuple[Window, list[Finding], Truth]:
 @example(46932, 0.93, True)  # the window begins as KRaft's controller takes over
 @example(175598, 0.29933659, True)  # amid a reassignment
 @example(340658, 0.235, True)  # a missed update of a controller that the window knows
+@example(15970, 0.078884, True)  # a controller takes over, and tells a broker late what it may have had before
 def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int, part: float, later: bool) -> None:
     window, every, truth = planted(seed)
     at = window.at(part)
@@ -161,6 +164,24 @@ def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int,
         for one in wanted:
             if any(fits(one, finding) for finding in every):
                 assert any(fits(one, finding) for finding in found), one
+
+
+@pytest.mark.parametrize(
+    ("seed", "hosts"),
+    [
+        (15970, {5}),  # of a broker that was the controller before, then another
+        (15970, {1}),
+        (859947, {2, 3, 7}),  # KRaft's controller has a host of its own
+    ],
+)
+def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: set[int], tmp_path: Path) -> None:
+    window, every, _truth = planted(seed)
+    servers = [(f"10.0.0.{broker + 1}", 9092) for broker in range(10)]
+    parts = by_host(Recorded(window.link, window.packets), servers)
+    some = [str(parts[f"host-10.0.0.{host}.pcap"].write(tmp_path / f"{host}.pcap")) for host in hosts]
+    found = findings(Facts(resolved_pieces(some)), {"min-isr": 2})
+    assert alarms(found) <= alarms(every)
+    assert "the captures lack what a controller sent to that broker" in {f.cannot_tell for f in found}
 
 
 def test_an_error_just_before_the_end_may_yet_be_put_right() -> None:
