@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECOND_US = 1_000_000
+MISSED_US: Final = 10 * SECOND_US
+"""A connection to a broker that missed an update was in use for so long after it."""
 Fact = tuple[Any, ...]
 """What a surface says, without its time."""
 
@@ -283,6 +285,8 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
                 )
                 sent = [ts for of, some in part.facts["propagation"].items() if of[1] == fact[0] for ts in some]
                 inside = inside if min(sent, default=0) < max(missed, default=1 << 62) else []
+                if surface == "missed":  # and after it
+                    inside = [ts for ts in inside if ts + MISSED_US <= max(sent, default=0)]
             if surface in NEEDS_A_LIST_BEFORE or (surface == "events" and fact[0] in OF_LISTS):
                 inside = [ts for ts in inside if part.live < ts]
             if (surface == "propagation" and fact[0] in every.again) or (surface == "events" and fact[0] in SEVERAL):

@@ -312,7 +312,7 @@ RULES: Final[dict[str, Rule]] = {
             "One request is in flight for each broker: its answer to the one before was slow, or it was unreachable.",
             "kproto query lag shows the delay of each broker; kproto inspect --broker N --slow 1s what took long.",
             "A broker that was just starting.",
-            ("late-factor", "late-ms", "queued"),
+            ("late-factor", "late-ms", "queued", "told"),
             shown_by="query lag BROKER", rests_on=_ON_ABSENCE,
         ),
         Rule(

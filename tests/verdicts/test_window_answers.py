@@ -158,6 +158,7 @@ def planted(seed: int) -> tuple[Window, Said]:
 @example(19564, 0.64, True)  # the second controller of an epoch speaks first
 @example(537016, 0.521, True)  # a zombie's request is refused before the window shows the newer controller
 @example(627342, 0.482438767, True)  # a broker is shut down again and again, and told to stop the same partitions
+@example(282555, 0.941, False)  # the broker that missed an update is sent nothing more before the end
 @example(6303, 0.47, True)  # the registrations before a migration that went back lie before the window
 def test_every_surface_tells_of_planted_faults_in_a_window_as_in_the_whole(seed: int, part: float, later: bool) -> None:
     window, every = planted(seed)
