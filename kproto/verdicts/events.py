@@ -216,7 +216,9 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
     }
     if not lacking:
         return "; all holders accepted it"
-    if not all(was_named_before(life) for _partition, life in shown):
+    since = min(life.deleted or 0 for _partition, life in shown)
+    lacking -= {broker for broker in lacking if facts.may_hide(broker, since, facts.end, 0)}
+    if not lacking or not all(was_named_before(life) for _partition, life in shown):
         return ""
     return f"; brokers {sorted(lacking)} have not accepted it"
 

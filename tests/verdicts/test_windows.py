@@ -25,6 +25,7 @@ from kproto.errors import CaptureError
 from kproto.generate import findings_truth, write_captures
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
 from tests.hosts import Recorded, by_host
@@ -179,8 +180,12 @@ def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: se
     servers = [(f"10.0.0.{broker + 1}", 9092) for broker in range(10)]
     parts = by_host(Recorded(window.link, window.packets), servers)
     some = [str(parts[f"host-10.0.0.{host}.pcap"].write(tmp_path / f"{host}.pcap")) for host in hosts]
-    found = findings(Facts(resolved_pieces(some)), {"min-isr": 2})
+    facts = Facts(resolved_pieces(some))
+    found = findings(facts, {"min-isr": 2})
     assert alarms(found) <= alarms(every)
+    of_all = Facts(resolved_pieces([str(window.write(tmp_path / "all.pcap"))]))
+    named, named_by_all = ({e.text for e in events(of) if "have not accepted" in e.text} for of in (facts, of_all))
+    assert named <= named_by_all
     assert "the captures lack what a controller sent to that broker" in {f.cannot_tell for f in found}
 
 
