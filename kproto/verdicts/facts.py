@@ -174,7 +174,7 @@ class Spans:
 
 
 @dataclass(slots=True)
-class _Reign:
+class _ShownReign:
     """What the captures show of one controller.
 
     Attributes:
@@ -1040,17 +1040,17 @@ class Facts:
                 marks += [(first, connected, broker, 1), (last, connected, broker, -1)]
         found: list[Stretch] = []
         holes_now = whole_now = 0
-        since = None
+        began: int | None = None
         for ts, counts, broker, step in sorted(marks, key=itemgetter(0)):
             was_whole = connected[broker] > 0 and not in_hole[broker]
             counts[broker] += step
             whole_now += (connected[broker] > 0 and not in_hole[broker]) - was_whole
             holes_now += step if counts is in_hole else 0
-            if since is None and holes_now and not whole_now:
-                since = ts
-            elif since is not None and (whole_now or not holes_now):
-                found += [Stretch(since, ts)] if since < ts else []
-                since = None
+            if began is None and holes_now and not whole_now:
+                began = ts
+            elif began is not None and (whole_now or not holes_now):
+                found += [Stretch(began, ts)] if began < ts else []
+                began = None
         return found
 
     @cached_property
@@ -1066,9 +1066,9 @@ class Facts:
         return frozenset(brokers.get(place, self.shown_address(*place)) for place in places)
 
     @cached_property
-    def _reigns(self) -> list[_Reign]:
+    def _reigns(self) -> list[_ShownReign]:
         """The controllers in the order of their epochs, from the first request of each on."""
-        found: dict[int, _Reign] = {}
+        found: dict[int, _ShownReign] = {}
         newest = -1
         for request in self.requests:
             epoch = request.controller_epoch
@@ -1076,7 +1076,7 @@ class Facts:
                 continue
             if epoch > newest:
                 newest = epoch
-                found[epoch] = _Reign(request.ts)
+                found[epoch] = _ShownReign(request.ts)
             if epoch in found:
                 found[epoch].asked[request.capture].add(request.broker_id)
                 found[epoch].live = self.live_in(request) or found[epoch].live
@@ -1088,7 +1088,7 @@ class Facts:
         shown = (asked for reign in self._reigns for asked in reign.asked.values())
         return frozenset(broker for asked in shown if len(asked) == 1 for broker in asked)
 
-    def _may_be_asked_elsewhere(self, broker: Any, first: int, last: int, within: int) -> bool:
+    def may_be_asked_elsewhere(self, broker: Any, first: int, last: int, within: int = 0) -> bool:
         """Whether a controller that ruled between two times may have asked a broker where nobody recorded.
 
         It listed the broker as alive, no request to it is shown, each capture shows what it sent to one other broker
@@ -1121,7 +1121,7 @@ class Facts:
             spans = self.spans.get(broker)
             if spans is None or not spans.covers(first, min(last + within, self.end - within)):
                 return "bytes of its connection are missing in the capture"
-        if self._may_be_asked_elsewhere(broker, first, last, within):
+        if self.may_be_asked_elsewhere(broker, first, last, within):
             return "the captures lack what a controller sent to that broker"
         return "lines of a request log cannot be read" if self.unread_lines else ""
 

@@ -57,13 +57,16 @@ def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["lea
     """The times at which leader and ISR changed, with the leader from then on.
 
     Where one broker alone was sent lists of live brokers, none shows when it was away itself: it may have been when its
-    connections began or ended.
+    connections began or ended. KRaft's controller lists those that are away: of brokers whose connections are recorded
+    elsewhere nothing shows that they came or went.
     """
     alone = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
     breaks = [ts for broker in alone for ts in facts.spans[broker].breaks if facts.begin < ts < facts.end]
 
     def follows(brokers: set[int], ts: int) -> bool:
         is_alone = not alone.isdisjoint(brokers)
+        if facts.is_kraft_controller and any(facts.may_be_asked_elsewhere(broker, ts, ts) for broker in brokers):
+            return True
         return (is_alone and is_near(breaks, ts, settled)) or facts.is_settling(brokers, ts, settled)
 
     led: list[tuple[int, int]] = []

@@ -21,7 +21,7 @@ def changes(leaders: tuple[int, int], breaks: list[int], listed_to: set[int]) ->
     ]
     facts: Any = SimpleNamespace(
         listed_to=frozenset(listed_to), spans={1: SimpleNamespace(breaks=breaks)}, begin=0, end=1000 * S,
-        is_settling=lambda _brokers, _ts, _settled: False,
+        is_settling=lambda _brokers, _ts, _settled: False, is_kraft_controller=False,
     )  # fmt: skip
     life: Any = SimpleNamespace(steps=steps)
     return len(_changes(facts, life, 60 * S)["leader"])

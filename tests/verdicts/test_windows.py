@@ -189,6 +189,15 @@ def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: se
     assert "the captures lack what a controller sent to that broker" in {f.cannot_tell for f in found}
 
 
+def test_the_capture_of_one_host_of_a_migration_accuses_nobody_else(tmp_path: Path) -> None:
+    window, every = whole(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-migration-a"))
+    servers = [("127.0.0.1", port) for port in (19092, 19093, 19094)]
+    parts = by_host(Recorded(window.link, window.packets), servers)
+    assert len(parts) == len(servers)
+    for name, part in parts.items():
+        assert alarms(findings(Facts(resolved_pieces([str(part.write(tmp_path / name))])))) <= alarms(every)
+
+
 def test_an_error_just_before_the_end_may_yet_be_put_right() -> None:
     window, every, _truth = planted(910)
     (refused,) = (finding for finding in every if finding.rule == "KP051")
