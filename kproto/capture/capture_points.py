@@ -549,7 +549,7 @@ def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
     """
     parts: list[tuple[list[int], dict[bytes, int]]] = []  # numbers of files, and where the data of flows end in them
     for number, file in enumerate(files):
-        begins = _sequences(_first_packets(file, opener))
+        begins = _sequences(_first_packets(file, opener)) if parts else {}
         near = [part for part in parts[-_MOST_FORMER:] if not _are_apart(part[1], begins)]
         numbers, former = [number], dict[bytes, int]()
         for part in reversed(near if begins else near[-1:]):
@@ -557,7 +557,8 @@ def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
                 parts.remove(part)
                 numbers += part[0]
                 former = part[1] | former
-        ends = {flow: end for flow, (_, end) in _sequences(_last_packets(file, opener)).items()}
+        last = _last_packets(file, opener) if number + 1 < len(files) else ()
+        ends = {flow: end for flow, (_, end) in _sequences(last).items()}
         kept = [each for each in former.items() if each[0] not in ends][-_MOST_FLOWS:]
         parts.append((sorted(numbers), dict(kept) | ends))
     return [[files[number] for number in numbers] for numbers in sorted(numbers for numbers, _ends in parts)]
