@@ -88,6 +88,12 @@ _LONGEST_LOGGER: Final = 200
 _LONGEST_CUT: Final = 1 << 20
 """The longest line that is put together of the parts into which a mail client or a terminal broke it."""
 
+_OF_STATES: Final = re.compile(
+    rb"ached leader info |eceived (?:LeaderAndIsr|StopReplica) request "
+    rb"|\] Partition \S+ state changed to \(| to OnlinePartition with state LeaderAndIsr\("
+)
+"""How lines begin that tell of a partition's state."""
+
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
 _MOST_WAITING: Final = 64 << 20
@@ -552,6 +558,8 @@ class LogReader:
                 problem = str(e)
             except (ValueError, OverflowError):  # perhaps a space was put into a number
                 problem = _NO_STATE
+        if not problem and len(forms) > 1 and _OF_STATES.search(forms[0], 0, _LONGEST_PREFIX):
+            problem = "a line of a state change that was cut where its parts cannot be put together"
         if problem:
             self._summary.bad(problem, first.offset, first.length)
 

@@ -77,6 +77,11 @@ _PRINTED: Final = re.compile(
 )
 """What tcpdump and tshark print of packets, as lines, XML, JSON, hexadecimal or fields."""
 
+_SIDE_BY_SIDE: Final = re.compile(
+    rb"^(\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\n]{20,2000}?)(?:\t|  )[\t ]{0,300}+\1", re.M
+)
+"""A line of two logs that are equal there, as diff prints them in columns, which cut the lines."""
+
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{80,}")
 """Text that is encoded."""
 
@@ -319,6 +324,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         raise CaptureError(f"{name}: a tar archive; unpack it first: tar -xf")
     from kproto.logs.detection import holds_line, looks_like_log  # whose patterns no packet needs
 
+    if _SIDE_BY_SIDE.search(head):
+        raise CaptureError(f"{name}: two logs side by side, as diff -y prints them; name each log by itself")
     if looks_like_log(head):
         return "request log"
     if b"\0" not in head and len(head) < HEAD and not whole:

@@ -731,6 +731,27 @@ def test_an_archive_is_refused_by_its_name(form: str) -> None:
         rows_of(pack(plain(lines_of("states at INFO")).encode()))
 
 
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("width", [130, 2000])
+def test_two_logs_side_by_side_are_called_so(log: str, width: int) -> None:
+    """As ``diff -y`` prints them: cut, with tabs up to the right one, of which a line in ten differs."""
+    half = width // 2 - 3
+    rows = [(x.line[:half], ("[2027" * (number % 10 == 9) + x.line)[:half]) for number, x in enumerate(lines_of(log))]
+    sides = "".join(f"{one}\t  {'|' if one != other else ' '}\t{other}\n" for one, other in rows)
+    with pytest.raises(CaptureError, match="two logs side by side, as diff -y prints them"):
+        rows_of(sides)
+
+
+@pytest.mark.parametrize("log", ["states before 1.0", "states at TRACE", "a controller's states"])
+def test_a_state_whose_parts_cannot_be_put_together_is_noted(log: str) -> None:
+    lines = "".join(x.line.replace("eaderEpoch", "eaderE\n>-<\npoch") + "\n" for x in lines_of(log))
+    summary = CaptureSummary()
+    list(exchanges(lines.encode(), summary=summary))
+    assert {bad.reason for bad in summary.bad_inputs} == {
+        "a line of a state change that was cut where its parts cannot be put together"
+    }
+
+
 def states_of(rows: list[tuple[int, dict[str, Any]]]) -> Counter[str]:
     """What each partition's states are, by request."""
     return Counter(
