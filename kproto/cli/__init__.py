@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from kproto.extras import EXTRAS, install_command
 from kproto.text import meant, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["main"]
 
@@ -110,13 +111,13 @@ class Commands(click.Group):
     ) -> Any:
         """Run the command line; ends the process unless ``standalone_mode`` is off."""
         _open_closed_streams()
-        _take_interrupts()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a narrow locale costs a character, not the command
         try:
             try:
-                code = super().main(args, standalone_mode=False, **extra)
+                with _interrupts():
+                    code = super().main(args, standalone_mode=False, **extra)
             except click.exceptions.NoArgsIsHelpError as e:
                 click.echo(e.format_message())
                 code = EXIT_WRONG_INPUT
@@ -183,10 +184,30 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
-def _take_interrupts() -> None:
-    """Let SIGINT end the command even if it was started with SIGINT ignored, as a script's background jobs are."""
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let SIGINT end the command, even if it was started with SIGINT ignored, as a script's background jobs are.
+
+    Python drops an exception of a signal handler that runs inside a weak reference's callback, as at imports, or
+    ``__del__``. Then SIGINT is raised once more.
+    """
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    former = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            former(unraisable)
+            return
+        again = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = former
 
 
 def _discard_output() -> None:

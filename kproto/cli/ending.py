@@ -20,6 +20,10 @@ _POLL_S: Final = 0.2
 """How long a wait may go on after SIGTERM. The handler cannot set an event: the main thread may hold its lock."""
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has come; where Python drops it, SIGTERM is remembered."""
+
+
 @contextlib.contextmanager
 def ended_by_sigterm() -> Iterator[_Wait]:
     """Let the first SIGTERM end a command as Ctrl-C does, and ignore those that come during its clean end.
@@ -40,7 +44,7 @@ def ended_by_sigterm() -> Iterator[_Wait]:
         nonlocal is_asked
         is_first, is_asked = not is_asked, True
         if is_first and not is_waiting:
-            raise KeyboardInterrupt
+            raise _Terminated
 
     def wait(announce: Callable[[], object], is_over: Callable[[float], object]) -> None:
         nonlocal is_asked, is_waiting

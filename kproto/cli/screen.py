@@ -42,6 +42,7 @@ class Screen:
         self._live: Live | None = None
         self._stack = ExitStack()
         self._shown: list[str] = []
+        self._notes: list[str] = []
         self._next = time.monotonic() + interval
 
     def __enter__(self) -> Screen:
@@ -49,6 +50,7 @@ class Screen:
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+        print(*self._notes, sep="\n", end="\n" if self._notes else "", file=sys.stderr)
 
     @property
     def size(self) -> tuple[int, int | None]:
@@ -83,6 +85,13 @@ class Screen:
             Text(line, style="" if line.startswith(" ") else "bold", no_wrap=True) for line in self._shown[:height]
         )
         self._live.update(text, refresh=True)
+
+    def note(self, text: str) -> None:
+        """Tell something on standard error; once the screen is left, where there is one."""
+        if self._terminal:
+            self._notes.append(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leave the screen, and print the last snapshot where it stays."""

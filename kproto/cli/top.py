@@ -25,12 +25,12 @@ from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, finding_lines, se
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import counted, day_and_clock
 from kproto.cli.times import Seconds
-from kproto.errors import ConfigurationError
+from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.metadata_log.finding import find
 from kproto.text import printable, ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame
     from kproto.capture.source import Source
@@ -107,7 +107,7 @@ def command(
             _Followed(captures, screen, window, filters).run()
         elif others:
             for path in sorted(set(captures).difference(others)):
-                print(f"note: {printable(path)}: a metadata log is followed alone, without captures", file=sys.stderr)
+                screen.note(f"note: {printable(path)}: a metadata log is followed alone, without captures")
             _Followed(others, screen, window, filters).run()
         else:
             from kproto.cli.metadata_top import show_log
@@ -128,6 +128,7 @@ class _WatchedPoint:
         known: Every file so far.
         begun: Whether the file that is read has had any byte.
         is_at_end: Whether the last file had no more bytes when it was read last.
+        is_given_up: Whether a file could not be read.
         requests: The number of requests that were answered or given up.
     """
 
@@ -137,7 +138,7 @@ class _WatchedPoint:
         self.name = name
         self.reader: CaptureReader = CaptureReader(ports=how.ports, capture=name, logs=how.logs)
         self.known = set(files)
-        self.begun = self.is_at_end = False
+        self.begun = self.is_at_end = self.is_given_up = False
         self.requests = 0
         self._files = deque(files)
         self._events: deque[tuple[int, Event]] = deque()
@@ -240,6 +241,8 @@ class _Followed:
         self._filters = filters
         self._is_stdin = tuple(paths) == (_STANDARD_INPUT,)
         self._points: dict[str, _WatchedPoint] = {}
+        self._problems: list[str] = []
+        self._told = 0
         self._summaries: dict[str, CaptureSummary] = {}
         self._fold = LiveFold(window, self._summaries, thrifty=not screen.once, broker_ids=filters.broker_ids)
         self._words = PartitionWords()
@@ -251,9 +254,10 @@ class _Followed:
         if len(files) == 1:
             self._follow(files[0], files)
         else:
-            for point in capture_points(files):
-                self._follow(point.name, point.files)
+            for found in capture_points(files):
+                self._follow(found.name, found.files)
         self._look()
+        self._tell_problems()
 
     def run(self) -> None:
         """Follow until the end of standard input, or for ever; with ``--once`` until what is there is read."""
@@ -268,7 +272,8 @@ class _Followed:
             if not any(point.begun for point in points):
                 next(iter(points)).check_begun()
             for point in points:
-                self._add(point, point.end())
+                if not point.is_given_up:
+                    self._add(point, point.end)
             self._merge(math.inf)
         finally:
             for point in self._points.values():
@@ -291,16 +296,39 @@ class _Followed:
         if self._is_stdin and not self._screen.once and not self._is_ready():
             return False
         point = min(behind, key=lambda point: point.reader.time_ns)
-        self._add(point, point.read())
+        self._add(point, point.read)
         self._merge(min((p.reader.time_ns for p in self._points.values() if not p.is_at_end), default=math.inf))
         return False
 
-    def _add(self, point: _WatchedPoint, events: list[Event]) -> None:
-        """Hand on the events of the only capture point, or keep them to be merged with those of the others."""
+    def _add(self, point: _WatchedPoint, read: Callable[[], list[Event]]) -> None:
+        """Read; hand on the events of the only capture point, or keep them to be merged with those of the others.
+
+        Raises:
+            CaptureError: It cannot be read, nor can any other.
+        """
+        try:
+            events = read()
+        except CaptureError as e:
+            point.is_at_end = point.is_given_up = True
+            self._problems.append(str(e))
+            self._tell_problems()
+            return
         if len(self._points) == 1:
             point.requests += self._fold.add(events)
         else:
             point.keep(events)
+
+    def _tell_problems(self) -> None:
+        """Tell of files that cannot be read.
+
+        Raises:
+            CaptureError: None can.
+        """
+        if all(point.is_given_up for point in self._points.values()):
+            raise CaptureError(first_reasons(self._problems))
+        for problem in self._problems[self._told :]:
+            self._screen.note(f"warning: {printable(problem)}; skipped")
+        self._told = len(self._problems)
 
     def _merge(self, until_ns: float) -> None:
         """Hand on what was captured at several points up to a time."""
@@ -319,8 +347,11 @@ class _Followed:
             return True
 
     def _follow(self, name: str, files: Sequence[str]) -> None:
-        point = self._points[name] = _WatchedPoint(name, files, self._filters)
-        self._summaries[name] = point.reader.summary
+        try:
+            point = self._points[name] = _WatchedPoint(name, files, self._filters)
+            self._summaries[name] = point.reader.summary
+        except CaptureError as e:
+            self._problems.append(str(e))
 
     def _look(self) -> None:
         """Look for bytes at the ends of files, and for new files in the directories."""
@@ -329,7 +360,7 @@ class _Followed:
         self._look_at = time.monotonic() + POLL_S
         if not self._is_stdin:
             for point in self._points.values():
-                point.is_at_end = False
+                point.is_at_end = point.is_given_up
         if time.monotonic() < self._list_at:
             return
         self._list_at = time.monotonic() + _LIST_S
@@ -337,13 +368,14 @@ class _Followed:
             for found in capture_points([directory]):
                 files = set(found.files)
                 mine = next((p for p in self._points.values() if p.known & files), self._points.get(found.name))
-                if mine is not None:
+                if mine is not None and not mine.is_given_up:
                     mine.add(found.files[_after(found.files, mine.known) :])
-                else:
+                elif mine is None or not files <= mine.known:
                     self._follow(found.name, found.files[-1:])
 
     def _show(self, *, ended: bool = False) -> None:
-        points = [PointState(p.name, p.requests, p.reader.time_ns) for p in self._points.values()]
+        read = [point for point in self._points.values() if point.requests or not point.is_given_up]
+        points = [PointState(p.name, p.requests, p.reader.time_ns) for p in read]
         waited_s = 0.0 if ended or not self._time_ns else time.monotonic() - self._grown_at
         snapshot = self._fold.snapshot(self._time_ns + int(waited_s * 1e9))
         name = self._name if len(points) == 1 else f"{len(points)} capture points"

@@ -30,6 +30,7 @@ from commands import run_kproto
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
 from kproto.cli.describe import PartitionWords
+from kproto.cli.screen import Screen
 from kproto.cli.top import metrics_lines, snapshot_lines
 from kproto.errors import ConfigurationError
 from kproto.verdicts.facts import Facts
@@ -248,6 +249,44 @@ def test_wrong_use_is_one_line(arguments: list[str], text: bytes, says: str) -> 
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["text.pcap", "a.pcap"], ["text.pcap: not a capture"]),
+        (["a.pcap", "missing.pcap", "text.pcap"], ["missing.pcap: no such file", "text.pcap: not a capture"]),
+        (["."], ["text.pcap: not a capture"]),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_followed(
+    names: list[str], told: list[str], tmp_path: Path, data: bytes
+) -> None:
+    (tmp_path / "a.pcap").write_bytes(data)
+    (tmp_path / "text.pcap").write_text("no capture\n" * 9)
+    result = run_kproto("top", "--once", *(tmp_path / name for name in names))
+    warnings = result.stderr.splitlines()
+    assert (result.exit_code, len(warnings)) == (0, len(told))
+    assert [text in line for text, line in zip(told, warnings, strict=True)] == [True] * len(told)
+    assert result.stdout.splitlines()[1:] == top("--once", str(tmp_path / "a.pcap")).splitlines()[1:]
+
+
+def test_files_none_of_which_can_be_read_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "text.pcap").write_text("no capture\n" * 9)
+    result = run_kproto("top", "--once", tmp_path / "text.pcap", tmp_path / "missing.pcap")
+    assert (result.exit_code, result.stdout) == (2, "")
+    last = result.stderr.splitlines()[-1]
+    assert ("missing.pcap: no such file" in last, "text.pcap: not a capture" in last) == (True, True)
+
+
+def test_a_note_waits_until_the_screen_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with Screen(1, once=False) as screen:
+        screen.note("note: one")
+        assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "note: one\n"
 
 
 def test_a_pipe_without_a_byte_is_no_capture() -> None:
