@@ -22,7 +22,8 @@ SEED_NOW = $(or $(SEED),$(shell date +%s))
 NOT_ELSEWHERE = not spark and not java and not kafka
 test:    ## every test that needs no Java, but for the tier `slow`; ALL=1 runs that too, as CI does
 	@tools/setup test chromium tshark tmux
-	@seed=$(SEED_NOW); echo "test: repeat with make test SEED=$$seed"; HYPOTHESIS_PROFILE=$(if $(ALL),dev,quick) .venv/bin/pytest \
+	@seed=$(SEED_NOW); echo "test: repeat with make test SEED=$$seed"; \
+	  KPROTO_FLEET_SEED=$${KPROTO_FLEET_SEED:-$$((seed % 1000000))} HYPOTHESIS_PROFILE=$(if $(ALL),dev,quick) .venv/bin/pytest \
 	  -m "$(if $(ALL),,not slow and )$(NOT_ELSEWHERE)" --ignore=tests/kafka --ignore=tests/oracle -n auto --dist worksteal --hypothesis-seed=$$seed
 
 TESTS = tests/codec_ext tests/contract tests/capture tests/tables
