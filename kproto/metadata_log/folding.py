@@ -375,7 +375,7 @@ class LogFold:
                 replicas=whole.replicas if record.replicas is None else None,
                 removing=whole.removing if record.removing_replicas is None else None,
                 adding=whole.adding if record.adding_replicas is None else None,
-                recovering=whole.recovering if record.leader_recovery_state == -1 else None,
+                recovering=whole.recovering if record.leader_recovery_state == -1 else not record.leader_recovery_state,
                 elr=whole.elr if record.eligible_leader_replicas is None else None,
                 last_known=whole.last_known if record.last_known_elr is None else None,
             )

@@ -14,9 +14,10 @@ from kraft_runs import MADE, NODES, RUNS, capture, metadata, truth
 from kraft_truth import Truth, folded
 from metadata_batches import batch_of
 
+from kproto.metadata_log.batches import encode_batch
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
-from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, SnapshotFooterRecord, TopicRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,6 +210,32 @@ def test_a_second_unclean_election_before_the_recovery_counts(tmp_path: Path) ->
     (tmp_path / "00000000000000000000.log").write_bytes(b"".join(batches))
     texts = [row["text"] for row in lines("doctor", str(tmp_path), "--rule", "KP011")]
     assert [text.partition(")")[0].rpartition(" ")[2] for text in texts] == ["1", "4"]
+
+
+@pytest.mark.parametrize(("states", "found"), [([1], 1), ([1, 0], 1), ([0], 0), ([], 0)])
+def test_an_unclean_election_shows_where_only_a_later_snapshot_tells_of_the_state_before(
+    states: list[int], found: int, tmp_path: Path
+) -> None:
+    """A controller writes the recovery state where it changes: it was the other one before."""
+    of: dict[str, Any] = {"partition_id": 0, "topic_id": bytes(15) + b"\x07"}
+    records = [PartitionChangeRecord(isr=(1,), leader=1, **of)]
+    for state in states:
+        leader = {"leader": 2} if state else {}
+        records.append(
+            PartitionChangeRecord(isr=(2,) if state else (2, 1), leader_recovery_state=state, **leader, **of)
+        )
+    last = PartitionRecord(
+        replicas=(1, 2), isr=records[-1].isr, leader=2 if found else 1, leader_epoch=7, partition_epoch=9,
+        leader_recovery_state=int(states != [0] and states != [1, 0]), **of,
+    )  # fmt: skip
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    (tmp_path / f"{40:020}.log").write_bytes(
+        b"".join(batch_of(record, base_offset=at) for at, record in enumerate(records, start=40))
+    )
+    (tmp_path / f"{40 + len(records):020}-{1:010}.checkpoint").write_bytes(
+        batch_of(TopicRecord(name="orders", topic_id=of["topic_id"]), last) + footer
+    )
+    assert len(lines("doctor", str(tmp_path), "--rule", "KP011")) == found
 
 
 @pytest.mark.parametrize("run", RUNS)
