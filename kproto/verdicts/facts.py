@@ -1095,7 +1095,7 @@ class Facts:
         alone, as that of a host does, and none is that of the broker's host. A controller whose first request passed
         within the last ``within`` us may yet ask.
         """
-        ends = [*(reign.since for reign in self._reigns[1:]), self.end + 1]
+        ends = [*(reign.since for reign in self._reigns), self.end + 1][1:]
         return broker not in self._hosts and any(
             reign.since <= last and first < until and reign.since + within < self.end and reign.lacks(broker)
             for reign, until in zip(self._reigns, ends, strict=True)
