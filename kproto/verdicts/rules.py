@@ -6,10 +6,11 @@ Each rule is one function that yields findings; ``docs/verdicts.md`` has the def
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
+from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -324,7 +325,7 @@ def _lasting(
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
     if long and doctor.facts.blind:
-        sure = [s for s in long if _is_sure(doctor.facts, life, s, most)]
+        sure = _sure(doctor.facts, life, long, most)
         long, lacks = sure or long, lacks if sure else "requests that may have ended it are not in the capture"
     now = [s for s in stretches[-1:] if s.until is None]
     if not long:
@@ -344,8 +345,8 @@ def _lasting(
     yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), lacks=lacks, **of)
 
 
-def _is_sure(facts: Facts, life: Incarnation, stretch: Stretch, most: int) -> bool:
-    """Whether a condition of a partition held for longer than ``most`` us before the captures may lack its end.
+def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> list[Stretch]:
+    """The times at which a condition of a partition held for over ``most`` us before the captures may lack its end.
 
     A state that is told again later has not changed meanwhile.
     """
@@ -354,8 +355,10 @@ def _is_sure(facts: Facts, life: Incarnation, stretch: Stretch, most: int) -> bo
         last[sighting.state.epochs] = max(sighting.ts, last.get(sighting.state.epochs, 0))
     told = [(last[step.state.epochs], after and after.ts) for step, after in zip_longest(life.steps, life.steps[1:])]
     between = [Stretch(since, until) for since, until in told if until is None or since < until]
-    unseen = _overlap([stretch], _overlap(between, facts.blind, facts.end), facts.end)
-    return not unseen or 0 < most < unseen[0].since - stretch.since
+    first: dict[int, int] = {}
+    for unseen in _overlap(long, _overlap(between, facts.blind, facts.end), facts.end):
+        first.setdefault(bisect_right(long, unseen.since, key=attrgetter("since")), unseen.since)
+    return [s for place, s in enumerate(long, 1) if place not in first or 0 < most < first[place] - s.since]
 
 
 def _time_text(us: int) -> str:
