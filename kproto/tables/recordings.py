@@ -51,7 +51,7 @@ class Recording:
         id: Its name among them.
         capture, cluster: Its labels.
         place: The directory and the stem of its first name: what its label stands for.
-        start, start_bytes: A hash of its first bytes, and how many these are; empty of a file without any.
+        start, start_bytes: A hash of its first bytes, and how many these are; empty of a file without any packet.
         length: The number of unpacked bytes that were read, without the packet in which it ended.
         size: The number of unpacked bytes that it had then.
         tail: A hash of the last of these.
@@ -538,6 +538,8 @@ def _read_part(
     point = CapturePoint(part.capture, (part.file,))
     rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=opener))
     yield from rows.take()
+    if not part.begin and not summary.packets and summary.format in ("pcap", "pcapng"):
+        length = 0  # the header is that of any capture
     edges = None
     if begins or state is not None:
         edges = edges_of(state, {border.key: segments for border, segments in begins})

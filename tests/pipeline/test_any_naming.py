@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from packets import Packet, pcap, read_pcap
+from packets import ETHERNET, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
 
@@ -296,6 +296,35 @@ def test_a_file_that_shows_nothing_is_judged_alike_on_disk_and_in_one_reading(
     run(out, folder)
     assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == judged
     assert read(folder)["bad_inputs"].num_rows == judged
+
+
+def test_a_file_that_shows_nothing_is_of_the_place_that_those_of_its_name_show(tmp_path: Path) -> None:
+    """Of a recorder whose brokers another one shows as a controller speaks to them."""
+    folder, out = tmp_path / "captures", tmp_path / "tables"
+    folder.mkdir()
+    control = Talk().open().ask(request(6, 8, 1, UPDATE_METADATA_8))
+    asked = Talk(client=("10.0.0.1", 50_001)).open().ask(request(3, 2, 1, b"\0\0\0\1\0\6orders", "app"))
+    for name, packets in {"tap-0-1": control.packets, "tap-1-1": asked.packets, "tap-1-2": []}.items():
+        (folder / f"{name}.pcap").write_bytes(pcap(packets, ETHERNET))
+    run(out, folder)
+    assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0
+    assert read(folder)["bad_inputs"].num_rows == 0
+
+
+def test_a_capture_without_packets_is_no_other_one_s_beginning(tmp_path: Path) -> None:
+    """Its header is that of any capture: it is known by its name alone, until it grows."""
+    link, packets = CAPTURED["ibp-2.8-a"]
+    out, files = tmp_path / "tables", [tmp_path / name / "control.pcap" for name in "abcd"]
+    shown = [packets[:150], [], [], packets[150:300]]
+    for file, each in zip(files, shown, strict=True):
+        file.parent.mkdir()
+        file.write_bytes(pcap(each, link))
+    run(out, *files[:3])
+    run(out, files[3])
+    files[2].write_bytes(pcap(packets[300:450], link))
+    run(out, files[2])
+    rows = table_dataset(current_tables(out), "captures").to_table().to_pylist()
+    assert {row["capture"] for row in rows if row["packets"]} == {"control.pcap", "d/control.pcap", "c/control.pcap"}
 
 
 def test_a_file_that_holds_no_capture_stands_among_the_bad_inputs_until_it_does(tmp_path: Path) -> None:
