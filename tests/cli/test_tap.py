@@ -89,7 +89,7 @@ def test_passwords_are_recorded_only_with_keep_secrets(keep: bool, tmp_path: Pat
 def test_listener_security_is_the_tls_that_clients_speak(tmp_path: Path) -> None:
     (tmp_path / "tap.pem").write_text(certificates().server)
     settings = tmp_path / "near.properties"
-    settings.write_text(f"ssl.keystore.location={tmp_path / 'tap.pem'}\n")
+    settings.write_text(f"# of the tap itself\n\nssl.keystore.location={tmp_path / 'tap.pem'}\n")
     out = tmp_path / "tap.pcapng"
     trust = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     with tap("--out", out, "--listener-security", settings) as running:
