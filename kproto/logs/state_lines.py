@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -280,12 +279,15 @@ class LoggedRequest:
 
         It depends on what a line itself tells: a log may begin behind the lines that told the replicas.
         """
-        told = [
-            (topic, state["partitionIndex"], state["leaderEpoch"], state.get("leader"), state.get("isr"))
-            for topic, states in islice(self.topics.items(), 1)
-            for state in states[:1]
-        ]
-        return -1 - crc32(repr((self.api_key, told, self.live_brokers)).encode()) // 4
+        told = b"%d" % self.api_key
+        for topic, states in self.topics.items():
+            state = states[0]
+            place = topic, state["partitionIndex"], state["leaderEpoch"]
+            told = b"%b %b-%d %d %d %d" % (told, *place, state.get("leader", 0), state.get("zkVersion", 0))
+            break
+        if self.live_brokers:
+            told += repr(self.live_brokers).encode()
+        return -1 - crc32(told) // 4
 
     def body(self) -> tuple[int, dict[str, Any]]:
         """The version of the request that can hold what is known, and its body in Kafka's JSON form."""
