@@ -276,7 +276,8 @@ def test_a_callback_that_adds_a_broker_is_refused_while_another_thread_waits_for
     def callback(response: Any) -> None:
         called.set()
         assert removing.wait(60)
-        time.sleep(0.05)  # the remover waits for this thread by now
+        while manager._changing.acquire(timeout=0.001):  # not yet the remover's, who waits for this thread with it
+            manager._changing.release()
         for call in (lambda: manager.add_broker(BROKER), lambda: manager.start([BROKER]), manager.close):
             try:
                 call()
