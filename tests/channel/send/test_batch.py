@@ -13,7 +13,7 @@ from controller_cluster import ASSIGNMENT, BAR0, BAR1, FOO0, FOO1, Cluster
 
 from channel.errors import BrokerNotAvailable, IllegalState
 from channel.lead.events import LeaderAndIsrResponseReceived, TopicDeletionStopReplicaResponseReceived
-from channel.lead.migration import MigrationRequestBatch
+from channel.lead.migration import MigrationRequestBatch, Registration
 from channel.logs import STATE_CHANGE, TRACE
 from channel.send.encoded_requests import ListenerNotExpressible
 from channel.types import (
@@ -703,6 +703,10 @@ class TestBatch:
     ) -> None:
         cluster.lead(FOO0, 1)
         batch = cluster.batch(ibp, MigrationRequestBatch if kraft else None)
+        if isinstance(batch, MigrationRequestBatch):
+            epochs = cluster.context.live_broker_id_and_epochs
+            brokers = cluster.context.live_or_shutting_down_brokers
+            batch.set_brokers(Registration(broker, epochs[broker.id]) for broker in brokers)
         batch.new_batch(UpdateType.INCREMENTAL)
         add_leader_and_isr(batch, cluster, [2], FOO0)
         batch.add_stop_replica_request_for_brokers([2], BAR0, True)
