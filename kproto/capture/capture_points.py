@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import os
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,8 +63,12 @@ _LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.
 _START: Final = 1024
 """The number of bytes at a file's beginning that copies of it are looked for by."""
 
-_SHORTEST_START: Final = 64
-"""By at least so many bytes, up to the end of a line, another log is looked for in a log."""
+_REACH: Final = 1 << 16
+"""Logs are looked for in others by their first line with a time, where it ends within so many bytes."""
+
+_MOST_TRIES: Final = 4096
+_MOST_COMPARED: Final = 64
+"""The most places of a log where others may begin, and the most logs that are compared with it at once."""
 
 _OF_LOG: Final = ("request log",)
 """The properties of each log."""
@@ -273,74 +278,128 @@ def _overlaps_of_logs(files: Sequence[str], opener: Opener | None) -> tuple[set[
         Those that stand in another one whole, and pairs of others: the second one begins within the first, and goes on
         behind its end.
     """
-    starts: dict[str, _Start] = {}
+    starts = {}
     for file in (file for file in files if not _OF_PACKETS.search(Path(file).name)):
         try:
             facts = _facts(file, opener)
-            if facts.properties == _OF_LOG:
-                with Source(file, opener=opener) as source:
-                    head = source.peek(HEAD)
-                    dated = _LOG_TIME.search(head)
-                    begin = dated.start() if dated else 0
-                    end = head.find(b"\n", begin + _SHORTEST_START)
-                    starts[file] = _Start(head[begin : end + 1 or HEAD], begin, facts.first_ns)
+            if facts.properties == _OF_LOG and (start := _start_of(file, facts.first_ns, opener)):
+                starts[file] = start
         except CaptureError:
             continue  # reading the file reports the error
+    by_line: dict[bytes, list[str]] = {}
+    for file, start in starts.items():
+        by_line.setdefault(start.line, []).append(file)
+    times = sorted(start.ns for start in starts.values())
     pieces: set[str] = set()
     overlaps = []
     for file in starts if len(starts) > 1 else ():
-        for other, at in _places_of(file, starts, opener):
-            if file in pieces or other in pieces:
-                continue
-            is_whole = _goes_on(file, at, other, opener)
+        first_ns, last_ns = sorted((starts[file].ns, _last_ns(file, opener, short=False)))
+        if file in pieces or not (times[0] == 0 or bisect_right(times, last_ns) - bisect_left(times, first_ns) > 1):
+            continue
+        for other, is_whole in _begin_within(file, starts, by_line, opener):
             if is_whole:
                 pieces.add(other)
-            elif is_whole is not None:
+            else:
                 overlaps.append((file, other))
     return pieces, [pair for pair in overlaps if pieces.isdisjoint(pair)]
 
 
 class _Start(NamedTuple):
-    """The first line with a time of a log: its bytes, its place and its time."""
+    """The first bytes of a log, of them the first line with a time, that line's place, and the log's first time."""
 
+    head: bytes
     line: bytes
     at: int
     ns: int
 
 
-def _places_of(file: str, starts: Mapping[str, _Start], opener: Opener | None) -> Iterator[tuple[str, int]]:
-    """Yield where other logs may begin in a log: the other one, and the place."""
-    first_ns, last_ns = sorted((starts[file].ns, _last_ns(file, opener, short=False)))
-    wanted = [
-        (other, start)
-        for other, start in starts.items()
-        if other != file and (not start.ns or first_ns <= start.ns <= last_ns)
-    ]
-    offset, data = 0, b""
+def _start_of(file: str, first_ns: int, opener: Opener | None) -> _Start | None:
+    """The start of a log; None if a line is longer than what is looked at."""
     with Source(file, opener=opener) as source:
-        while wanted and (more := source.read()):
-            offset += max(len(data) - HEAD, 0)
-            data = data[-HEAD:] + more
-            for other, start in wanted:
-                at = data.find(start.line) + offset - start.at
-                if start.line in data and at >= 0:
-                    yield other, at
+        head = source.peek(_REACH)[:_REACH]
+    dated = _LOG_TIME.search(head)
+    at = dated.start() if dated else 0
+    line, end, _ = head[at:].partition(b"\n")
+    return _Start(head, line.rstrip(b"\r"), at, first_ns) if line and (end or len(head) < _REACH) else None
 
 
-def _goes_on(file: str, at: int, other: str, opener: Opener | None) -> bool | None:
-    """Whether another log stands in a log from a place on, to its own end; None: it differs before the log's end."""
-    with Source(file, opener=opener) as one, Source(other, opener=opener) as two:
-        data = one.read()
-        while data and at >= len(data):
-            at -= len(data)
-            data = one.read()
-        left, right = data[at:], two.read()
-        while left and right:
-            size = min(len(left), len(right))
-            if left[:size] != right[:size]:
-                return None
-            left, right = left[size:] or one.read(), right[size:] or two.read()
-        return None if one.damage or two.damage else not right
+def _begin_within(
+    file: str, starts: Mapping[str, _Start], by_line: Mapping[bytes, Sequence[str]], opener: Opener | None
+) -> Iterator[tuple[str, bool]]:
+    """Yield the logs that begin within a log and are equal to it from there on, and whether they end there, too.
+
+    Each line is looked at once, however many logs there are.
+    """
+    compared: list[_Comparison] = []
+    tries = _MOST_TRIES
+    data, at = b"", 0  # ``at``: where the lines begin that were not looked at
+    with Source(file, opener=opener) as source:
+        while more := source.read():
+            going_on = []
+            for each in compared:
+                if each.goes_on(more):
+                    going_on.append(each)
+                elif each.is_equal:
+                    yield each.file, True
+            compared = going_on
+            data += more
+            end = data.rfind(b"\n") + 1
+            if len(data) - end > _REACH:
+                end = len(data)  # no line that is looked for is so long
+            for line in by_line.keys() & set(data[at:end].splitlines()):
+                place = data.find(line, at, end)
+                while place >= 0 and tries > 0:
+                    for other in by_line[line][:tries]:
+                        tries -= 1
+                        begin = place - starts[other].at
+                        head = starts[other].head[: len(data) - begin]
+                        if other == file or begin < 0 or not data.startswith(head, begin):
+                            continue
+                        if len(compared) < _MOST_COMPARED:
+                            each = _Comparison(other, opener)
+                            if each.goes_on(data[begin:]):
+                                compared.append(each)
+                            elif each.is_equal:
+                                yield other, True
+                    place = data.find(line, place + 1, end)
+            data = data[max(end - _REACH, 0) :]
+            at = min(end, _REACH)
+    for each in compared:
+        each.close()
+        yield each.file, False
+
+
+class _Comparison(Source):
+    """Compares a log with bytes that come one after another, until it ends or differs; then it is closed.
+
+    Attributes:
+        file: The log.
+        is_equal: Whether the bytes were equal so far.
+    """
+
+    def __init__(self, file: str, opener: Opener | None) -> None:
+        super().__init__(file, opener=opener)
+        self.file = file
+        self.is_equal = True
+        self._left = b""
+
+    def goes_on(self, data: bytes) -> bool:
+        """Compare the next bytes; whether the log is equal to them and goes on."""
+        at = 0
+        while True:
+            self._left = self._left or self.read()
+            if not self._left:
+                self.close()
+                self.is_equal = not self.damage
+                return False
+            if at == len(data):
+                return True
+            size = min(len(data) - at, len(self._left))
+            if data[at : at + size] != self._left[:size]:
+                self.close()
+                self.is_equal = False
+                return False
+            at, self._left = at + size, self._left[size:]
 
 
 def digest_of(file: str, opener: Opener | None = None, *, most: int | None = None) -> bytes | None:
