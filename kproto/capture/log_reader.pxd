@@ -9,12 +9,16 @@ cdef class _Streams:
 
 cdef class SeenLines:
     cdef array _keys
+    cdef bytearray _known
     cdef list _times
     cdef long long _latest_ns
     cdef Py_ssize_t _next
     cdef bint _is_behind
 
-    @cython.locals(key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t)
+    @cython.locals(
+        key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t,
+        known=bytearray, place=Py_ssize_t, bit="unsigned char"
+    )
     cpdef bint is_copy(self, bytes text, long long time_ns) except -1
 
     @cython.locals(keys="long long[::1]", begin=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)

@@ -203,6 +203,7 @@ class SeenLines:
 
     def __init__(self) -> None:
         self._keys = array("q")
+        self._known = bytearray(0x100000)  # a bit for each key: most lines behind the latest time are no copies
         self._times: list[int] = []  # the latest time until each line whose number is a multiple of _STEP
         self._latest_ns = 0
         self._next = -1  # of the line that comes next if copies go on
@@ -213,19 +214,21 @@ class SeenLines:
         key = hash(text) ^ time_ns
         keys, at = self._keys, self._next
         count = len(keys)
+        known, place, bit = self._known, (key >> 3) & 0xFFFFF, 1 << (key & 7)
         self._is_behind = time_ns < self._latest_ns or (self._is_behind and time_ns == self._latest_ns)
         if at < 0 or at >= count or keys[at] != key:
-            at = self._find(key, time_ns) if self._is_behind else -1
+            at = self._find(key, time_ns) if self._is_behind and known[place] & bit else -1
         if at >= 0:
             self._next = at + 1
             return True
         self._next = -1
         self._latest_ns = max(time_ns, self._latest_ns)
-        if count == _MOST_SEEN:
-            del keys[: count // 2], self._times[: count // 2 // _STEP]
-        if count % _STEP == 0:
+        if not count & 0x7F:  # each _STEP: numbers in place of names are C's
+            if count == _MOST_SEEN:
+                del keys[: count // 2], self._times[: count // 2 // _STEP]
             self._times.append(self._latest_ns)
         keys.append(key)
+        known[place] |= bit
         return False
 
     def begin_file(self) -> None:

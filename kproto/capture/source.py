@@ -324,7 +324,7 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         raise CaptureError(f"{name}: a tar archive; unpack it first: tar -xf")
     from kproto.logs.detection import holds_line, looks_like_log  # whose patterns no packet needs
 
-    if _SIDE_BY_SIDE.search(head):
+    if _SIDE_BY_SIDE.search(head, 0, HEAD):
         raise CaptureError(f"{name}: two logs side by side, as diff -y prints them; name each log by itself")
     if looks_like_log(head):
         return "request log"

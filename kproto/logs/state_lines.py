@@ -279,15 +279,17 @@ class LoggedRequest:
 
         It depends on what a line itself tells: a log may begin behind the lines that told the replicas.
         """
-        told = b"%d" % self.api_key
+        number = self.api_key
         for topic, states in self.topics.items():
             state = states[0]
-            place = topic, state["partitionIndex"], state["leaderEpoch"]
-            told = b"%b %b-%d %d %d %d" % (told, *place, state.get("leader", 0), state.get("zkVersion", 0))
+            place = state["partitionIndex"], state["leaderEpoch"]
+            for value in (*place, state.get("leader", 0), state.get("zkVersion", 0)):
+                number = (number * 1000003 + value) & 0xFFFFFFFF
+            number = crc32(topic, number)
             break
         if self.live_brokers:
-            told += repr(self.live_brokers).encode()
-        return -1 - crc32(told) // 4
+            number = crc32(repr(self.live_brokers).encode(), number)
+        return -1 - number // 4
 
     def body(self) -> tuple[int, dict[str, Any]]:
         """The version of the request that can hold what is known, and its body in Kafka's JSON form."""
