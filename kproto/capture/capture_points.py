@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import os
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +65,9 @@ _START: Final = 1024
 
 _REACH: Final = 1 << 16
 """Logs are looked for in others by their first line with a time, where it ends within so many bytes."""
+
+_FEW: Final = 4
+"""Up to so many lines are looked for by themselves."""
 
 _MOST_TRIES: Final = 4096
 _MOST_COMPARED: Final = 64
@@ -289,14 +292,13 @@ def _overlaps_of_logs(files: Sequence[str], opener: Opener | None) -> tuple[set[
     by_line: dict[bytes, list[str]] = {}
     for file, start in starts.items():
         by_line.setdefault(start.line, []).append(file)
-    times = sorted(start.ns for start in starts.values())
+    lines = sorted((start.ns, start.line) for start in starts.values())
     pieces: set[str] = set()
     overlaps = []
     for file in starts if len(starts) > 1 else ():
-        first_ns, last_ns = sorted((starts[file].ns, _last_ns(file, opener, short=False)))
-        if file in pieces or not (times[0] == 0 or bisect_right(times, last_ns) - bisect_left(times, first_ns) > 1):
+        if file in pieces or len(_of_times(lines, starts[file].ns, _last_ns(file, opener, short=False))) < 2:
             continue
-        for other, is_whole in _begin_within(file, starts, by_line, opener):
+        for other, is_whole in _begin_within(file, starts, by_line, lines, opener):
             if is_whole:
                 pieces.add(other)
             else:
@@ -323,12 +325,24 @@ def _start_of(file: str, first_ns: int, opener: Opener | None) -> _Start | None:
     return _Start(head, line.rstrip(b"\r"), at, first_ns) if line and (end or len(head) < _REACH) else None
 
 
+def _of_times(lines: Sequence[tuple[int, bytes]], first_ns: int, last_ns: int) -> Sequence[tuple[int, bytes]]:
+    """Of lines by time those between two times, of which the later one may come first; all if not each has a time."""
+    if not lines[0][0]:
+        return lines
+    first_ns, last_ns = sorted((first_ns, last_ns))
+    return lines[bisect_left(lines, (first_ns, b"")) : bisect_left(lines, (last_ns + 1, b""))]
+
+
 def _begin_within(
-    file: str, starts: Mapping[str, _Start], by_line: Mapping[bytes, Sequence[str]], opener: Opener | None
+    file: str,
+    starts: Mapping[str, _Start],
+    by_line: Mapping[bytes, Sequence[str]],
+    lines: Sequence[tuple[int, bytes]],
+    opener: Opener | None,
 ) -> Iterator[tuple[str, bool]]:
     """Yield the logs that begin within a log and are equal to it from there on, and whether they end there, too.
 
-    Each line is looked at once, however many logs there are.
+    Each line is looked at once, however many logs there are, and only where others begin at its time.
     """
     compared: list[_Comparison] = []
     tries = _MOST_TRIES
@@ -346,7 +360,13 @@ def _begin_within(
             end = data.rfind(b"\n") + 1
             if len(data) - end > _REACH:
                 end = len(data)  # no line that is looked for is so long
-            for line in by_line.keys() & set(data[at:end].splitlines()):
+            looked_at = data[at:end]
+            dated = _LOG_TIME.search(looked_at)
+            first_ns = _time_ns(dated) if dated else 0
+            near = _of_times(lines, first_ns - _OVERLAP_NS, _last_line_ns(looked_at[-HEAD:]) + _OVERLAP_NS)
+            is_few = dated and len(near) <= _FEW
+            wanted = {line for _ns, line in near} if is_few else by_line.keys() & set(looked_at.splitlines())
+            for line in wanted:
                 place = data.find(line, at, end)
                 while place >= 0 and tries > 0:
                     for other in by_line[line][:tries]:
@@ -806,6 +826,10 @@ def _last_line_ns(data: bytes) -> int:
     """The time of the last line with one in some bytes of a log; 0 if none has one."""
     from kproto.logs.detection import last_time_ns
 
+    at = len(data)
+    while (at := data.rfind(b"\n[", 0, at)) >= 0:
+        if found := _LOG_TIME.match(data, at + 1):
+            return _time_ns(found)
     lines = deque(_LOG_TIME.finditer(data), maxlen=1)
     return _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:])
 
