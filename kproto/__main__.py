@@ -13,6 +13,8 @@ def main() -> None:
     """Run the command line; without click, print in one line what to install and exit with code 2."""
     try:
         from kproto.cli import main as command
+
+        command(prog_name="kproto")
     except ModuleNotFoundError as e:
         if e.name != "click":
             raise
@@ -22,7 +24,6 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:  # Ctrl-C while the modules are loaded
         sys.exit(130)
-    command(prog_name="kproto")
 
 
 if __name__ == "__main__":

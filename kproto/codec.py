@@ -174,9 +174,17 @@ def get_codec(implementation: Implementation) -> Codec:
                 stacklevel=2,
             )
             return cast("Codec", importlib.import_module("kproto.reference.stand_in"))
+        from .extras import clone
+
         raise ImportError(
-            "kproto's extension is not built for this Python; install kproto again where there is a C compiler, "
-            'or use the slow reference by its name: get_codec("construct")',
+            "kproto's extension is not built for this Python; "
+            + (
+                f"these are the sources in {place}: to use a kproto that is installed, start Python in another "
+                f"directory; to build it here: pip install -e '{place}'; "
+                if (place := clone())
+                else "install kproto again where there is a C compiler, "
+            )
+            + 'or use the slow reference by its name: get_codec("construct")',
             name=name,
         ) from e
 

@@ -20,6 +20,12 @@ EXTRAS: Final = {
 """Maps an optional package to the extra of kproto that installs it."""
 
 
+def clone() -> Path | None:
+    """Return the clone whose sources this kproto is; None if it is an installed copy."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "pyproject.toml").exists() else None
+
+
 def install_command(extra: str) -> str:
     """Return the command that installs an extra: from the clone or directory from which kproto was installed, if any.
 
@@ -43,8 +49,7 @@ def _source() -> tuple[Path | None, bool]:
     except ValueError:
         return None, False
     if not origin:
-        clone = Path(__file__).resolve().parent.parent
-        return (clone, True) if (clone / "pyproject.toml").exists() else (None, False)
+        return clone(), clone() is not None
     url = urlsplit(str(origin.get("url", "")))
     if url.scheme != "file" or "dir_info" not in origin:
         return None, False

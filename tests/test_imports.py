@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,18 +25,11 @@ OPTIONAL = {
     "click",
     "rich",
 }
-BLOCK_THE_EXTENSION = """
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name == "kproto._codec":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Blocked())
-"""
+ROOT = Path(kproto.__file__).parent.parent
+"""Installed or not, the kproto that this run tests."""
 
 
-def run(program: str) -> str:
-    root = Path(kproto.__file__).parent.parent  # installed or not, the kproto that this run tests
+def run(program: str, root: Path = ROOT) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=500, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -110,10 +104,13 @@ def test_packets_are_read_without_what_reads_logs_and_without_the_reference() ->
     assert not loaded & {"kproto.reference", "kproto.capture.log_reader", "importlib.metadata"}
 
 
-def test_without_the_extension_the_reference_works_and_the_rest_is_loud() -> None:
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_without_the_extension_the_reference_works_and_the_rest_is_loud(is_clone: bool, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kproto", tmp_path / "kproto", ignore=shutil.ignore_patterns("*.so", "*.c"))
+    if is_clone:
+        (tmp_path / "pyproject.toml").touch()
     told = run(
-        BLOCK_THE_EXTENSION
-        + """
+        """
 import kproto
 from kproto import messages
 from kproto.codec import get_codec
@@ -127,10 +124,26 @@ for ask in (lambda: get_codec("cython"), decode, lambda: kproto.UpdateMetadataRe
         print(e)
     else:
         raise SystemExit("no error")
-"""
+""",
+        tmp_path,
     ).splitlines()
     assert len(told) == 3
-    assert all("extension is not built" in line and 'get_codec("construct")' in line for line in told)
+    for line in told:
+        assert "extension is not built" in line
+        assert 'get_codec("construct")' in line
+        assert ("install kproto again" in line) is not is_clone
+        assert (f"start Python in another directory; to build it here: pip install -e '{tmp_path}'" in line) is is_clone
+
+
+def test_ctrl_c_while_a_command_starts_meets_little_that_does_not_expect_it() -> None:
+    """What is loaded before ``main`` can answer Ctrl-C: its two modules, and none of Python's that take a while."""
+    loaded = json.loads(
+        run(
+            "import sys, json; before = set(sys.modules)\nimport kproto.__main__\n"
+            "print(json.dumps(sorted(set(sys.modules) - before)))"
+        )
+    )
+    assert {"kproto", "kproto.__main__"} <= set(loaded) <= {"kproto", "kproto.__main__", "__future__"}
 
 
 def test_every_public_name_is_there() -> None:
