@@ -131,11 +131,11 @@ def _class_of(module: str, name: str) -> Any:
         where = getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", ())), None)
         if where is None or Path(where).parent == Path(__file__).parent / "channel":
             raise
-        pytest.fail(
-            f"{where} hides the package channel of kproto, which kproto's fixtures import: rename it, or run pytest "
-            "from another folder with --import-mode=importlib",
-            pytrace=False,
-        )
+    pytest.fail(
+        f"{where} hides the package channel of kproto, which kproto's fixtures import: rename it, or run pytest "
+        "from another folder with --import-mode=importlib",
+        pytrace=False,
+    )
 
 
 def _folder_name(nodeid: str, worker: str | None = None) -> str:

@@ -118,10 +118,11 @@ def _protocol(path: object, settings: Mapping[str, str], *, serves: bool) -> Sec
     found = {key: name for key, name in given.items() if name}
     for key, name in found.items():
         one_of(key, name, names)
+    own = settings.get("inter.broker.listener.name") or next(iter(found.values()), "PLAINTEXT")
     mapped = dict(
         entry.strip().rpartition(":")[::2] for entry in settings.get("listener.security.protocol.map", "").split(",")
-    ).get(settings.get("inter.broker.listener.name", ""))
-    if serves and not found and mapped:
+    ).get(own)
+    if serves and mapped:
         found["listener.security.protocol.map"] = mapped.strip().upper()
         one_of("listener.security.protocol.map", found["listener.security.protocol.map"], names)
     if len(set(found.values())) > 1:

@@ -175,3 +175,4 @@ def test_a_project_with_a_channel_of_its_own_runs_its_tests_and_is_told_what_hid
     hidden = "channel.py hides the package channel of kproto, which kproto's fixtures import: rename it"
     result.stdout.fnmatch_lines([f"*{hidden}*"])
     assert "Traceback" not in result.stdout.str()
+    assert "During handling" not in result.stdout.str()

@@ -145,7 +145,8 @@ class EmbeddedCluster(Startable):
         protocol: The security protocol of every listener.
         security: The certificate of the brokers, and the users to accept; by default those of ``config``.
         waits_for_all: Whether a controller's answer that topics were created or deleted, partitions added or leaders
-            elected waits until all brokers that are up know of it; by default until the broker that answers does.
+            elected waits until all brokers that are up and not paused know of it; by default until the broker that
+            answers does.
 
     Attributes:
         failures: What hooks and handlers have raised, the first hundred; the pytest plugin fails a test by it.

@@ -183,6 +183,8 @@ class BrokerService:
         elif plan.error is not None:
             self._answer(received, context, request, error_answer(self.broker, context, request, plan.error))
         elif plan.answer is not None:
+            if (plan.answer.api_key, plan.answer.kind) != (context.api_key, "response"):
+                raise TypeError(f"an Interception answers {api_name(context.api_key)} by {plan.answer!r}")
             self._answer(received, context, request, plan.answer)
         else:
             self._handle(received, context, request)
@@ -277,8 +279,9 @@ class BrokerService:
         )
         try:
             body = codec.encode(answer, context.version)
-        except KprotoError:
+        except KprotoError as e:
             _log.exception("broker %d cannot write its answer", self.broker.broker_id)
+            self.broker.note_failure(e)
             if context.api_key not in CONTROL_APIS:
                 received.close_connection()  # only the control requests list the partitions that an error must name
                 return

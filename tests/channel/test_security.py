@@ -185,6 +185,7 @@ def test_a_key_of_the_own_listener_is_obeyed(text: str, listener: str | None, ex
         ("max.connections.per.ip=10", "is not supported"),
         ("principal.builder.class=x.Builder", "is not supported"),
         ("security.inter.broker.protocol=PLAINTEXT", "SSL and security.inter.broker.protocol PLAINTEXT differ"),
+        ("listener.security.protocol.map=PUBLIC:SSL,SSL:SASL_SSL", "listener.security.protocol.map SASL_SSL differ"),
         ("ssl.client.auth : required = yes", "line 3 is no KEY=VALUE"),
     ],
 )
@@ -206,6 +207,8 @@ def test_what_concerns_listeners_alone_is_passed_over_by_clients(tmp_path: Path)
     [
         ("security.inter.broker.protocol=SASL_SSL\n", "SASL_SSL"),
         ("inter.broker.listener.name=CLUSTER\nlistener.security.protocol.map=CLUSTER:SSL,PUBLIC:PLAINTEXT\n", "SSL"),
+        ("listener.security.protocol.map=PLAINTEXT:SSL\n", "SSL"),
+        ("security.protocol=SSL\nlistener.security.protocol.map=SSL:SSL,PUBLIC:PLAINTEXT\n", "SSL"),
         ("security.protocol=PLAINTEXT\nssl.keystore.location=own.pem\n", "PLAINTEXT"),
         ("log.dirs=/data\n", "PLAINTEXT"),
     ],

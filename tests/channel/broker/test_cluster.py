@@ -444,6 +444,18 @@ def test_an_answer_that_cannot_be_written_is_an_error_answer_or_the_end_of_the_c
         peer.send(3, 9, codec.encode(codec.message_class(3, "request")(topics=None), 9))
         assert peer.receive() is None
     assert caplog.text.count("broker 0 cannot write its answer") == 2
+    assert [type(each).__name__ for each in cluster.failures] == ["FieldNotInVersion", "EncodeError"]
+
+
+@pytest.mark.parametrize(
+    "answer", [messages.CreateTopicsResponse(), messages.MetadataRequest(topics=[]), kproto.UpdateMetadataResponse()]
+)
+def test_an_interceptions_answer_to_another_request_is_a_failure_and_is_not_sent(cluster, answer):
+    cluster[0].intercept(Interception(answer=answer), ApiKey.METADATA)
+    with Peer(cluster[0]) as peer:
+        peer.send(ApiKey.METADATA, 9, codec.encode(messages.MetadataRequest(topics=[]), 9))
+        assert peer.receive() is None
+    assert "an Interception answers Metadata by " in str(cluster.failures[0])
 
 
 def test_a_request_to_the_controller_is_answered_with_the_error_that_was_ordered(cluster):
