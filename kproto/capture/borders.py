@@ -80,6 +80,12 @@ def goes_on(end: Border, begin: Border) -> bool:
     return 0 in ahead and all(-_FAR <= each <= 0 for each in ahead)
 
 
+def skipped(end: Border, begin: Border) -> int:
+    """How many bytes of one direction are missing before a beginning at which the other goes on exactly; 0: none."""
+    ahead = _ahead(end, begin)
+    return max(ahead) if len(ahead) == 2 and 0 in ahead and max(ahead) > 0 else 0
+
+
 def is_before(border: Border, other: Border) -> bool:
     """Whether a connection had less bytes at a border than at another one; of as many, whether that is no earlier."""
     further = sum(_ahead(border, other))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .log_reader import LogReader
     from .model import Frame
     from .payloads import PayloadStore
+    from .pcap import Packet
     from .wanted import WantedApis
 
 
@@ -52,6 +53,7 @@ class CaptureReader:
 
     Attributes:
         summary: Counts and damage so far.
+        rest: The packet within which the file that was ended last ends, as far as it is there; else empty.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class CaptureReader:
         logs: LogReading | None = None,
     ) -> None:
         self.summary: CaptureSummary = CaptureSummary() if summary is None else summary
+        self.rest: list[Packet] = []
         self._packets = Collector(
             self.summary,
             capture=capture,
@@ -170,8 +173,9 @@ class CaptureReader:
         if isinstance(reader, (PcapReader, PcapngReader)):
             # The end of the file cut this packet, not the capture's snaplen, and its TCP header may be missing.
             cut, not_tcp = self.summary.cut_packets, self.summary.not_tcp
-            if packets := reader.end(damage):
-                events += self._packets.packets(packets)
+            if rest := reader.end(damage):
+                events += self._packets.packets(rest)
+            self.rest = rest
             self.summary.cut_packets, self.summary.not_tcp = cut, not_tcp
         elif reader is not None:
             events += reader.end_file(damage)

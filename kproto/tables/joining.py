@@ -15,9 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kproto.capture.borders import Border, goes_on, is_before, is_border, overlap, unpacked_segments
+from kproto.capture.borders import (
+    Border,
+    goes_on,
+    is_before,
+    is_border,
+    overlap,
+    pack_segment,
+    skipped,
+    unpacked_segments,
+)
 from kproto.capture.collector import Collector
+from kproto.capture.fragments import Fragments
 from kproto.capture.frozen import freeze, thaw
+from kproto.capture.link import reverse
+from kproto.capture.link import segment as segment_of
 from kproto.capture.model import Exchange
 from kproto.capture.reassembly import UNKNOWN, distance
 from kproto.capture.summary import CaptureSummary
@@ -30,6 +42,7 @@ if TYPE_CHECKING:
 
     from kproto.capture import Frame
     from kproto.capture.link import Segment
+    from kproto.capture.pcap import Packet
     from kproto.tables.scanning import Selection
 
 _MOST_STATES: Final = 64
@@ -38,6 +51,9 @@ _MOST_STATES: Final = 64
 _LATE_NS: Final = 1_000_000_000
 """How much earlier than the end of one recording the next may begin: packets near a border may be out of order."""
 
+
+_REST: Final = b"rest"
+"""Stands, before the key of a connection, for what a part has of the packet within which it ends."""
 
 _AT: Final = Struct(">?Bq")
 
@@ -140,8 +156,19 @@ def borders_of(rows: pa.Table) -> tuple[list[End], list[Begin]]:
     return ends, begins
 
 
-def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]]) -> bytes | None:
-    """Return the edges of a part as bytes: the reader's state behind it, and the first segments of connections."""
+def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]], rest: Iterable[Packet] = ()) -> bytes | None:
+    """Return the edges of a part as bytes.
+
+    Args:
+        state: The reader's state behind its last whole packet.
+        segments: The first segments of connections, by the key of their borders.
+        rest: The packet within which it ends.
+    """
+    for packet in rest:
+        found = segment_of(*packet, Fragments(CaptureSummary()), CaptureSummary())
+        if found is not None:
+            key = min(found.flow, reverse(found.flow))
+            segments = segments | {_REST + key: [pack_segment(packet[0], found, key)]}
     return freeze((state, segments))
 
 
@@ -151,7 +178,8 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
     Where several recordings hold the same bytes, that of the same place goes on, whatever the labels; of other places
     the one that ended before, at the very byte, and shortly before; each end goes on once. A part whose own end is
     before an end does not go on there: its bytes stand before those of that end, of which some may begin at the same
-    byte of the other direction.
+    byte of the other direction. Where nothing goes on at the very byte, what begins further on may do so: behind the
+    packet within which a file ends.
     """
     at: dict[tuple[bytes, int, int], list[End]] = {}
     own: dict[tuple[str, bytes], End] = {}
@@ -160,7 +188,7 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
         for side, sequence in enumerate(end.border.in_order.sequences):
             at.setdefault((end.border.key, side, sequence), []).append(end)
     pairs: list[tuple[End, Begin]] = []
-    others: list[tuple[bool, bool, int, int, int, End, Begin]] = []
+    others: list[tuple[bool, bool, bool, int, int, int, End, Begin]] = []
     taken: set[End] = set()
     for number, begin in enumerate(sorted(begins, key=lambda each: (each.border.time_ns, each.part))):
         sides = enumerate(begin.border.in_order.sequences)
@@ -183,10 +211,11 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
             taken.add(best)
             pairs.append((best, begin))
             continue
-        for end in found:
+        behind_rest = [end for end in near if skipped(end.border, begin.border)]
+        for end in (*found, *behind_rest):
             later_ns = begin_ns - end.border.time_ns
-            rank = later_ns < 0, end.place != begin.place, overlap(end.border, begin.border), abs(later_ns)
-            others.append((*rank, number, end, begin))
+            rank = later_ns < 0, end.place != begin.place, abs(overlap(end.border, begin.border)), abs(later_ns)
+            others.append((end in behind_rest, *rank, number, end, begin))
     joined: set[Begin] = set()
     for *_rank, end, begin in sorted(others):
         if end not in taken and begin not in joined:
@@ -211,6 +240,8 @@ class Joiner:
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
         answered: Of each label and file how many responses there answer requests of an earlier recording.
+        undated: Responses in another recording than their requests, by frame, where nothing shows that both have one
+            clock: connections went on there within a second.
         taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
             beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
     """
@@ -223,7 +254,9 @@ class Joiner:
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.answered: dict[tuple[str, str], int] = {}
+        self.undated: set[bytes] = set()
         self.taken_back: set[tuple[bytes, bytes | None]] = set()
+        self._steps_ns: dict[tuple[str, str], int] = {}  # the least from one part to another
         self._selection = selection
         self._load = load
         self._store = store
@@ -253,11 +286,17 @@ class Joiner:
         goes_further = True
         while goes_further:
             goes_further = False
-            for found, begin in matched(left_ends, left_begins):
+            pairs = matched(left_ends, left_begins)
+            for end, begin in pairs:
+                parts, step_ns = (end.part, begin.part), begin.border.time_ns - end.border.time_ns
+                self._steps_ns[parts] = min(step_ns, self._steps_ns.get(parts, step_ns))
+            for found, begin in pairs:
                 end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
                 here = begin.part, begin.border.key
                 rests_on_guess = end.state != end.part and (end.part, begin.border.key) in open_begins
-                if end.border.is_sure and end.place == begin.place and not rests_on_guess:
+                if (rest := self._rest(end, begin)) is None:
+                    continue
+                if end.border.is_sure and not (rests_on_guess or rest) and end.place == begin.place:
                     del left_ends[end], left_begins[begin]
                     open_begins.discard(here)
                     before[here] = end.part
@@ -312,30 +351,36 @@ class Joiner:
         here = begin.capture, begin.file
         if begin.border.conn_id and named:
             self.connections[begin.border.conn_id] = self.connections.get(named, named)
-        segments = self._segments_of(begin)
-        found = self._behind(end, begin.file)
+        segments = self._first_segments(begin)
+        found = self._behind(end, self._rest(end, begin) or (), begin.file)
         if found is None:
             return None
         collector, requests = found
         asked = [*requests.waiting]
+        is_dated = end.place == begin.place or self._steps_ns.get((end.part, begin.part), 0) <= _LATE_NS
         answered, has_data = 0, False
         for time_ns, segment in segments:
             has_data = has_data or segment.on_wire > 0
             for event in requests.settled(collector.add_segment(time_ns, segment)):
                 self._rows.add_event(event)
-                answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
+                if isinstance(event, Exchange) and event.response is not None and event.request in asked:
+                    answered += 1
+                    if not is_dated:
+                        self.undated.add(event.response.frame_id)
         if has_data and not begin.guessed:
             self.files.setdefault(here, []).append(begin.border.conn_id)
             self.answered[here] = self.answered.get(here, 0) + answered
         after = [each for each in collector.endings() if each.key == begin.border.key]
         if not after or begin.border.is_sure:
             return None
-        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), {})
+        rest = _REST + begin.border.key
+        kept = {name: data for name, data in self._segments.get(begin.part, {}).items() if name == rest}
+        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), kept)
         self._end(collector, requests)
         return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
 
-    def _behind(self, end: End, file: str = "") -> tuple[Collector, OpenRequests] | None:
-        """Return what reads a connection on behind an end, and the requests open there; once for a state."""
+    def _behind(self, end: End, rest: Any, file: str = "") -> tuple[Collector, OpenRequests] | None:
+        """Return what reads a connection on behind an end and a rest, and the requests open there; once for a state."""
         state, flow = self._state(end.state), end.border.flow
         if state is None:
             return None
@@ -347,18 +392,37 @@ class Joiner:
         if not collector.adopt(state[0], flow):
             return None
         collector.file = file
-        return collector, OpenRequests(self._selection, [each for each in state[1] if each.connection is connection])
+        requests = OpenRequests(self._selection, [each for each in state[1] if each.connection is connection])
+        for each in rest:
+            for event in requests.settled(collector.add_segment(*each)):
+                self._rows.add_event(event)
+        return collector, requests
 
-    def _segments_of(self, begin: Begin) -> list[tuple[int, Segment]]:
-        if begin.part not in self._segments:
-            self._state(begin.part)
-        packed = self._segments.get(begin.part, {}).get(begin.border.key, ())
-        return [each for data in packed for each in unpacked_segments(begin.border.flow, data)]
+    def _rest(self, end: End, begin: Begin) -> list[tuple[int, Segment]] | None:
+        """Return what there is of the packet between an end and a beginning; None: more is missing there."""
+        missing = skipped(end.border, begin.border)
+        rest = self._rest_of(end) if missing else []
+        return rest if sum(each.on_wire for _time_ns, each in rest) == missing else None
+
+    def _rest_of(self, end: End) -> list[tuple[int, Segment]]:
+        """Return what there is of the packet within which a part ends."""
+        with suppress(*_DAMAGES):
+            return self._segments_of(end.state, _REST, end.border.key)
+        return []
+
+    def _first_segments(self, begin: Begin) -> list[tuple[int, Segment]]:
+        return self._segments_of(begin.part, b"", begin.border.flow)
+
+    def _segments_of(self, part: str, kind: bytes, flow: bytes) -> list[tuple[int, Segment]]:
+        if part not in self._segments:
+            self._state(part)
+        packed = self._segments.get(part, {}).get(kind + min(flow, reverse(flow)), ())
+        return [each for data in packed for each in unpacked_segments(flow, data)]
 
     def _holds_again(self, end: End, begin: Begin) -> bool:
         """Whether data behind a beginning was there before an end, too late to be sent again: by another clock."""
         with suppress(*_DAMAGES):
-            for time_ns, segment in self._segments_of(begin):
+            for time_ns, segment in self._first_segments(begin):
                 known = end.border.sequences[segment.flow != end.border.flow]
                 is_again = segment.on_wire > 0 and distance(segment.sequence + segment.on_wire, known) <= 0
                 if is_again and known != UNKNOWN and time_ns - end.border.time_ns > _SENT_AGAIN_NS:
@@ -376,7 +440,7 @@ class Joiner:
     def _take_back(self, end: End, begin: Begin) -> None:
         """Take back what a beginning told of requests before an end; give what the end's part tells alone."""
         self._states.pop(end.state, None)  # it may have been read on
-        segments, found = self._segments_of(begin), self._behind(end)
+        segments, found = self._first_segments(begin), self._behind(end, self._rest(end, begin) or ())
         if found is None:
             return
         collector, requests = found
@@ -389,7 +453,7 @@ class Joiner:
         told |= {each.frame_id: None for each in requests.waiting if each.time_ns not in times}
         self.taken_back.update(told.items())
         self._states.pop(end.state, None)
-        if (found := self._behind(end)) is not None:
+        if (found := self._behind(end, self._rest_of(end))) is not None:
             self._end(*found)
 
     def _own_end(self, begin: Begin) -> list[End]:

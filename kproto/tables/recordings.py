@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from kproto.capture.borders import Border
     from kproto.capture.collector import Event
+    from kproto.capture.pcap import Packet
     from kproto.tables.scanning import Selection
     from kproto.tables.stored import StoredTables
 
@@ -479,6 +480,7 @@ def _read_part(
     start = tail = b""
     length = size = 0
     rests_on_more = False
+    rest: list[Packet] = []
     stands: list[tuple[list[tuple[Border, list[bytes]]], list[Border], bytes | None]] = []
 
     def stop(read_to: int | None = None, more: bool = False) -> None:
@@ -509,10 +511,12 @@ def _read_part(
                 check_begun(source, begun=bool(length))
                 stop(reader.read_to)
                 _add(rows, requests, reader.end_file(source.damage))
+                rest = reader.rest
         else:
             reader.begin_file(file_name(part.file))
             for packets in read_tail(Tail(part.file, part.begin, part.size, goes_on=True), opener, summary, stop):
                 _add(rows, requests, reader.connections.packets(packets))
+                rest = packets if stands else []
                 if rows.full:
                     yield from rows.take()
             if not stands:
@@ -542,7 +546,7 @@ def _read_part(
         length = 0  # the header is that of any capture
     edges = None
     if begins or state is not None:
-        edges = edges_of(state, {border.key: segments for border, segments in begins})
+        edges = edges_of(state, {border.key: segments for border, segments in begins}, rest)
     found(
         PartRead(
             part.recording, summary.file, _hash(start) if length else "", len(start), length, size, _hash(tail),

@@ -450,13 +450,14 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
     of_name: dict[tuple[str, str], set[tuple[Any, ...]]] = {}
     places = []
     for row in rows:
-        servers = {(row["cluster"], one["ip"], one["port"]): one["is_kafka"] for one in row["servers"] or ()}
+        every = [(one["is_kafka"], (row["cluster"], one["ip"], one["port"])) for one in row["servers"] or ()]
+        servers = {server for _is_kafka, server in every}
         place = row["cluster"], row["capture"]
         named = of_name.setdefault((row["cluster"], without_number(row["capture"])), set())
         named |= {place, *servers}
         places.append({place, *servers} if servers or row["connections"] or row["not_read"] else named)
         if any(each["api_key"] in CONTROL_APIS for each in row["all_requests"]):
-            speaking |= {place, *(server for server, is_kafka in servers.items() if is_kafka)}
+            speaking |= {place, *(server for is_kafka, server in every if is_kafka)}
     silent = {row["file"] for row, place in zip(rows, places, strict=True) if place.isdisjoint(speaking)}
     others = pa.array(sorted({row["file"] for row in rows} - silent), pa.string())
     excused = pc.and_(pc.is_null(bad_inputs["offset"]), pc.is_in(bad_inputs["file"], value_set=others))

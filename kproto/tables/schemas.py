@@ -139,8 +139,7 @@ CAPTURES: Final = described(
     column(
         "without_handshake",
         pa.int64(),
-        "Kafka connections whose TCP handshake is not in the capture: they began before it; null: tables of version 3 "
-        "or older, which did not count them.",
+        "Kafka connections whose TCP handshake is not in the capture: they began before it.",
     ),
     column("tls_connections", pa.int64(), "Connections that speak TLS, which cannot be read."),
     column(
@@ -276,7 +275,11 @@ REQUESTS: Final = described(
     _BODY,
     _LENGTH,
     _RESPONSE_FRAME,
-    column("latency_us", pa.int64(), "From the request's last byte to the response's first, in us; null: unanswered."),
+    column(
+        "latency_us",
+        pa.int64(),
+        "From the request's last byte to the response's first, in us; null: unanswered, or not by one clock.",
+    ),
     column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: unanswered, or unreadable."),
     column("unmatched_reason", pa.string(), "Why there is no response; null where there is one."),
     column("decode_error", pa.string(), "Why request or response cannot be read; null where both can."),
