@@ -14,31 +14,26 @@ from __future__ import annotations
 import heapq
 import os
 import re
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError
 
+from .copies import copies_among, overlaps_of_logs
+from .file_ends import FileEnds, is_pipe, refuse_pipes
 from .fragments import Fragments
 from .link import segment
-from .pcap import PcapReader
-from .pcapng import PcapngReader
-from .source import HEAD, Source, check_begun, check_capture, detect_format
+from .source import check_capture
 from .summary import CaptureSummary
-from .tail import Tail, is_plain, read_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from .file_ends import Opener
     from .pcap import Packet
-
-Opener: TypeAlias = "Callable[[str], IO[bytes]]"
 
 _EXTENSION: Final = "pcapng|pcap|cap|dmp|dump|trace"
 _ROTATION: Final = r"[-_.]?\d[\d_.:T-]*"
@@ -57,30 +52,6 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d{4}-?\d\d-?\d\d(?:[-_T.]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?(\.\w+)?"),  # a date, a time
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
-_OF_PACKETS: Final = re.compile(rf"\.(?:{_EXTENSION})\b", re.I)
-_LOG_TIME: Final = re.compile(rb"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{3}))?", re.M)
-
-_START: Final = 1024
-"""The number of bytes at a file's beginning that copies of it are looked for by."""
-
-_REACH: Final = 1 << 16
-"""Logs are looked for in others by their first line with a time, where it ends within so many bytes."""
-
-_FEW: Final = 4
-"""Up to so many lines are looked for by themselves."""
-
-_MOST_TRIES: Final = 4096
-_MOST_COMPARED: Final = 64
-"""The most places of a log where others may begin, and the most logs that are compared with it at once."""
-
-_OF_LOG: Final = ("request log",)
-"""The properties of each log."""
-
-_END: Final = 1 << 20
-"""The number of bytes before a file's end that show when it was last written to."""
-
-_SHORT: Final = 64 << 20
-"""The number of bytes to unpack of a file whose name is enough."""
 
 _MOST_PACKETS: Final = 20_000
 """The most packets of a file whose end is looked at: of large packed files, which are unpacked for it, names decide."""
@@ -107,14 +78,6 @@ class CapturePoint:
 
     name: str
     files: tuple[str, ...]
-
-
-class _Facts(NamedTuple):
-    """The properties of a file that its beginning tells; ``seen_ns`` is the newest time there."""
-
-    properties: tuple[object, ...]
-    first_ns: int
-    seen_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -200,18 +163,21 @@ def capture_points(
             request logs are taken: the files that are such by their content, and those that are by their name, so that
             reading them tells why they cannot be read. A file named twice counts once, and so do a file and its copies,
             packed or not.
-        opener: Opens a file by its name, for seeking; None: the file system does.
+        opener: Opens a file by its name, for seeking; None: the file system does. Pipes are places of their own, as
+            nobody can look at them before they are read.
         unfinished: Whether directories give files that are being written, as ``kproto tap`` names them: ``NAME.part``.
 
     Raises:
         CaptureError: A directory holds no capture.
     """
+    ends = FileEnds(opener)
+    named = [*dict.fromkeys(_files(paths, unfinished))]
+    pipes = [file for file in named if is_pipe(file)]
+    files = [file for file in named if file not in pipes]
+    copied = copies_among(files, ends)
+    pieces, overlaps = overlaps_of_logs([file for file in files if file not in copied], ends)
     by_stem: dict[tuple[Path, str], list[str]] = {}
-    files_found = [*dict.fromkeys(_files(paths, unfinished))]
-    copied = copies_among(files_found, opener)
-    files_found = [file for file in files_found if file not in copied]
-    pieces, overlaps = _overlaps_of_logs(files_found, opener)
-    for file in (file for file in files_found if file not in pieces):
+    for file in (file for file in files if file not in copied and file not in pieces):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
@@ -224,19 +190,10 @@ def capture_points(
                 by_number[key] = []
                 groups.append((by_number[key], False))
             by_number[key] += files
-    chains = [
-        chain
-        for files, rotated in groups
-        for chain in (in_order(files, rotated=rotated, opener=opener) if len(files) > 1 else [files])
-    ]
+    chains = [chain for files, rotated in groups for chain in _by_place(files, rotated, ends)]
     if len(chains) > 1:
-        chains = _joined(chains, opener)
-    for former, later in overlaps:
-        one, other = (next(chain for chain in chains if file in chain) for file in (former, later))
-        if one is not other:
-            chains.remove(other)
-            one += other
-            one[:] = in_order(one, one=True, opener=opener)[0]
+        chains = _joined(chains, [*_that_go_on(chains, ends), *overlaps], ends)
+    chains += ([file] for file in pipes)
     names = _distinct([list(names_of_point(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
 
@@ -249,201 +206,11 @@ def capture_files(paths: Iterable[str | os.PathLike[str]], *, unfinished: bool =
         unfinished: See ``capture_points``.
 
     Raises:
-        CaptureError: A directory holds no capture.
+        CaptureError: A directory holds no capture, or a file is a pipe.
     """
-    found = _files(paths, unfinished)
+    found = [*_files(paths, unfinished)]
+    refuse_pipes(found)
     return [*dict.fromkeys(file if "://" in file else str(Path(file).resolve()) for file in found)]
-
-
-def copies_among(files: Sequence[str], opener: Opener | None = None) -> dict[str, str]:
-    """Return the files whose unpacked bytes are those of an earlier one, each with the earlier one's name."""
-    if len(files) < 2:
-        return {}
-    same_start: dict[bytes, list[str]] = {}
-    for file in files:
-        start = digest_of(file, opener, most=_START)
-        if start is not None:
-            same_start.setdefault(start, []).append(file)
-    found: dict[str, str] = {}
-    for alike in same_start.values():
-        first: dict[bytes, str] = {}
-        for file in alike if len(alike) > 1 else ():
-            whole = digest_of(file, opener)
-            if whole is not None and (original := first.setdefault(whole, file)) is not file:
-                found[file] = original
-    return found
-
-
-def _overlaps_of_logs(files: Sequence[str], opener: Opener | None) -> tuple[set[str], list[tuple[str, str]]]:
-    """Find logs whose lines stand in others.
-
-    Returns:
-        Those that stand in another one whole, and pairs of others: the second one begins within the first, and goes on
-        behind its end.
-    """
-    starts = {}
-    for file in (file for file in files if not _OF_PACKETS.search(Path(file).name)):
-        try:
-            facts = _facts(file, opener)
-            if facts.properties == _OF_LOG and (start := _start_of(file, facts.first_ns, opener)):
-                starts[file] = start
-        except CaptureError:
-            continue  # reading the file reports the error
-    by_line: dict[bytes, list[str]] = {}
-    for file, start in starts.items():
-        by_line.setdefault(start.line, []).append(file)
-    lines = sorted((start.ns, start.line) for start in starts.values())
-    pieces: set[str] = set()
-    overlaps = []
-    for file in starts if len(starts) > 1 else ():
-        if file in pieces or len(_of_times(lines, starts[file].ns, _last_ns(file, opener, short=False))) < 2:
-            continue
-        for other, is_whole in _begin_within(file, starts, by_line, lines, opener):
-            if is_whole:
-                pieces.add(other)
-            else:
-                overlaps.append((file, other))
-    return pieces, [pair for pair in overlaps if pieces.isdisjoint(pair)]
-
-
-class _Start(NamedTuple):
-    """The first bytes of a log, of them the first line with a time, that line's place, and the log's first time."""
-
-    head: bytes
-    line: bytes
-    at: int
-    ns: int
-
-
-def _start_of(file: str, first_ns: int, opener: Opener | None) -> _Start | None:
-    """The start of a log; None if a line is longer than what is looked at."""
-    with Source(file, opener=opener) as source:
-        head = source.peek(_REACH)[:_REACH]
-    dated = _LOG_TIME.search(head)
-    at = dated.start() if dated else 0
-    line, end, _ = head[at:].partition(b"\n")
-    return _Start(head, line.rstrip(b"\r"), at, first_ns) if line and (end or len(head) < _REACH) else None
-
-
-def _of_times(lines: Sequence[tuple[int, bytes]], first_ns: int, last_ns: int) -> Sequence[tuple[int, bytes]]:
-    """Of lines by time those between two times, of which the later one may come first; all if not each has a time."""
-    if not lines[0][0]:
-        return lines
-    first_ns, last_ns = sorted((first_ns, last_ns))
-    return lines[bisect_left(lines, (first_ns, b"")) : bisect_left(lines, (last_ns + 1, b""))]
-
-
-def _begin_within(
-    file: str,
-    starts: Mapping[str, _Start],
-    by_line: Mapping[bytes, Sequence[str]],
-    lines: Sequence[tuple[int, bytes]],
-    opener: Opener | None,
-) -> Iterator[tuple[str, bool]]:
-    """Yield the logs that begin within a log and are equal to it from there on, and whether they end there, too.
-
-    Each line is looked at once, however many logs there are, and only where others begin at its time.
-    """
-    compared: list[_Comparison] = []
-    tries = _MOST_TRIES
-    data, at = b"", 0  # ``at``: where the lines begin that were not looked at
-    with Source(file, opener=opener) as source:
-        while more := source.read():
-            going_on = []
-            for each in compared:
-                if each.goes_on(more):
-                    going_on.append(each)
-                elif each.is_equal:
-                    yield each.file, True
-            compared = going_on
-            data += more
-            end = data.rfind(b"\n") + 1
-            if len(data) - end > _REACH:
-                end = len(data)  # no line that is looked for is so long
-            looked_at = data[at:end]
-            dated = _LOG_TIME.search(looked_at)
-            first_ns = _time_ns(dated) if dated else 0
-            near = _of_times(lines, first_ns - _OVERLAP_NS, _last_line_ns(looked_at[-HEAD:]) + _OVERLAP_NS)
-            is_few = dated and len(near) <= _FEW
-            wanted = {line for _ns, line in near} if is_few else by_line.keys() & set(looked_at.splitlines())
-            for line in wanted:
-                place = data.find(line, at, end)
-                while place >= 0 and tries > 0:
-                    for other in by_line[line][:tries]:
-                        tries -= 1
-                        begin = place - starts[other].at
-                        head = starts[other].head[: len(data) - begin]
-                        if other == file or begin < 0 or not data.startswith(head, begin):
-                            continue
-                        if len(compared) < _MOST_COMPARED:
-                            each = _Comparison(other, opener)
-                            if each.goes_on(data[begin:]):
-                                compared.append(each)
-                            elif each.is_equal:
-                                yield other, True
-                    place = data.find(line, place + 1, end)
-            data = data[max(end - _REACH, 0) :]
-            at = min(end, _REACH)
-    for each in compared:
-        each.close()
-        yield each.file, False
-
-
-class _Comparison(Source):
-    """Compares a log with bytes that come one after another, until it ends or differs; then it is closed.
-
-    Attributes:
-        file: The log.
-        is_equal: Whether the bytes were equal so far.
-    """
-
-    def __init__(self, file: str, opener: Opener | None) -> None:
-        super().__init__(file, opener=opener)
-        self.file = file
-        self.is_equal = True
-        self._left = b""
-
-    def goes_on(self, data: bytes) -> bool:
-        """Compare the next bytes; whether the log is equal to them and goes on."""
-        at = 0
-        while True:
-            self._left = self._left or self.read()
-            if not self._left:
-                self.close()
-                self.is_equal = not self.damage
-                return False
-            if at == len(data):
-                return True
-            size = min(len(data) - at, len(self._left))
-            if data[at : at + size] != self._left[:size]:
-                self.close()
-                self.is_equal = False
-                return False
-            at, self._left = at + size, self._left[size:]
-
-
-def digest_of(file: str, opener: Opener | None = None, *, most: int | None = None) -> bytes | None:
-    """Return a hash of a file's unpacked bytes; None of an empty file, and of one that cannot be read.
-
-    Args:
-        file: The file.
-        opener: See ``capture_points``.
-        most: The number of bytes at its beginning that count; None: all.
-    """
-    digest = blake2b(digest_size=16)
-    try:
-        with Source(file, opener=opener) as source:
-            if most is not None:
-                start = source.peek(most)[:most]
-                digest.update(start)
-                return digest.digest() if start else None
-            read = 0
-            while data := source.read():
-                read += len(data)
-                digest.update(data)
-            return None if source.damage or not read else digest.digest()
-    except CaptureError:
-        return None  # reading the file reports the error
 
 
 def point_name(file: str | os.PathLike[str]) -> str:
@@ -584,42 +351,54 @@ def without_number(stem: str) -> str:
     return stem
 
 
-def in_order(
-    files: Iterable[str], *, one: bool = False, rotated: bool = False, opener: Opener | None = None
-) -> list[list[str]]:
+def in_order(files: Sequence[str], opener: Opener | None = None) -> list[str]:
+    """Return the files of one capture point by the time of their first packet.
+
+    Args:
+        files: The files.
+        opener: See ``capture_points``.
+
+    Raises:
+        CaptureError: One of several files cannot be read, or only once.
+    """
+    return _in_order(files, FileEnds(opener))
+
+
+def _in_order(files: Sequence[str], ends: FileEnds) -> list[str]:
+    return sorted(files, key=lambda file: ends.beginning(file).first_ns) if len(files) > 1 else [*files]
+
+
+def _by_place(files: Sequence[str], rotated: bool, ends: FileEnds) -> list[list[str]]:
     """Order files by the time of their first packet, and separate those of different capture points.
 
     Args:
         files: The files.
-        one: Whether all are known to be of one capture point, and are only ordered.
         rotated: Whether their names are those that rotation gives. The ends of large packed files, which are found by
             unpacking the whole files, are then not compared with the beginnings of the next.
-        opener: See ``capture_points``.
+        ends: What the files' beginnings and ends tell.
     """
-    facts: list[tuple[_Facts, str]] = []
-    apart: list[list[str]] = []
+    if len(files) == 1:
+        return [[*files]]
+    readable, apart = list[str](), list[list[str]]()
     for file in files:
         try:
-            facts.append((_facts(file, opener), file))
+            ends.beginning(file)
+            readable.append(file)
         except CaptureError:
-            if one:
-                raise
             apart.append([file])  # reading the file reports the error
-    facts.sort(key=lambda item: item[0].first_ns)
-    if one:
-        return [[file for _, file in facts]]
     chains: dict[tuple[object, ...], _Chains] = {}
-    for (properties, first_ns, seen_ns), file in facts:
+    for file in _in_order(readable, ends):
+        properties, first_ns, seen_ns = ends.beginning(file)
         if properties not in chains:
-            chains[properties] = _Chains(lambda file: _last_ns(file, opener, short=rotated))
+            chains[properties] = _Chains(lambda file: ends.last_ns(file, short=rotated))
         chains[properties].add(file, first_ns, seen_ns)
     found = [files for same in chains.values() for files in same.files()]
     if not rotated:
-        found = [part for files in found for part in _going_on(files, opener)]
+        found = [part for files in found for part in _going_on(files, ends)]
     return found + apart
 
 
-def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
+def _going_on(files: Sequence[str], ends: FileEnds) -> list[list[str]]:
     """Return the files of a chain, apart where no connection goes on from the ones to the others.
 
     A mere number in a name may be that of a host. Hosts whose clocks are minutes apart have captures that seem to
@@ -628,7 +407,7 @@ def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
     """
     parts: list[tuple[list[int], dict[bytes, int]]] = []  # numbers of files, and where the data of flows end in them
     for number, file in enumerate(files):
-        begins = _sequences(_first_packets(file, opener)) if parts else {}
+        begins = _sequences(ends.first_packets(file)) if parts else {}
         near = [part for part in parts[-_MOST_FORMER:] if not _are_apart(part[1], begins)]
         numbers, former = [number], dict[bytes, int]()
         for part in reversed(near if begins else near[-1:]):
@@ -636,10 +415,10 @@ def _going_on(files: Sequence[str], opener: Opener | None) -> list[list[str]]:
                 parts.remove(part)
                 numbers += part[0]
                 former = part[1] | former
-        last = _last_packets(file, opener) if number + 1 < len(files) else ()
-        ends = {flow: end for flow, (_, end) in _sequences(last).items()}
-        kept = [each for each in former.items() if each[0] not in ends][-_MOST_FLOWS:]
-        parts.append((sorted(numbers), dict(kept) | ends))
+        last = ends.last_packets(file) if number + 1 < len(files) else ()
+        at_end = {flow: end for flow, (_, end) in _sequences(last).items()}
+        kept = [each for each in former.items() if each[0] not in at_end][-_MOST_FLOWS:]
+        parts.append((sorted(numbers), dict(kept) | at_end))
     return [[files[number] for number in numbers] for numbers in sorted(numbers for numbers, _ends in parts)]
 
 
@@ -656,7 +435,7 @@ class _ConnectionEnds(NamedTuple):
     """How the first file of a chain begins, and how its last one ends.
 
     Attributes:
-        properties: See ``_Facts``.
+        properties: See ``Beginning``.
         first_ns: Time of the first packet.
         last_ns: Time of the last packet.
         begins: Of each flow in the first packets, where its data begin.
@@ -676,31 +455,40 @@ class _ConnectionEnds(NamedTuple):
         return 2 * exact > len(self.ends.keys() & later.begins.keys())
 
 
-def _joined(chains: Sequence[list[str]], opener: Opener | None) -> list[list[str]]:
-    """Join chains of captures where the connections of one go on in another one at the very byte."""
-    ends = {number: each for number, chain in enumerate(chains) if (each := _ends_of(chain, opener)) is not None}
-    standing: dict[tuple[object, ...], list[int]] = {}
-    for number, each in ends.items():
+def _joined(chains: list[list[str]], pairs: Iterable[tuple[str, str]], ends: FileEnds) -> list[list[str]]:
+    """Join chains of which one file goes on in a file of the other."""
+    chain_of = {file: chain for chain in chains for file in chain}
+    joined: dict[str, list[str]] = {}
+    for former, later in pairs:
+        one, other = chain_of[former], chain_of[later]
+        if one is not other:
+            one += other
+            chain_of.update(dict.fromkeys(other, one))
+            joined[one[0]] = one
+    whole = [chain for chain in chains if chain_of[chain[0]] is chain]
+    return [_in_order(chain, ends) if chain[0] in joined else chain for chain in whole]
+
+
+def _that_go_on(chains: Sequence[list[str]], ends: FileEnds) -> Iterator[tuple[str, str]]:
+    """Yield the first files of two chains of captures where the connections of one go on in the other at the byte."""
+    of_chain = {chain[0]: each for chain in chains if (each := _ends_of(chain, ends)) is not None}
+    standing: dict[tuple[object, ...], list[str]] = {}
+    for chain, each in of_chain.items():
         for flow_end in each.ends.items():
-            standing.setdefault((each.properties, *flow_end), []).append(number)
-    found = [list(chain) for chain in chains]
-    whole = list(range(len(chains)))  # for each chain, the one that it has become a part of
-    before: dict[int, _ConnectionEnds] = {}  # the chains up to here that none follows
-    for number, each in sorted(ends.items(), key=lambda item: item[1].first_ns):
+            standing.setdefault((each.properties, *flow_end), []).append(chain)
+    before: dict[str, _ConnectionEnds] = {}  # the chains up to here that none follows
+    for chain, each in sorted(of_chain.items(), key=lambda item: item[1].first_ns):
         keys = ((each.properties, *flow_begin) for flow_begin in each.begins.items())
         exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER] if former in before)
         for former, times in exact.most_common(_MOST_FORMER):
             if before[former].is_followed_by(each, times):
                 del before[former]
-                whole[number] = whole[former]
-                found[whole[former]] += found[number]
-                found[number] = []
+                yield former, chain
                 break
-        before[number] = each
-    return [chain for chain in found if chain]
+        before[chain] = each
 
 
-def _ends_of(chain: Sequence[str], opener: Opener | None) -> _ConnectionEnds | None:
+def _ends_of(chain: Sequence[str], ends: FileEnds) -> _ConnectionEnds | None:
     """Read how a chain of captures begins and ends; None: of logs, of what cannot be read, of large packed files."""
     times: list[int] = []
 
@@ -710,16 +498,16 @@ def _ends_of(chain: Sequence[str], opener: Opener | None) -> _ConnectionEnds | N
             yield packet
 
     try:
-        begin = _facts(chain[0], opener)
-        first = _first_packets(chain[0], opener)
-        last = _sequences(noted(islice(_last_packets(chain[-1], opener), _MOST_PACKETS)))
+        begin = ends.beginning(chain[0])
+        first = ends.first_packets(chain[0])
+        last = _sequences(noted(islice(ends.last_packets(chain[-1]), _MOST_PACKETS)))
     except (CaptureError, OSError):
         return None  # reading the file reports the error
     if not first or not times or len(times) == _MOST_PACKETS:
         return None
     begins = {flow: sequence for flow, (sequence, _) in islice(_sequences(first).items(), _MOST_FLOWS)}
-    ends = {flow: sequence for flow, (_, sequence) in list(last.items())[-_MOST_FLOWS:]}
-    return _ConnectionEnds(begin.properties, begin.first_ns, max(times), begins, ends)
+    at_end = {flow: sequence for flow, (_, sequence) in list(last.items())[-_MOST_FLOWS:]}
+    return _ConnectionEnds(begin.properties, begin.first_ns, max(times), begins, at_end)
 
 
 def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:
@@ -733,131 +521,3 @@ def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:
             first, _last = found.get(part.flow, (part.sequence, 0))
             found[part.flow] = first, part.sequence + part.end - part.begin
     return found
-
-
-def _first_packets(file: str, opener: Opener | None) -> list[Packet]:
-    """The packets in the first bytes of a capture; none of a request log."""
-    with Source(file, opener=opener) as source:
-        kind = detect_format(source.name, source.peek(HEAD), whole=True)
-        if kind == "request log":
-            return []
-        reader = _packet_reader(kind == "pcap", source.name)
-        while data := source.read():
-            packets = reader.feed(data)
-            if packets:
-                return packets
-    return []
-
-
-def _last_packets(file: str, opener: Opener | None) -> Iterator[Packet]:
-    """The packets in the last bytes of a large capture that is not packed, or all of another; none of a request log."""
-    with Source(file, opener=opener) as source:
-        kind = detect_format(source.name, source.peek(HEAD), whole=True)
-        if kind == "request log":
-            return
-        if is_plain(source.packed_head):
-            with (opener or _open)(file) as opened:
-                size = opened.seek(0, os.SEEK_END)
-            if size >= 2 * _END:
-                for packets in read_tail(Tail(file, size - _END, size), opener or _open, CaptureSummary(file=file)):
-                    yield from packets
-                return
-        reader = _packet_reader(kind == "pcap", source.name)
-        while data := source.read():
-            yield from reader.feed(data)
-
-
-def _facts(file: str, opener: Opener | None) -> _Facts:
-    """Read the beginning of a file; an empty file counts as later than all others.
-
-    Raises:
-        CaptureError: The file cannot be read, or is no capture.
-    """
-    with Source(file, opener=opener) as source:
-        head = source.peek(HEAD)
-        check_begun(source, begun=bool(head))
-        kind = detect_format(source.name, head, whole=True)
-        if kind == "request log":
-            from kproto.logs.detection import first_time_ns
-
-            found = _LOG_TIME.search(head)
-            return _Facts(_OF_LOG, _time_ns(found) if found else first_time_ns(head))
-        reader = _packet_reader(kind == "pcap", source.name)
-        while data := source.read():
-            packets = reader.feed(data)
-            if packets:
-                return _Facts(reader.properties, packets[0][0], max(packet[0] for packet in packets))
-        return _Facts(reader.properties, 1 << 63)
-
-
-def _last_ns(file: str, opener: Opener | None, *, short: bool) -> int:
-    """The time of the last packet of a capture, or of the last line of a log.
-
-    Args:
-        file: The file.
-        opener: See ``capture_points``.
-        short: Whether to read no more than the first megabytes of a packed file.
-    """
-    last_ns = done = 0
-    with Source(file, opener=opener) as source:
-        head = source.peek(HEAD)
-        kind = detect_format(source.name, head, whole=True)
-        if kind != "request log" and is_plain(source.packed_head):
-            last_ns = _newest_at_end(file, opener or _open)
-        if last_ns:
-            return last_ns
-        if kind == "request log":
-            if head.startswith(source.packed_head):
-                with (opener or _open)(file) as opened:
-                    opened.seek(max(opened.seek(0, os.SEEK_END) - _END, 0))
-                    return _last_line_ns(opened.read())
-            while data := source.read():
-                last_ns = max(last_ns, _last_line_ns(data))
-            return last_ns
-        reader = _packet_reader(kind == "pcap", source.name)
-        while (data := source.read()) and not (short and done > _SHORT):
-            done += len(data)
-            for packet in reader.feed(data):
-                last_ns = max(last_ns, packet[0])
-    return last_ns
-
-
-def _last_line_ns(data: bytes) -> int:
-    """The time of the last line with one in some bytes of a log; 0 if none has one."""
-    from kproto.logs.detection import last_time_ns
-
-    at = len(data)
-    while (at := data.rfind(b"\n[", 0, at)) >= 0:
-        if found := _LOG_TIME.match(data, at + 1):
-            return _time_ns(found)
-    lines = deque(_LOG_TIME.finditer(data), maxlen=1)
-    return _time_ns(lines[0]) if lines else last_time_ns(data[-HEAD:])
-
-
-def _newest_at_end(file: str, opener: Opener) -> int:
-    """The newest time near the end of a capture that is not packed; 0 if no packet is found there."""
-    with opener(file) as opened:
-        size = opened.seek(0, os.SEEK_END)
-    if size < 2 * _END:
-        return 0
-    last_ns = 0
-    for packets in read_tail(Tail(file, size - _END, size), opener, CaptureSummary(file=file)):
-        last_ns = max(last_ns, *(packet[0] for packet in packets), 0)
-    return last_ns
-
-
-def _open(file: str) -> IO[bytes]:
-    return Path(file).open("rb", buffering=0)
-
-
-def _packet_reader(is_pcap: bool, name: str) -> PcapReader | PcapngReader:
-    summary = CaptureSummary(file=name)
-    return PcapReader(summary) if is_pcap else PcapngReader(summary)
-
-
-def _time_ns(found: re.Match[bytes]) -> int:
-    try:
-        time = datetime.strptime(f"{found[1].decode()} {found[2].decode()}", "%Y-%m-%d %H:%M:%S")
-        return int(time.timestamp()) * 1_000_000_000 + int(found[3] or 0) * 1_000_000
-    except (ValueError, OverflowError, OSError):
-        return 0

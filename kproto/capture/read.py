@@ -215,8 +215,7 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
         return [_Point("packets" if capture is None else capture, packets=packets)]
     points = capture_points(chain([first], items))
     if capture is not None:
-        (files,) = in_order([file for point in points for file in point.files], one=True)
-        return [_Point(capture, files)]
+        return [_Point(capture, in_order([file for point in points for file in point.files]))]
     return [_Point(point.name, point.files) for point in points]
 
 

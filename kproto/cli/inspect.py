@@ -285,10 +285,12 @@ class _Captures:
         follow: bool,
     ) -> None:
         from kproto.capture import CapturePoint, capture_points
+        from kproto.capture.file_ends import is_pipe
 
         self._paths = list(dict.fromkeys(paths))
         self._follow = follow and _STANDARD_INPUT not in paths
-        is_live = follow or _STANDARD_INPUT in paths
+        self._is_piped = any(path == _STANDARD_INPUT or is_pipe(path) for path in paths)
+        is_live = follow or self._is_piped
         self._cluster = cluster
         self._resolution: Resolution | None = None
         self.filters = filters
@@ -316,7 +318,7 @@ class _Captures:
         other.
         """
         sources = [self._resolved(self._exchanges_of(point)) for point in self._points]
-        if _STANDARD_INPUT in self._paths or len(sources) > _OPEN_FILES:
+        if self._is_piped or len(sources) > _OPEN_FILES:
             every: Iterator[Exchange] = chain.from_iterable(sources)
         else:
             every = heapq.merge(*sources, key=lambda exchange: exchange.time_ns)

@@ -151,6 +151,7 @@ def command(
     --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs, errors
     and a leader that is none have their names in text, their codes in JSON and CSV.
     """
+    from kproto.capture.file_ends import is_pipe
     from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables
     from kproto.tables.filters import Filters as AllFilters
     from kproto.tables.places import place_of
@@ -163,7 +164,8 @@ def command(
     ):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
     run = tables_of([place_of(source) for source in sources], filters)
-    if question == "isr" and isinstance(run, dict) and not any(source == "-" or is_uri(source) for source in sources):
+    once = any(source == "-" or is_uri(source) or is_pipe(source) for source in sources)
+    if question == "isr" and isinstance(run, dict) and not once:
         run["isr_requests"] = isr_requests(*sources)
     with ExitStack() as opened:
         tables = opened.enter_context(open_tables(run, cluster, filters.broker_ids))

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 import kproto
 from kproto import tables
 from kproto.capture import BadInput
-from kproto.capture.capture_points import capture_files, copies_among
+from kproto.capture.capture_points import capture_files
+from kproto.capture.copies import copies_among
+from kproto.capture.file_ends import FileEnds
 from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, selection_of
@@ -206,7 +208,7 @@ def _plan(
     stored = _stored(out, filters)
     with readable(out.path):
         known = Known(stored)
-        copies = copies_among(known.changed(files), open_file)
+        copies = copies_among(known.changed(files), FileEnds(open_file))
         knows_some = known.is_named(files)
         parts = known.parts_to_read(files, cluster, capture_point, copies)
         labels = known.labels_for(files, cluster, capture_point)

@@ -60,5 +60,4 @@ def points_of(
     if capture_point is None:
         return [CapturePoint(before + point.name, point.files) for point in points]
     files = [file for point in points for file in point.files]
-    (ordered,) = in_order(files, one=True, opener=open_file) if len(files) > 1 else [files]
-    return [CapturePoint(before + capture_point, tuple(ordered))]
+    return [CapturePoint(before + capture_point, tuple(in_order(files, open_file)))]
