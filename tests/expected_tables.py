@@ -46,7 +46,7 @@ _TYPES: Final[dict[pa.DataType, str]] = {
     "n_partition_errors partition leader leader_epoch partition_epoch broker_id port isr_size incarnation "
     "former_leader_epoch former_partition_epoch",
     _LONG: "ts_ns broker_epoch latency_us changes_seen changes seen_epoch known_epoch lag_us n",
-    _FLAG: "is_kraft_controller is_new delete_partition under_replicated zombie",
+    _FLAG: "is_kraft_controller is_new delete_partition unclean_election under_replicated zombie",
     _TIME: "ts ts_last valid_from valid_to window_start window_end first_ts delivered_ts acked_ts last_ts deleted_ts",
     _INTS: "isr replicas offline_replicas adding_replicas removing_replicas eligible_leader_replicas removed added "
     "leaders",
@@ -74,7 +74,7 @@ EXPECTED: Final = {
         "partition_errors": "frame_id response_frame_id ts topic topic_id partition error_code",
         "partition_states": "body_id api_key topic topic_id partition controller_epoch leader leader_epoch "
         "partition_epoch isr replicas offline_replicas adding_replicas removing_replicas is_new "
-        "leader_recovery_state delete_partition eligible_leader_replicas",
+        "leader_recovery_state delete_partition eligible_leader_replicas unclean_election",
         "frames": "frame_id capture conn_id flow direction ts ts_last ts_ns status api_key api_version correlation_id "
         "client_id frame_len body_id date",
         "bodies": "body_id api_key api_version direction payload",

@@ -141,7 +141,7 @@ def _state(api_key: int, topic: str, topic_id: bytes, state: Row) -> Row:
         (
             "topic_id", "controller_epoch", "leader", "partition_epoch", "isr", "replicas", "offline_replicas",
             "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
-            "eligible_leader_replicas",
+            "eligible_leader_replicas", "unclean_election",
         )
     )  # fmt: skip
     row |= {

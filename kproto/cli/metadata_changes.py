@@ -192,7 +192,7 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
     ):
         if was != new:
             parts.append(f"{name} {ids_text(was)}→{ids_text(new)}")
-    if now.recovering and not former.recovering:
+    if state.is_unclean:
         parts.append("UNCLEAN ELECTION")
     elif former.recovering and now.recovering is False:
         parts.append("recovered")

@@ -16,6 +16,7 @@ from kproto.metadata_log.batches import records_of
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
+    NO_LEADER,
     SAME_LEADER,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -58,6 +59,21 @@ class FoldedState:
     state: FoldedPartition | None
     former: FoldedPartition | None
     offset: int
+
+    @property
+    def is_unclean(self) -> bool:
+        """Whether it begins with the election of a leader that was not in sync.
+
+        While the recovery from an earlier one lasts Kafka marks no second: it leaves a leader alone in the ISR that was
+        neither in the ISR nor among the eligible leader replicas.
+        """
+        now, former = self.state, self.former
+        if now is None or former is None or not now.recovering or now.leader in (None, NO_LEADER):
+            return False
+        if not former.recovering:
+            return former.recovering is False
+        in_sync = None if former.isr is None or former.elr is None else (former.leader, *former.isr, *former.elr)
+        return in_sync is not None and now.isr == (now.leader,) and now.leader not in in_sync
 
 
 @dataclass(slots=True)

@@ -168,6 +168,8 @@ class Image:
     def _change(self, record: PartitionChangeRecord) -> PartitionFold:
         partitions = self._topic(record.topic_id).partitions
         former = partitions.get(record.partition_id, _UNKNOWN)
+        if former.recovering is None and record.leader_recovery_state != -1:  # it is written where it changes
+            former = former._replace(recovering=not record.leader_recovery_state)
         leader, leader_epoch = former.leader, former.leader_epoch
         if record.leader != SAME_LEADER:
             leader = record.leader

@@ -19,7 +19,7 @@ from kproto.metadata_log.folding import NamedLeaders
 from kproto.metadata_log.members import DescribedQuorum, ReplicaFetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kproto.capture import Exchange
     from kproto.metadata_log.folding import QuorumEpoch
@@ -36,6 +36,7 @@ _SILENCE_NS: Final = 3 * _S
 """After this time without a fetch or vote a node was silent."""
 _START_NS: Final = 60 * _S
 """A controller that has started registers within this time of its election."""
+_FOREVER: Final = 1 << 63
 
 
 @dataclass(slots=True)
@@ -311,13 +312,15 @@ class QuorumTraffic:
                     tuple(sorted({one.node_id for one in asked})),
                 )
 
-    def change(self, former: QuorumEpoch | None, epoch: QuorumEpoch, starts: Mapping[int, int]) -> EpochChange:
+    def change(
+        self, former: QuorumEpoch | None, epoch: QuorumEpoch, starts: Mapping[int, Sequence[int]]
+    ) -> EpochChange:
         """Say how an epoch came.
 
         Args:
             former: The epoch before; None: none is known.
             epoch: The epoch.
-            starts: For each node of the quorum the time at which a process of it last registered, ns since 1970.
+            starts: For each node of the quorum when processes of it registered that took the place of another, in ns.
         """
         begun = self._begun.get((epoch.epoch, epoch.leader_id))
         led = [] if begun is None else [begun]
@@ -348,7 +351,7 @@ class QuorumTraffic:
         epoch: QuorumEpoch,
         silent_ns: int | None,
         led_ns: int,
-        starts: Mapping[int, int],
+        starts: Mapping[int, Sequence[int]],
     ) -> str | None:
         node = former.leader_id
         ended = self._ended.get(node, [])
@@ -357,17 +360,21 @@ class QuorumTraffic:
                 return f"controller {node} resigned: it shut down (EndQuorumEpoch)"
         if silent_ns is None:
             return None
+        started = [start for start in starts.get(node, ()) if start > silent_ns]
         if node == epoch.leader_id:
-            if silent_ns < starts.get(node, 0) <= led_ns + _START_NS:
+            if any(start <= led_ns + _START_NS for start in started):
                 return f"controller {node} was started again"
             return f"controller {node} was elected again: the others had no answer from it"
         heard = self._heard.get(node, [])
         place = bisect_right(heard, led_ns, key=lambda span: span.last_ns)
-        back = heard[place].first_ns if place < len(heard) else None
         fell = f"controller {node} fell silent"
-        if back is None:
+        if place == len(heard):
             return f"{fell}, and does not come back: killed, hung or cut off"
+        back = heard[place].first_ns
+        if back <= silent_ns:
+            return f"the others had no answer from controller {node}, which lived"
         after = f"{(max(back, led_ns) - silent_ns) / _S:.1f} s later"
-        if silent_ns < starts.get(node, 0):
+        fell_again = heard[place + 1].first_ns if place + 1 < len(heard) else _FOREVER
+        if any(start < fell_again for start in started):
             return f"{fell}, and was started again: it is back {after}"
         return f"{fell}, hung or cut off: the same process is back {after}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -167,7 +168,7 @@ _REQUEST: Final = (
 _STATE: Final = (
     "body_id", "topic", "topic_id", "partition", "controller_epoch", "is_new", "leader", "leader_epoch",
     "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state",
-    "eligible_leader_replicas",
+    "eligible_leader_replicas", "unclean_election",
 )  # fmt: skip
 _RECORD: Final = ("log_offset", "snapshot", "ts", "controller_epoch", "type", "version", "data", "body_id")
 _DELIVERY: Final = ("body_id", "node_id", "controller_epoch", "log_offset", "told_ts", "committed_ts", "applied_ts")
@@ -200,7 +201,7 @@ class _Rows:
         self._keeps_changing = traffic is not None and bool(traffic.admin.requests)
         self.changing: list[LogRecord] = []
         self.clocks = {} if traffic is None else controllers_clocks(traffic)
-        self._controller_starts: dict[int, int] = {}  # the last of each node
+        self._controller_starts: dict[int, list[int]] = defaultdict(list)
         self._incarnations: dict[int, bytes] = {}
         self._filters = filters
         self.of = of = {"cluster": cluster, "capture": capture}
@@ -298,14 +299,14 @@ class _Rows:
         if known is None:
             self._states.add(
                 batch.batch_id, topic, state.topic_id, state.partition, epoch, False, _BEING_DELETED, 0, 0, (), (),
-                None, None, None, None,
+                None, None, None, None, False,
             )  # fmt: skip
             return
         recovering = None if known.recovering is None else int(known.recovering)
         self._states.add(
             batch.batch_id, topic, state.topic_id, state.partition, epoch,
             state.former is None and batch.snapshot is None, known.leader, known.leader_epoch, known.partition_epoch,
-            known.isr, known.replicas, known.adding, known.removing, recovering, known.elr,
+            known.isr, known.replicas, known.adding, known.removing, recovering, known.elr, state.is_unclean,
         )  # fmt: skip
 
     def _live_id(self, ts: int) -> bytes | None:
@@ -347,8 +348,7 @@ class _Rows:
     def _controller_registered(self, record: RegisterControllerRecord, each: LogRecord) -> None:
         node = record.controller_id
         if self._incarnations.get(node, record.incarnation_id) != record.incarnation_id:
-            began = each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0)
-            self._controller_starts[node] = max(began, self._controller_starts.get(node, 0))
+            self._controller_starts[node].append(each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0))
         self._incarnations[node] = record.incarnation_id
 
     def deliveries(self, traffic: MetadataTraffic) -> None:

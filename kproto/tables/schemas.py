@@ -340,6 +340,7 @@ _STATE: Final = [
     ),
     column("delete_partition", pa.bool_(), "Whether the log is to be deleted; of StopReplica alone."),
     column("eligible_leader_replicas", INTS, "Replicas outside the ISR that may lead; of KRaft's metadata log alone."),
+    column("unclean_election", pa.bool_(), "Whether a leader not in sync was elected; of KRaft's metadata log alone."),
 ]
 
 PARTITION_STATES: Final = described(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
     "replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
-    "eligible_leader_replicas",
+    "unclean_election",
 )  # fmt: skip
 _REQUEST_COLUMNS: Final = (
     "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
@@ -419,7 +419,7 @@ class Facts:
             table = table.filter(pc.is_in(table["body_id"], value_set=wanted))
             for body_id, api_key, topic, topic_id, partition, *fields in rows_of(table, _STATE_COLUMNS):
                 leader, leader_epoch, partition_epoch, isr, replicas, adding, removing, *more = fields
-                is_new, recovery, delete, elr = more
+                is_new, recovery, delete, unclean = more
                 state: Any
                 if api_key == ApiKey.STOP_REPLICA:
                     state = bool(delete)
@@ -435,7 +435,7 @@ class Facts:
                         tuple(replicas or ()),
                         None if adding is None else tuple(adding), tuple(removing or ()), bool(is_new) and not is_full,
                         None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
-                        None if elr is None else tuple(elr),
+                        unclean,
                     )  # fmt: skip
                 found[body_id].states.append(
                     (self.shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)

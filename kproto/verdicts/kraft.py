@@ -37,8 +37,6 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
 _SEVERAL: Final = 3
-_ALIVE: Final = 3 * _SECOND
-"""A broker sends a heartbeat every two seconds."""
 
 
 class Shown(NamedTuple):
@@ -190,13 +188,15 @@ def _two_processes(rows: Rows) -> Iterator[Shown]:
 
 
 def _not_registered(rows: Rows) -> Iterator[Shown]:
-    alive: dict[int, int] = {}
-    for broker, _epoch, _first, last, _count, error in rows("broker_heartbeats"):
+    alive: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for broker, _epoch, begin, end, _count, error in rows("broker_heartbeats"):
         if error == 0:
-            alive[broker] = max(micros(last), alive.get(broker, 0))
+            alive[broker].append((micros(begin), micros(end)))
     for broker, cluster, address, listeners, error, first, last, count in rows("broker_registrations"):
-        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and alive.get(broker, 0) < micros(last) - _ALIVE:
-            continue  # it was killed, and its session has not ended yet
+        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and not any(
+            begin < micros(last) and micros(first) < end for begin, end in alive[broker]
+        ):
+            continue  # the former process is gone, and its session has not ended yet
         if error in _WHY_REFUSED and count >= _SEVERAL:
             why = _WHY_REFUSED[error]
             if error == ErrorCode.INCONSISTENT_CLUSTER_ID:

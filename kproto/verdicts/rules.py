@@ -424,10 +424,9 @@ def _elections(doctor: _Doctor) -> Iterator[Finding]:
         of: dict[str, Any] = {"topic": topic, "partition": number}
         name = f"{topic}-{number}"
         for life in lives:
-            steps = life.steps
-            if len(steps) < _TWO:
-                continue
             yield from _unclean(doctor, name, of, life)
+            if len(life.steps) < _TWO:
+                continue
             leaders: dict[int, dict[int, int]] = defaultdict(dict)
             for sighting in life.sightings:
                 state = sighting.state

@@ -84,7 +84,7 @@ class State(NamedTuple):
     removing_replicas: tuple[int, ...]
     is_new: bool
     recovering: bool | None
-    elr: tuple[int, ...] | None = None
+    unclean: bool | None = None
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -220,6 +220,7 @@ class Incarnation:
                     removing_replicas=of.removing_replicas or state.removing_replicas,
                     recovering=state.recovering if of.recovering is None else of.recovering,
                     is_new=of.is_new or state.is_new,
+                    unclean=of.unclean or state.unclean,
                 )
                 first[key] = known._replace(state=both)
         steps = sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
@@ -234,14 +235,16 @@ class Incarnation:
     def unclean_elections(self) -> list[Sighting]:
         """The first state of each leader that was not in sync before, by its leader epoch.
 
-        LeaderAndIsr says so from version 6 on, where a partition begins to recover; else the leader is not in the ISR
-        of the state whose partition epoch is one less.
+        A metadata log says so, and LeaderAndIsr from version 6 on, where a partition begins to recover; else the leader
+        is not in the ISR of the state whose partition epoch is one less.
         """
         found: dict[int, Sighting] = {}
         recovering: bool | None = None
         by_epoch: dict[int, State] = {}
         for sighting in self.steps:
             state = sighting.state
+            if state.unclean:
+                found.setdefault(state.leader_epoch, sighting)
             if state.recovering is not None:
                 if state.recovering and recovering is False and state.leader != NO_LEADER:
                     found.setdefault(state.leader_epoch, sighting)
@@ -249,9 +252,10 @@ class Incarnation:
             before = by_epoch.get(state.partition_epoch - 1)
             if (
                 before is not None
+                and state.unclean is None
                 and state.leader not in (NO_LEADER, before.leader)
                 and before.leader_epoch < state.leader_epoch
-                and (_unmarked(before, state) if sighting.body.api_key == ApiKey.FETCH else before.isr)
+                and before.isr
                 and state.leader not in before.isr
             ):
                 found.setdefault(state.leader_epoch, sighting)
@@ -294,14 +298,6 @@ class Incarnation:
         if since is not None:
             found.append(Stretch(since, None if self.deleted is None else max(since, self.deleted)))
         return found
-
-
-def _unmarked(before: State, state: State) -> bool:
-    """Whether a metadata log may not mark an unclean election: the recovery from an earlier one still lasts.
-
-    An unclean election leaves the leader alone in the ISR; one from the eligible leader replicas is clean.
-    """
-    return bool(before.recovering) and state.isr == (state.leader,) and state.leader not in (before.elr or ())
 
 
 def _completed(steps: list[Sighting]) -> list[Sighting]:

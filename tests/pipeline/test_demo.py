@@ -31,7 +31,9 @@ NOT_SAID = {
         "unmatched_reason", "decode_error", "exchange_id", "capture", "cluster", "server_ip", "server_port",
         "live_brokers_id",
     },
-    "partition_states": {"body_id", "api_key", "eligible_leader_replicas"},  # the last: KRaft's metadata log alone
+    "partition_states": {  # the last two: KRaft's metadata log alone
+        "body_id", "api_key", "eligible_leader_replicas", "unclean_election",
+    },
     "partition_errors": {"frame_id", "response_frame_id", "cluster", "ts"},
 }  # fmt: skip
 SCHEMAS = {"requests": REQUESTS, "partition_states": PARTITION_STATES, "partition_errors": PARTITION_ERRORS}

@@ -210,23 +210,27 @@ def test_a_second_unclean_election_before_the_recovery_counts(tmp_path: Path) ->
     (tmp_path / "00000000000000000000.log").write_bytes(b"".join(batches))
     texts = [row["text"] for row in lines("doctor", str(tmp_path), "--rule", "KP011")]
     assert [text.partition(")")[0].rpartition(" ")[2] for text in texts] == ["1", "4"]
+    assert kproto("inspect", str(tmp_path), "--changes").stdout.count("UNCLEAN ELECTION") == 2
 
 
-@pytest.mark.parametrize(("states", "found"), [([1], 1), ([1, 0], 1), ([0], 0), ([], 0)])
+@pytest.mark.parametrize(
+    ("states", "found"),
+    [([-1, 1], 1), ([-1, 1, 0], 1), ([-1, 0], 0), ([-1], 0), ([1], 1), ([1, 0], 1), ([0], 0)],
+)
 def test_an_unclean_election_shows_where_only_a_later_snapshot_tells_of_the_state_before(
     states: list[int], found: int, tmp_path: Path
 ) -> None:
     """A controller writes the recovery state where it changes: it was the other one before."""
     of: dict[str, Any] = {"partition_id": 0, "topic_id": bytes(15) + b"\x07"}
-    records = [PartitionChangeRecord(isr=(1,), leader=1, **of)]
-    for state in states:
-        leader = {"leader": 2} if state else {}
-        records.append(
-            PartitionChangeRecord(isr=(2,) if state else (2, 1), leader_recovery_state=state, **leader, **of)
-        )
+    made: dict[int, dict[str, Any]] = {
+        -1: {"isr": (1,), "leader": 1},
+        0: {"isr": (2, 1)},
+        1: {"isr": (2,), "leader": 2},
+    }
+    records = [PartitionChangeRecord(leader_recovery_state=state, **made[state], **of) for state in states]
     last = PartitionRecord(
         replicas=(1, 2), isr=records[-1].isr, leader=2 if found else 1, leader_epoch=7, partition_epoch=9,
-        leader_recovery_state=int(states != [0] and states != [1, 0]), **of,
+        leader_recovery_state=int(states[-1] == 1), **of,
     )  # fmt: skip
     footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
     (tmp_path / f"{40:020}.log").write_bytes(
@@ -236,6 +240,7 @@ def test_an_unclean_election_shows_where_only_a_later_snapshot_tells_of_the_stat
         batch_of(TopicRecord(name="orders", topic_id=of["topic_id"]), last) + footer
     )
     assert len(lines("doctor", str(tmp_path), "--rule", "KP011")) == found
+    assert kproto("inspect", str(tmp_path), "--changes").stdout.count("UNCLEAN ELECTION") == found
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import DATA
-from kraft_runs import capture, metadata
+from kraft_runs import HEALTHY, capture, metadata
 
 from kproto.query import open_tables
 from kproto.query.questions import Answer, ask, ask_sql
@@ -84,6 +84,15 @@ def test_each_change_of_the_controller_has_its_reason() -> None:
     assert cut_off["failed_elections"] == 1  # both others stood for epoch 2
     assert again["late_ts"] is not None  # it answered fetches before it knew of the newer epoch
     assert [row["why"] for row in whole("controllers")] == [row["why"] for row in rows]
+
+
+def test_a_controller_that_others_did_not_hear_is_not_called_silent() -> None:
+    """It went on, and was started again only a minute later."""
+    rows = whole("controllers", run=HEALTHY)
+    assert [row["why"] for row in rows] == [
+        None, "the others had no answer from controller 1000, which lived",
+        "controller 1001 resigned: it shut down (EndQuorumEpoch)",
+    ]  # fmt: skip
 
 
 def test_a_controller_that_shuts_down_resigns() -> None:

@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kraft_runs import RUNS, capture
+from commands import kproto_rows
+from kraft_runs import HEALTHY, NODES, RUNS, capture, metadata
 
 from kproto.tables import read
 from kproto.tables.resolved import resolved_reader
@@ -55,6 +56,20 @@ def test_runs_with_kills_and_shutdowns_alone_show_none_of_these_faults(run: str)
     assert not KRAFT_RULES & set(found(run))
 
 
+@pytest.mark.parametrize(
+    "node", [pytest.param(node, marks=[] if node is None else pytest.mark.slow) for node in (None, *NODES[HEALTHY])]
+)
+def test_a_healthy_run_shows_nothing_above_a_note(node: int | None) -> None:
+    files = metadata(HEALTHY, node)
+    for places in ([files], [files, capture(HEALTHY)]):
+        rows = kproto_rows("doctor", *places)
+        assert {(row["rule"], row["severity"]) for row in rows} == {("KP035", "note")}
+
+
+def test_the_capture_of_a_healthy_run_shows_nothing_above_a_note() -> None:
+    assert {finding.severity for some in found(HEALTHY).values() for finding in some} == {"note"}
+
+
 def test_a_second_process_with_the_id_of_a_broker_that_runs_is_refused() -> None:
     (refused,) = found("kraft-4.1-r")["KP078"]
     assert (refused.broker, refused.count, refused.severity) == (0, 16, "warning")
@@ -62,13 +77,13 @@ def test_a_second_process_with_the_id_of_a_broker_that_runs_is_refused() -> None
 
 
 @pytest.mark.parametrize(
-    ("error", "count", "heartbeat", "is_found"),
-    [(101, 9, 60, True), (101, 9, 0, False), (101, 2, 60, False), (104, 3, 0, True), (77, 99, 60, False)],
+    ("error", "count", "former", "is_found"),
+    [(101, 9, 60, True), (101, 9, 49, False), (101, 2, 60, False), (104, 3, 0, True), (77, 99, 60, False)],
 )
-def test_refused_registrations(error: int, count: int, heartbeat: int, is_found: bool) -> None:
-    """A broker that was killed is refused as a duplicate until its session ends: its heartbeats have stopped."""
+def test_refused_registrations(error: int, count: int, former: int, is_found: bool) -> None:
+    """A broker that is started again is refused as a duplicate until the session of its former process ends."""
     asked = [(7, "another", "10.0.0.7", ["a:9092"], error, 50 * S, 60 * S, count)]
-    heartbeats = [(7, 100, 0, heartbeat * S, 60, 0)]
+    heartbeats = [(7, 100, 0, former * S, 60, 0), (7, 200, 61 * S, 90 * S, 30, 0)]
     rules = [one.rule for one in shown(broker_registrations=asked, broker_heartbeats=heartbeats)]
     assert rules == (["KP078"] if is_found else [])
 

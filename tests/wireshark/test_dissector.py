@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import subprocess
 import xml.etree.ElementTree as ET
@@ -75,6 +76,7 @@ def tshark(script: Path, capture: Path, *args: str) -> str:
     done = subprocess.run(
         ["tshark", "-X", f"lua_script:{script}", "-r", str(capture), *args],
         capture_output=True, text=True, errors="replace", timeout=120, check=True,
+        env=os.environ | {"HOME": str(script.parent)},  # a home may have the dissector among its plugins
     )  # fmt: skip
     assert "Lua" not in done.stderr
     assert "Lua Error" not in done.stdout

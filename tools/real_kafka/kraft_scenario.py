@@ -9,6 +9,7 @@ and confluent-kafka in the Python used. LIB: `real-kafka install DIR --release 4
 Controllers are nodes 1000.. on ports 19291.., brokers nodes 0.. on ports 19192... With --combined the first nodes are
 both. With --dynamic the first controller begins alone, and the others are added, removed and added again. With
 --migrate (3.9 alone) the brokers begin with ZooKeeper on ports 19092.., and end in KRaft mode under controller 3000.
+A healthy run: --acts reassign,config,restart_all,more_partitions,create_again,copy.
 PREFIX.pcap             the packets
 PREFIX.steps.json       what was done when, seconds since 1970
 PREFIX.metadata.tar.xz  nodeN/: each node's __cluster_metadata-0 at the end (.log, .checkpoint, quorum-state)
@@ -58,7 +59,7 @@ class Run:
     def __init__(self, a):
         self.a = a
         self.rnd = random.Random(a.seed)
-        self.steps, self.procs, self.td, self.live = [], {}, None, []
+        self.steps, self.procs, self.td, self.live, self.copies = [], {}, None, [], {}
         self.controllers = [i if a.combined and i < a.brokers else 1000 + i for i in range(a.controllers)]
         self.brokers = list(range(a.brokers))
         self.late = self.brokers[-1] if a.brokers > 3 else None
@@ -217,7 +218,7 @@ class Run:
         m = re.search(r"LeaderId:\s+(\d+)", self.java(QUORUM, "--bootstrap-server", self.bootstrap(), "describe", "--status"))
         return int(m[1]) if m else None
 
-    def reassign(self, plan, *words, step):
+    def plan(self, plan, *words, step):
         with open(self.p("plan.json"), "w") as f:
             json.dump({"version": 1, "partitions": plan}, f)
         self.tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--reassignment-json-file",
@@ -299,17 +300,21 @@ class Run:
         self.tool("kafka.admin.ConfigCommand", "--alter", "--entity-type", "clients", "--entity-name", "loader",
                   "--add-config", "producer_byte_rate=1048576", step="quota")
 
-    def move(self):
+    def reassign(self):
         topic, here = self.live[1 % len(self.live)], self.here()
         plan = [{"topic": topic, "partition": 0, "replicas": self.rnd.sample(here, min(2, len(here)))}]
-        self.reassign(plan, "--execute", step="reassign")
+        self.plan(plan, "--execute", step="reassign")
         self.nap(5)
+        return plan, here
+
+    def move(self):
+        plan, here = self.reassign()
         b = self.rnd.choice([b for b in here if b not in self.controllers] or here)
         self.stop(b, signal.SIGKILL)    # a reassignment that cannot end, and is taken back
         self.nap(7)
-        self.reassign([{**plan[0], "replicas": [b]}], "--execute", step="reassign to a broker that is down")
+        self.plan([{**plan[0], "replicas": [b]}], "--execute", step="reassign to a broker that is down")
         self.nap(2)
-        self.reassign([{**plan[0], "replicas": [b]}], "--cancel", step="cancel the reassignment")
+        self.plan([{**plan[0], "replicas": [b]}], "--cancel", step="cancel the reassignment")
         self.start(b)
         self.nap(9)
 
@@ -368,9 +373,26 @@ class Run:
             self.nap(3)
             self.voter(n, True)
 
+    def restart_all(self):
+        """Each node in turn, by controlled shutdown."""
+        for n in sorted(self.procs):
+            self.stop(n, signal.SIGTERM)
+            times, end = self.started(n), time.time() + 60
+            self.start(n)
+            while time.time() < end and self.started(n) == times:
+                self.nap(0.5)
+            self.nap(8)
+
+    def copy(self):
+        """The capture ends and each node's files are copied while the cluster runs."""
+        self.nap(5)
+        self.cap_stop()
+        for n, place in self.places().items():
+            self.copies[n] = shutil.copytree(place, self.p("copies", str(n)))
+
     def go(self):
         a, r = self.a, self.rnd
-        for part in ("data", "logs"):
+        for part in ("data", "logs", "copies"):
             shutil.rmtree(self.p(part), ignore_errors=True)
             os.makedirs(self.p(part))
         with open(self.p("log4j.properties"), "w") as f:
@@ -410,7 +432,11 @@ class Run:
     def finish(self):
         for n in sorted(self.procs, key=str, reverse=True):
             self.stop(n, signal.SIGTERM)
-        self.cap_stop()
+        if not self.copies:
+            self.cap_stop()
+        return self.copies or self.places()
+
+    def places(self):
         return {n: self.p("data", str(n), "__cluster_metadata-0") for n in self.nodes}
 
     def keep(self, places):
