@@ -86,7 +86,7 @@ _CLOSING: Final = frozenset(("04", "09", "0B"))  # FIN-WAIT-1, LAST-ACK, CLOSING
 
 
 def _nft(commands: str) -> None:
-    subprocess.run(["nft", "-f", "-"], input=commands, text=True, check=True, timeout=20)
+    subprocess.run(["nft", "-f", "-"], input=commands, text=True, check=True, timeout=60)
 
 
 def _check(outcome: int) -> None:

@@ -24,14 +24,13 @@ from commands import run_kproto
 from control_messages import update_metadata
 from hypothesis import given
 from hypothesis import strategies as st
-from network_peers import EchoServer, FakeClock, frame, sasl_answers, until
+from network_peers import SECURITY, EchoServer, FakeClock, frame, sasl_answers, until
 from scripted_broker import bound_socket
-from tls_certificates import certificates
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.network.recorder import PcapngRecorder, SecretMask
 from channel.network.sasl import SaslClient, SaslServer
-from channel.security import Credentials, Password, SecurityConfig
+from channel.security import Credentials, Password
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.tap import Tap, TapMapping
@@ -74,6 +73,32 @@ def received(sock: socket.socket, count: int) -> bytes:
     return data
 
 
+@contextlib.contextmanager
+def through(recorder: Any, kind: type[Tap] = Tap) -> Iterator[tuple[Any, socket.socket, socket.socket, socket.socket]]:
+    """A tap, and the client's and the node's end of a connection through it, and where the node listens."""
+    with (
+        socket.create_server(LOOPBACK) as node,
+        recorder,
+        kind([TapMapping(LOOPBACK, node.getsockname())], recorder) as tap,
+        connect(tap) as sock,
+        node.accept()[0] as far,
+    ):
+        far.settimeout(30)
+        yield tap, sock, far, node
+
+
+def ends_one_after_the_other(sock: socket.socket, far: socket.socket) -> None:
+    """The end of one direction is handed on, and the other one goes on."""
+    sock.sendall(b"question")
+    sock.shutdown(socket.SHUT_WR)
+    assert received(far, 8) == b"question"
+    assert far.recv(1) == b""
+    far.sendall(b"answer")
+    far.close()
+    assert received(sock, 6) == b"answer"
+    assert sock.recv(1) == b""
+
+
 def damages(*files: Path) -> list[Path]:
     """The files that ``kproto check`` finds damaged."""
     result = run_kproto("check", "--format", "json", *files)
@@ -91,6 +116,14 @@ def is_reset(sock: socket.socket) -> bool:
     except ConnectionResetError:
         return True
     return False
+
+
+def server_tls() -> ssl.SSLContext:
+    return server_context(SECURITY)
+
+
+def client_tls() -> ssl.SSLContext:
+    return client_context(SECURITY)
 
 
 @pytest.fixture
@@ -135,30 +168,13 @@ def test_many_connections_are_relayed_side_by_side(tap: Tap) -> None:
 
 
 def test_the_end_of_one_direction_is_handed_on_and_the_other_goes_on(recording: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
-        recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
-        sock = stack.enter_context(connect(tap))
-        far = stack.enter_context(node.accept()[0])
-        sock.sendall(b"question")
-        sock.shutdown(socket.SHUT_WR)
-        assert received(far, 8) == b"question"
-        assert far.recv(1) == b""
-        far.sendall(b"answer")
-        far.close()
-        assert received(sock, 6) == b"answer"
-        assert sock.recv(1) == b""
+    with through(PcapngRecorder(recording)) as (_, sock, far, *_):
+        ends_one_after_the_other(sock, far)
 
 
 def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
     """Back-pressure: what the node does not take stays in the client, not in the tap."""
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
-        recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
-        sock = stack.enter_context(connect(tap))
-        far = stack.enter_context(node.accept()[0])
+    with through(PcapngRecorder(recording)) as (tap, sock, far, node):
         sock.settimeout(0.2)
         piece, sent = random.Random(1).randbytes(1 << 20), 0
         with contextlib.suppress(TimeoutError):
@@ -166,11 +182,10 @@ def test_a_client_waits_for_a_node_that_does_not_read(recording: Path) -> None:
                 sent += sock.send(memoryview(piece)[sent % len(piece) :])
         assert sent < 100_000_000
         relayed = tap.relayed
-        other = stack.enter_context(connect(tap))  # its bytes pass, and leave those that are held back as they are
-        with node.accept()[0] as others_far:
+        # The bytes of another connection pass, and leave those that are held back as they are.
+        with connect(tap) as other, node.accept()[0] as others_far:
             other.sendall(bytes(len(piece)))
             assert received(others_far, len(piece)) == bytes(len(piece))
-        far.settimeout(30)
         assert received(far, sent) == (piece * (sent // len(piece) + 1))[:sent]
         until(lambda: tap.relayed == sent + len(piece))
         assert relayed < sent
@@ -226,12 +241,7 @@ def test_a_killed_node_ends_its_connection(echo: EchoServer, tap: Tap) -> None:
 
 
 def test_a_client_that_resets_while_the_node_is_slow_costs_no_cpu(recording: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
-        recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(CountingTap([TapMapping(LOOPBACK, node.getsockname())], recorder))
-        sock = stack.enter_context(connect(tap))
-        stack.enter_context(node.accept()[0])
+    with through(PcapngRecorder(recording), CountingTap) as (tap, sock, *_):
         sock.settimeout(0.2)
         with contextlib.suppress(TimeoutError):
             while True:
@@ -318,7 +328,7 @@ class WaitingRecorder:
         self.recorded: list[tuple[bool, bytes]] = []
 
     def record(self, direction: str, local: object, remote: object, time_ns: int, buffers: list[memoryview]) -> None:
-        self.recorded.append((self.arrived.wait(10), b"".join(buffers)))
+        self.recorded.append((self.arrived.wait(60), b"".join(buffers)))
 
     def opened(self, *_: object) -> None:
         pass
@@ -380,16 +390,12 @@ def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path)
 
 @pytest.mark.parametrize("ends", ["client", "node"])
 def test_a_connection_that_stays_half_open_is_reset_in_time(ends: str, recording: Path, tmp_path: Path) -> None:
-    pem = tmp_path / "server.pem"
-    pem.write_text(certificates().server)
-    near = server_context(SecurityConfig(ssl_keystore_location=str(pem))) if ends == "client" else None
-    far = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     clock = FakeClock()
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        mapping = TapMapping(LOOPBACK, ("localhost" if near is None else "127.0.0.1", node.getsockname()[1]))
-        tls = {"listener_tls": near} if near is not None else {"upstream_tls": far}
+        mapping = TapMapping(LOOPBACK, ("127.0.0.1" if ends == "client" else "localhost", node.getsockname()[1]))
+        tls = {"listener_tls": server_tls()} if ends == "client" else {"upstream_tls": client_tls()}
         tap = Tap([mapping], recorder, clock=clock, **tls)
         stack.callback(tap.close)
         sock = stack.enter_context(connect(tap))
@@ -421,8 +427,7 @@ def test_a_killed_tap_leaves_a_recording_that_reads(echo: EchoServer, recording:
         "-m",
         "kproto",
         "tap",
-        "--map",
-        f"127.0.0.1:0=127.0.0.1:{echo.address[1]}",
+        f"--map=127.0.0.1:0=127.0.0.1:{echo.address[1]}",
         "--out",
         recording,
     ]
@@ -556,17 +561,13 @@ def test_two_rotating_recorders_of_one_name_share_no_file(tmp_path: Path) -> Non
 
 def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
     """Two taps in a row: TLS between them, plaintext at both ends, and both recordings readable."""
-    pem = tmp_path / "server.pem"
-    pem.write_text(certificates().server)
-    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
-    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     data = frame(b"\0\x12\0\0\0\0\0\7\xff\xff") * 20_000
     with contextlib.ExitStack() as stack:
         far_recorder = stack.enter_context(PcapngRecorder(recording))
         near_recorder = stack.enter_context(PcapngRecorder(tmp_path / "near.pcapng"))
-        far = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], far_recorder, listener_tls=server))
+        far = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], far_recorder, listener_tls=server_tls()))
         upstream = ("localhost", far.listening[0][1])
-        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], near_recorder, upstream_tls=client))
+        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], near_recorder, upstream_tls=client_tls()))
         sock = stack.enter_context(connect(near))
         sender = threading.Thread(target=sock.sendall, args=(data,))
         sender.start()
@@ -577,41 +578,26 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
 
 
 def test_the_end_of_one_direction_is_handed_on_over_tls_too(recording: Path, tmp_path: Path) -> None:
-    pem = tmp_path / "server.pem"
-    pem.write_text(certificates().server)
-    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
-    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(socket.create_server(LOOPBACK))
         recorder = stack.enter_context(PcapngRecorder(recording))
-        far = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server))
+        far = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server_tls()))
         upstream = ("localhost", far.listening[0][1])
-        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], recorder, upstream_tls=client))
+        near = stack.enter_context(Tap([TapMapping(LOOPBACK, upstream)], recorder, upstream_tls=client_tls()))
         sock = stack.enter_context(connect(near))
-        sock.sendall(b"question")
-        sock.shutdown(socket.SHUT_WR)
         behind = stack.enter_context(node.accept()[0])
         behind.settimeout(30)
-        assert received(behind, 8) == b"question"
-        assert behind.recv(1) == b""
-        behind.sendall(b"answer")
-        behind.close()
-        assert received(sock, 6) == b"answer"
-        assert sock.recv(1) == b""
+        ends_one_after_the_other(sock, behind)
 
 
 def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: Path) -> None:
     """More than the tap reads of one connection in one turn, and no event that would announce the rest."""
-    pem = tmp_path / "server.pem"
-    pem.write_text(certificates().server)
-    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
-    client = client_context(SecurityConfig(ssl_truststore_certificates=certificates().authority))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = client.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    tls = client_tls().wrap_bio(incoming, outgoing, server_hostname="localhost")
     with (
         socket.create_server(LOOPBACK) as node,
         PcapngRecorder(recording) as recorder,
-        Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server) as tap,
+        Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server_tls()) as tap,
         connect(tap) as sock,
     ):
         while True:
@@ -630,12 +616,9 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
 
 
 def test_a_plaintext_client_of_a_tls_listener_is_reset(echo: EchoServer, recording: Path, tmp_path: Path) -> None:
-    pem = tmp_path / "server.pem"
-    pem.write_text(certificates().server)
-    server = server_context(SecurityConfig(ssl_keystore_location=str(pem)))
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], recorder, listener_tls=server))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, echo.address)], recorder, listener_tls=server_tls()))
         sock = stack.enter_context(connect(tap))
         sock.sendall(frame(b"no hello"))
         with contextlib.suppress(ConnectionResetError):
@@ -734,13 +717,7 @@ LEAKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", LEAKS.values(), ids=LEAKS)
 def test_a_recording_has_no_password_however_it_was_sent(steps: list[tuple[str, bytes]], recording: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
-        recorder = stack.enter_context(PcapngRecorder(recording))
-        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder))
-        sock = stack.enter_context(connect(tap))
-        far = stack.enter_context(node.accept()[0])
-        far.settimeout(30)
+    with through(PcapngRecorder(recording)) as (_, sock, far, *_):
         rest = [] if b"\xff\xff\xff\xff" in steps[0][1] else [("sent", METADATA), ("received", ANSWER)]
         for direction, data in steps + rest:
             source, target = (sock, far) if direction == "sent" else (far, sock)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from network_peers import until
-from zookeeper_faults import expire
 
 from channel.broker.embedded import EmbeddedBroker
 from channel.broker.links import BrokerLinks
@@ -20,7 +18,6 @@ from channel.errors import (
     NodeExists,
     NodeTooLarge,
     NoNode,
-    SessionExpired,
 )
 from channel.types import Broker, EndPoint
 from channel.zookeeper import cluster_state as cluster
@@ -158,25 +155,6 @@ def test_an_election_that_another_broker_won_is_lost(zookeeper: str, session: Zo
             cluster.register_controller(session, 1)
 
 
-@pytest.mark.conformance("ZKC-09")
-@pytest.mark.parametrize("operation", [Create("/new"), SetData("/old", b"2"), Delete("/old")])
-def test_a_deposed_controller_changes_nothing(
-    zookeeper: str, session: ZooKeeperSession, operation: Create | SetData | Delete
-) -> None:
-    session.create("/old", b"1")
-    epoch = cluster.register_controller(session, 1)
-    assert cluster.fenced(session, epoch.epoch_zk_version, [Check("/old", 0)]).error is None
-    session.delete(CONTROLLER)
-    with ZooKeeperSession(zookeeper) as other:
-        cluster.register_controller(other, 2)
-        with pytest.raises(ControllerMoved):
-            cluster.fenced(session, epoch.epoch_zk_version, [operation])
-        with pytest.raises(ControllerMoved):
-            cluster.delete_controller(session, epoch.epoch_zk_version)
-    assert session.get("/old")[0] == b"1"
-    assert session.exists("/new") is None
-
-
 def test_watches_are_called_once_for_each_read(session: ZooKeeperSession) -> None:
     called: list[str] = []
     session.watch_node("/n", lambda: called.append("node"))
@@ -257,35 +235,6 @@ def test_a_bulk_read_goes_on_after_the_connection_was_lost(session: ZooKeeperSes
         if n == 700:
             session._client._connection._socket.shutdown(2)
     assert found == [path.encode() for path in paths]
-
-
-def test_an_expired_session_is_replaced_after_its_owner_has_heard_of_it(zookeeper: str) -> None:
-    happened: list[str] = []
-    renewed = threading.Event()
-
-    def expired() -> None:
-        with pytest.raises(SessionExpired):
-            session.exists("/")
-        happened.append("expired")
-
-    def began() -> None:
-        happened.append("began")
-        renewed.set()
-
-    session = ZooKeeperSession(zookeeper, on_expired=expired, on_new_session=began)
-    with session:
-        first = session.id
-        session.create("/mine", ephemeral=True)
-        session.watch_node("/mine", lambda: happened.append("watched"))
-        assert session.exists("/mine") is not None
-        expire(session)
-        assert renewed.wait(60)
-        assert happened == ["expired", "began"]  # and no watch of the old session
-        assert session.previous_ids == [first]
-        assert session.id != first
-        assert session.exists("/mine") is None  # watches it again
-        session.create("/mine")
-        until(lambda: happened[2:] == ["watched"])
 
 
 def test_no_server_is_one_line() -> None:

@@ -309,6 +309,7 @@ def test_requests_wait_for_a_lost_connection_to_come_back(scene: Real | Modelled
     scene.play(story)
 
 
+@pytest.mark.conformance("ZKC-09")
 def test_one_of_two_controllers_is_elected_and_fences_the_other(scene: Real | Modelled) -> None:
     def story(scene: Scene) -> None:
         with _session(scene) as one, _session(scene) as two:
@@ -327,8 +328,11 @@ def test_one_of_two_controllers_is_elected_and_fences_the_other(scene: Real | Mo
             for operation in (Create("/new"), SetData("/old", b"2"), Delete("/old")):
                 with pytest.raises(ControllerMoved):
                     cluster.fenced(one, epoch.epoch_zk_version, [operation])
+            with pytest.raises(ControllerMoved):
+                cluster.delete_controller(one, epoch.epoch_zk_version)
             assert cluster.fenced(two, 2, [Check("/old", 0)]).error is None
             assert two.get("/old")[0] == b"1"
+            assert two.exists("/new") is None
 
     scene.play(story)
 

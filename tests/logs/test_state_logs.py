@@ -164,14 +164,19 @@ def test_request_logs_of_old_releases_are_the_capture(run: str) -> None:
             assert content(form["response"]) == content(sent["response"])
 
 
-@pytest.fixture(scope="module", params=ALL, ids="-".join)
+FEW = [("ibp-3.9-a", "INFO"), ("ibp-2.4-IV1-a", "TRACE"), ("kafka-2.8.2", "INFO"), ("kafka-0.10.2.2", "TRACE")]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, marks=[] if each in FEW else pytest.mark.slow) for each in ALL],
+    ids="-".join,
+)
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     run, level = request.param
     path = tmp_path_factory.mktemp("logs")
     for name, data in logs_of(run, level).items():
         (path / name.replace("/", "-")).write_bytes(data)
-    (path / "control.pcap.part").write_bytes(b"")
-    (path / "control.pcap.part").unlink()
     return run, level, path
 
 

@@ -23,42 +23,9 @@ from kproto.reference import datatypes
 from kproto.reference.fields import Fields
 
 APIS = (
-    *(
-        3,
-        4,
-        5,
-        6,
-        7,
-        10,
-        16,
-        17,
-        18,
-        19,
-        20,
-        22,
-        30,
-        31,
-        32,
-        33,
-        35,
-        36,
-        37,
-        43,
-        44,
-        45,
-        46,
-        49,
-        51,
-        56,
-        57,
-        58,
-        62,
-        63,
-        64,
-        66,
-        67,
-    ),
-)
+    3, 4, 5, 6, 7, 10, 16, 17, 18, 19, 20, 22, 30, 31, 32, 33, 35, 36,
+    37, 43, 44, 45, 46, 49, 51, 56, 57, 58, 62, 63, 64, 66, 67,
+)  # fmt: skip
 RECORD_APIS = (0, 1, 2)
 """Declared as the schemas have them; Kafka's JSON form leaves their records out, so that no message is compared."""
 
@@ -235,6 +202,20 @@ def versions(theirs: Schema) -> range:
     return range(theirs.highest + 1)
 
 
+def kinds(name: str, implementation: Any) -> tuple[Schema, Any, Any]:
+    """A schema, a codec, and that codec's class for the schema."""
+    theirs, codec = schema(name), get_codec(implementation)
+    return theirs, codec, message_type(codec, theirs.api_key, theirs.kind)
+
+
+def each_field(theirs: Schema, *, exists: bool = True) -> Iterator[tuple[int, Any, tuple[str, ...], SchemaField]]:
+    """Each version, its sample in JSON, and of each field that it has, or lacks, the arrays around it and itself."""
+    for version in versions(theirs):
+        for path, field in walk(theirs.fields, version):
+            if field.exists_in(version) == exists:
+                yield version, sample(theirs.fields, version), path, field
+
+
 def with_value(form: dict[str, Any], path: tuple[str, ...], name: str, value: Any) -> dict[str, Any]:
     changed = json.loads(json.dumps(form))
     inner(changed, path)[name] = value
@@ -244,8 +225,7 @@ def with_value(form: dict[str, Any], path: tuple[str, ...], name: str, value: An
 @BOTH
 def test_json_keys(name: str, implementation: Any) -> None:
     """A version's JSON has just that version's keys, in the schema's order."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
+    theirs, _, cls = kinds(name, implementation)
     for version in versions(theirs):
         form = sample(theirs.fields, version)
         assert json.dumps(cls.from_json(form, version).to_json(version)) == json.dumps(form), version
@@ -254,93 +234,73 @@ def test_json_keys(name: str, implementation: Any) -> None:
 @BOTH
 def test_a_missing_key(name: str, implementation: Any) -> None:
     """Only tagged fields may be missing; they are then at their default."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        form = sample(theirs.fields, version)
-        for path, field in walk(theirs.fields, version):
-            if not field.exists_in(version):
-                continue
-            changed = json.loads(json.dumps(form))
-            del inner(changed, path)[field.json_name]
-            if field.tag is None:
-                with pytest.raises(EncodeError, match=field.name):
-                    cls.from_json(changed, version)
-            else:
-                message = cls.from_json(changed, version)
-                assert plain(getattr(reached(message, theirs, path), field.name)) == field.default
-                assert message.to_json(version) == changed
+    theirs, _, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs):
+        del inner(form, path)[field.json_name]
+        if field.tag is None:
+            with pytest.raises(EncodeError, match=field.name):
+                cls.from_json(form, version)
+        else:
+            message = cls.from_json(form, version)
+            assert plain(getattr(reached(message, theirs, path), field.name)) == field.default
+            assert message.to_json(version) == form
 
 
 @BOTH
 def test_null(name: str, implementation: Any) -> None:
     """Null is taken, from JSON and into bytes and back, where the schema says so, and nowhere else."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        form = sample(theirs.fields, version)
-        for path, field in walk(theirs.fields, version):
-            if not field.exists_in(version):
-                continue
-            changed = with_value(form, path, field.json_name, None)
-            if field.nullable_in(version):
-                message = cls.from_json(changed, version)
-                assert message.to_json(version) == changed
-                assert decoded(codec, theirs, version, message).to_json(version) == changed
-                continue
-            with pytest.raises(EncodeError):
-                cls.from_json(changed, version)
-            with pytest.raises((EncodeError, TypeError)):  # at once, or when it is written
-                encode_null(codec, theirs, version, cls.from_json(form, version), path, field)
+    theirs, codec, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs):
+        changed = with_value(form, path, field.json_name, None)
+        if field.nullable_in(version):
+            message = cls.from_json(changed, version)
+            assert message.to_json(version) == changed
+            assert decoded(codec, theirs, version, message).to_json(version) == changed
+            continue
+        with pytest.raises(EncodeError):
+            cls.from_json(changed, version)
+        with pytest.raises((EncodeError, TypeError)):  # at once, or when it is written
+            encode_null(codec, theirs, version, cls.from_json(form, version), path, field)
 
 
 @BOTH
 def test_the_range_of_every_integer(name: str, implementation: Any) -> None:
     """Both ends go out and come back; what lies beyond them is refused."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        form = sample(theirs.fields, version)
-        for path, field in walk(theirs.fields, version):
-            bare = field.type.removeprefix("[]")
-            if bare not in INTEGERS or not field.exists_in(version):
-                continue
-            low, high = INTEGERS[bare]
-            wrap = (lambda value: [value]) if field.type.startswith("[]") else (lambda value: value)
-            for value in (low, high):
-                changed = with_value(form, path, field.json_name, wrap(value))
-                message = cls.from_json(changed, version)
-                assert decoded(codec, theirs, version, message).to_json(version) == changed
-            beyond = 257 if bare == "int8" else high + 1  # Kafka's JSON takes bytes up to 256, shifted
-            for value in (low - 1, beyond, "7", 7.0, True, None):
-                with pytest.raises(EncodeError):
-                    cls.from_json(with_value(form, path, field.json_name, wrap(value)), version)
+    theirs, codec, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs):
+        bare = field.type.removeprefix("[]")
+        if bare not in INTEGERS:
+            continue
+        low, high = INTEGERS[bare]
+        wrap = (lambda value: [value]) if field.type.startswith("[]") else (lambda value: value)
+        for value in (low, high):
+            changed = with_value(form, path, field.json_name, wrap(value))
+            message = cls.from_json(changed, version)
+            assert decoded(codec, theirs, version, message).to_json(version) == changed
+        beyond = 257 if bare == "int8" else high + 1  # Kafka's JSON takes bytes up to 256, shifted
+        for value in (low - 1, beyond, "7", 7.0, True, None):
+            with pytest.raises(EncodeError):
+                cls.from_json(with_value(form, path, field.json_name, wrap(value)), version)
 
 
 @BOTH
 def test_the_type_of_everything_else(name: str, implementation: Any) -> None:
     """A value of another JSON type is refused wherever it stands."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        form = sample(theirs.fields, version)
-        for path, field in walk(theirs.fields, version):
-            if not field.exists_in(version):
-                continue
-            wrong: list[Any] = [{}]
-            wrong += [[7]] if not field.type.startswith("[]") else ["seven", [[]], [None]]
-            wrong += ["true", 1] if field.type == "bool" else []
-            wrong += [7, True] if field.type in ("string", "bytes", "uuid") else []
-            wrong += ["AAECAwQFBgcICQoLDA0O"] if field.type == "uuid" else []
-            for value in wrong:
-                with pytest.raises(EncodeError):
-                    cls.from_json(with_value(form, path, field.json_name, value), version)
+    theirs, _, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs):
+        wrong: list[Any] = [{}]
+        wrong += [[7]] if not field.type.startswith("[]") else ["seven", [[]], [None]]
+        wrong += ["true", 1] if field.type == "bool" else []
+        wrong += [7, True] if field.type in ("string", "bytes", "uuid") else []
+        wrong += ["AAECAwQFBgcICQoLDA0O"] if field.type == "uuid" else []
+        for value in wrong:
+            with pytest.raises(EncodeError):
+                cls.from_json(with_value(form, path, field.json_name, value), version)
 
 
 @BOTH
 def test_defaults_of_fresh_objects(name: str, implementation: Any) -> None:
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
+    theirs, _, cls = kinds(name, implementation)
     for version in versions(theirs):
         message = cls.from_json(sample(theirs.fields, version), version)
         for path, field in walk(theirs.fields, version):
@@ -353,48 +313,40 @@ def test_defaults_of_fresh_objects(name: str, implementation: Any) -> None:
 @BOTH
 def test_a_value_in_a_version_that_lacks_its_field(name: str, implementation: Any) -> None:
     """Dropped without a word if the schema calls the field ignorable, an error otherwise; its default never hurts."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        form = sample(theirs.fields, version)
-        bare = encode(codec, theirs.kind, cls.from_json(form, version), version)
-        for path, field in walk(theirs.fields, version):
-            if field.exists_in(version):
-                continue
-            message = cls.from_json(form, version)
-            setattr(reached(message, theirs, path), field.name, python_value(codec, theirs, path, field))
-            if field.ignorable:
-                assert encode(codec, theirs.kind, message, version) == bare, (path, field.name)
-                assert message.to_json(version) == form
-            else:
-                with pytest.raises(FieldNotInVersion):
-                    encode(codec, theirs.kind, message, version)
-                with pytest.raises(FieldNotInVersion):
-                    message.to_json(version)
+    theirs, codec, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs, exists=False):
+        message = cls.from_json(form, version)
+        bare = encode(codec, theirs.kind, message, version)
+        setattr(reached(message, theirs, path), field.name, python_value(codec, theirs, path, field))
+        if field.ignorable:
+            assert encode(codec, theirs.kind, message, version) == bare, (path, field.name)
+            assert message.to_json(version) == form
+        else:
+            with pytest.raises(FieldNotInVersion):
+                encode(codec, theirs.kind, message, version)
+            with pytest.raises(FieldNotInVersion):
+                message.to_json(version)
 
 
 @BOTH
 def test_the_tag_of_every_tagged_field(name: str, implementation: Any) -> None:
     """Written under the schema's tag with its true size, and not at all at its default."""
-    theirs, codec = schema(name), get_codec(implementation)
-    cls = message_type(codec, theirs.api_key, theirs.kind)
-    for version in versions(theirs):
-        for path, field in walk(theirs.fields, version):
-            if field.tag is None or not field.exists_in(version):
-                continue
-            form = sample(theirs.fields, version)
-            for other_path, other in walk(theirs.fields, version):
-                if other.tag is not None and other.exists_in(version):
-                    del inner(form, other_path)[other.json_name]
-            bare = encode(codec, theirs.kind, cls.from_json(form, version), version)
-            form = with_value(form, path, field.json_name, sample_of(field, version))
-            got = encode(codec, theirs.kind, cls.from_json(form, version), version)
-            depth = len(path)  # every struct around it ends with an empty section of its own
-            assert bare.endswith(bytes(depth + 1))
-            assert got.startswith(bare[: len(bare) - depth - 1])
-            section = got[len(bare) - depth - 1 : len(got) - depth]
-            assert section[:2] == bytes([1, field.tag])
-            assert section[2] == len(section) - 3
+    theirs, codec, cls = kinds(name, implementation)
+    for version, form, path, field in each_field(theirs):
+        if field.tag is None:
+            continue
+        for other_path, other in walk(theirs.fields, version):
+            if other.tag is not None and other.exists_in(version):
+                del inner(form, other_path)[other.json_name]
+        bare = encode(codec, theirs.kind, cls.from_json(form, version), version)
+        form = with_value(form, path, field.json_name, sample_of(field, version))
+        got = encode(codec, theirs.kind, cls.from_json(form, version), version)
+        depth = len(path)  # every struct around it ends with an empty section of its own
+        assert bare.endswith(bytes(depth + 1))
+        assert got.startswith(bare[: len(bare) - depth - 1])
+        section = got[len(bare) - depth - 1 : len(got) - depth]
+        assert section[:2] == bytes([1, field.tag])
+        assert section[2] == len(section) - 3
 
 
 def plain(value: Any) -> Any:

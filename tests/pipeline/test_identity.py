@@ -211,7 +211,11 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return rows(read(write(tmp_path_factory.mktemp("short") / "control.pcap", SHORT)))
 
 
-@pytest.mark.parametrize("way", WAYS)
+FEW = ("tcpdump -W", "logrotate", "a packed copy", "labels that are declared later", "overwritten names", "joined")
+"""Those that every run takes; test_any_naming draws others."""
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way in FEW else pytest.mark.slow) for way in WAYS])
 def test_however_captures_are_named_the_tables_are_those_of_one(
     way: str, run: Callable[..., Run], out: Path, tmp_path: Path, short: dict[str, list[str]]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,11 +39,16 @@ Change = dict[str, Any]
 KNOWN_OF_CAPTURES = [name for name in KNOWN if name != "known_batches"]
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> Path:
-    path = tmp_path / "out"
+@pytest.fixture(scope="module")
+def stored_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stored") / "out"
     store(path, DATA / "captures" / "ibp-2.8-a.pcap.gz", DATA / "captures" / "ibp-2.8-a.pcap.gz")
     return path
+
+
+@pytest.fixture
+def tables(tmp_path: Path, stored_once: Path) -> Path:
+    return shutil.copytree(stored_once, tmp_path / "out")
 
 
 @pytest.fixture
@@ -247,6 +253,20 @@ def test_a_recording_that_kproto_does_not_write_is_refused(change: dict[str, Any
         Recording.of_row(RECORDING | change)
 
 
+@pytest.fixture(scope="module")
+def begun_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("begun")
+    analyze(TasksHere(), [str(rotated(folder)[0])], OutputDirectory(folder / "out"))  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.fixture
+def begun(tmp_path: Path, begun_once: Path) -> tuple[Path, Path]:
+    """Tables of the first file of a rotated capture, and the file that goes on."""
+    folder = shutil.copytree(begun_once, tmp_path / "begun")
+    return folder / "out", folder / "control.pcap1"
+
+
 def rotated(folder: Path) -> tuple[Path, Path]:
     """A capture of which a second file goes on."""
     link, packets = read_pcap(DATA / "captures" / "ibp-2.8-a.pcap.gz")
@@ -311,9 +331,10 @@ def test_borders_that_kproto_does_not_write_are_lost(change: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", KNOWN_OF_CAPTURES)
 @pytest.mark.parametrize("damage", [b"", b"no Parquet at all", pa.table({"a": [1]}), "wrong kinds"])
-def test_a_damaged_table_of_what_is_known_is_an_error_of_one_line(name: str, damage: Any, tmp_path: Path) -> None:
-    captures, out = rotated(tmp_path), tmp_path / "out"
-    analyze(TasksHere(), [str(captures[0])], OutputDirectory(out))  # type: ignore[arg-type]
+def test_a_damaged_table_of_what_is_known_is_an_error_of_one_line(
+    name: str, damage: Any, begun: tuple[Path, Path]
+) -> None:
+    out, second = begun
     (file,) = current_tables(out).files(name)
     if isinstance(damage, bytes):
         Path(str(file)).write_bytes(damage)
@@ -322,7 +343,7 @@ def test_a_damaged_table_of_what_is_known_is_an_error_of_one_line(name: str, dam
     else:
         pq.write_table(damage, file)
     with pytest.raises(ConfigurationError) as caught:
-        analyze(TasksHere(), [str(captures[1])], OutputDirectory(out))  # type: ignore[arg-type]
+        analyze(TasksHere(), [str(second)], OutputDirectory(out))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
@@ -366,13 +387,12 @@ def test_what_connections_went_on_with_is_forgotten_with_their_days(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", KNOWN_OF_CAPTURES)
-def test_a_missing_table_of_what_is_known_is_named_in_one_line(name: str, tmp_path: Path) -> None:
-    captures, out = rotated(tmp_path), OutputDirectory(tmp_path / "out")
-    analyze(TasksHere(), [str(captures[0])], out)  # type: ignore[arg-type]
+def test_a_missing_table_of_what_is_known_is_named_in_one_line(name: str, begun: tuple[Path, Path]) -> None:
+    out, second = OutputDirectory(begun[0]), begun[1]
     for file in current_tables(out.path).files(name):
         Path(str(file)).unlink()
     if name in ("known_recordings", "known_names"):  # as where another run has just written other ones
-        assert unchanged([str(captures[0])], out) is None
+        assert unchanged([str(second.with_name("control.pcap"))], out) is None
     with pytest.raises(FileNotFoundError, match=name) as caught:
-        analyze(TasksHere(), [str(captures[1])], out)  # type: ignore[arg-type]
+        analyze(TasksHere(), [str(second)], out)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

@@ -28,11 +28,14 @@ CAPTURE, BOTH = -1, -2
 """In place of a node: the capture alone, and the capture with the files of the node that ended first."""
 
 OF_RUNS = [
-    pytest.param(run, node, marks=[] if node in (NODES[run][0], BOTH) else pytest.mark.slow)
+    pytest.param(
+        run, node, marks=[] if (run, node) in ((RUNS[0], BOTH), (RUNS[1], NODES[RUNS[1]][0])) else pytest.mark.slow
+    )
     for run in RUNS
     for node in (None, *NODES[run], CAPTURE, BOTH)
 ]
-SOURCES = [*OF_RUNS, *((run, None) for run in MADE)]
+OF_MADE = [pytest.param(run, None, marks=[] if run == "kraft-3.9-m" else pytest.mark.slow) for run in MADE]
+SOURCES = [*OF_RUNS, *OF_MADE]
 
 
 def places(run: str, node: int | None) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(links, "_RETRY_S", 0.0)
 
 
-def leave(channels, timeout_s=10.0):
+def leave(channels, timeout_s=60.0):
     left = []
     asking = {i: ask_zookeeper_controller(c, i, 100 + i) for i, c in channels.items()}
     failures = controlled_shutdown(asking, left.append, timeout_s)

@@ -34,7 +34,7 @@ class Client:
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         member = cluster[0]
-        self._socket = socket.create_connection((member.host, member.port), timeout=10)
+        self._socket = socket.create_connection((member.host, member.port), timeout=60)
         self._frames = FrameSplitter()
         self._count = 0
 

@@ -227,6 +227,6 @@ def test_a_broker_whose_session_cannot_end_is_not_waited_for(
 
     with monkeypatch.context() as patched:
         patched.setattr(BrokerLinks, "close", close)
-        assert set(fleet.shut_down(1, 3, timeout_s=5)) == {1, 3}
+        assert set(fleet.shut_down(1, 3, timeout_s=60)) == {1, 3}
     assert len(limits) == 2
-    assert all(limit is not None and 0 < limit <= 5 for limit in limits)
+    assert all(limit is not None and 0 < limit <= 60 for limit in limits)

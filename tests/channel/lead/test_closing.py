@@ -34,7 +34,7 @@ class LostSession:
     def get(self, path: str) -> Any:
         """Wait for the end."""
         self.asked.set()
-        assert self.ended.wait(60)
+        assert self.ended.wait(90)
         raise IllegalState("the ZooKeeper session is closed")
 
     get_many = exists = get
@@ -147,8 +147,8 @@ def test_a_controller_whose_event_thread_has_ended_with_the_process_resigns_at_o
     assert controller.events.close(60)  # as the interpreter's end may do before it closes the controller
     gave_up.clear()
     began = time.monotonic()
-    controller.close(30)
-    assert time.monotonic() - began < 20
+    controller.close(90)
+    assert time.monotonic() - began < 60
     assert gave_up == [threading.current_thread().name]
 
 
@@ -163,7 +163,7 @@ def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
     began = time.monotonic()
     try:
         controller.close(0.1)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 50
         assert "has not ended" in caplog.text
     finally:
         session.close()
