@@ -111,19 +111,21 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
         for state in states:
             reigns[state["leader_epoch"]].append(state)
         told = {epoch: min(states, key=_order) for epoch, states in reigns.items()}
-        epochs = sorted(reigns)
-        for epoch, following in zip(epochs, [*epochs[1:], None], strict=True):
+        end: Any = None  # what is told after the next leader, or after the deletion, began before that
+        for epoch in sorted(reigns, reverse=True):
             first = told[epoch]
-            ends = [first["deleted_ts"], None if following is None else told[following]["ts"]]
+            end = first["deleted_ts"] if end is None else end
+            begin = first["ts"] if end is None else min(first["ts"], end)
             rows.append(
                 {
                     **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
-                    "controller_epoch": _decided(reigns[epoch], is_first=epoch == epochs[0]),
-                    "valid_from": first["ts"],
-                    "valid_to": min((end for end in ends if end is not None), default=None),
+                    "controller_epoch": _decided(reigns[epoch], is_first=epoch == min(reigns)),
+                    "valid_from": begin,
+                    "valid_to": end,
                     "changes_seen": len(reigns[epoch]),
                 }
             )
+            end = begin
     return rows
 
 

@@ -422,7 +422,7 @@ class Conversation:
         header = cut.header
         self._summary.requests[header.api_key, header.api_version] += 1
         if header.sender >= 0 and self.connection is not None:
-            self._summary.sent_by(self.connection.client.ip, header.sender, cut.first_ns)
+            self._summary.sent_by(self.connection.client, self.connection.server, header.sender, cut.first_ns)
         frame = None
         if cut.payload is not None:
             assert self.connection is not None

@@ -479,10 +479,10 @@ class LogReader:
         broker, name = _BROKER.search(line, mark), _NAME.search(line, mark)
         if broker is not None and name is not None:
             try:
-                _server, client = _ends(name[1].decode("utf-8", "replace"))
+                server, client = _ends(name[1].decode("utf-8", "replace"))
             except UnusableLine:
                 return
-            self._summary.sent_by(client.ip, int(broker[1]), self.time_ns)
+            self._summary.sent_by(client, server, int(broker[1]), self.time_ns)
 
     def _state_message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""

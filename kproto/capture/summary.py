@@ -218,17 +218,24 @@ class CaptureSummary:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
-        for (ip, broker), time_ns in other.senders.items():
-            self.sent_by(ip, broker, time_ns)
+        for sender, time_ns in other.senders.items():
+            self._add_sender(sender, time_ns)
         self.assumed_zone |= other.assumed_zone
         self.controller_events += other.controller_events[: _KEPT_EVENTS - len(self.controller_events)]
         self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
         self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
 
-    def sent_by(self, ip: str, broker: int, time_ns: int) -> None:
-        """Note that a broker's own request came from an address; the first thousand count."""
-        if (ip, broker) not in self.senders and len(self.senders) < _KEPT_SENDERS:
-            self.senders[ip, broker] = time_ns
+    def sent_by(self, client: Endpoint, server: Endpoint, broker: int, time_ns: int) -> None:
+        """Note that a broker's own request came from an address; the first thousand count.
+
+        One to the sender's own machine is none: it may have gone to itself, or to another broker there.
+        """
+        if client.ip != server.ip:
+            self._add_sender((client.ip, broker), time_ns)
+
+    def _add_sender(self, sender: tuple[str, int], time_ns: int) -> None:
+        if sender not in self.senders and len(self.senders) < _KEPT_SENDERS:
+            self.senders[sender] = time_ns
 
     def told_by_controller(self, event: LoggedEvent) -> None:
         """Note what a controller's log tells; the first thousand count."""

@@ -173,8 +173,8 @@ CAPTURES: Final = described(
     column(
         "senders",
         _SENDERS,
-        "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers): the id that "
-        "each names, its IP address, and when the first passed.",
+        "Brokers' own requests (AlterPartition, ControlledShutdown, heartbeats, fetches of followers) to other "
+        "machines: the id that each names, its IP address, and when the first passed.",
     ),
     column(
         "servers",

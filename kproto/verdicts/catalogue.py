@@ -180,7 +180,7 @@ RULES: Final[dict[str, Rule]] = {
             "Start the brokers of the last ISR, best the last leader. An unclean election loses records.",
             "A topic whose brokers were all shut down on purpose.",
             ("offline",),
-            shown_by="query leader PLACE",
+            shown_by="query leader PLACE", rests_on=("time",),
         ),
         Rule(
             "KP011", "unclean-election", "trouble", "leaders",
@@ -247,7 +247,7 @@ RULES: Final[dict[str, Rule]] = {
             "Find the brokers that are missing in the ISRs (kproto query isr).",
             "A reassignment that still copies: its new replicas join the ISR at the end.",
             ("under-replicated",),
-            shown_by="query under-replicated PLACE",
+            shown_by="query under-replicated PLACE", rests_on=("time",),
         ),
         Rule(
             "KP021", "under-min-isr", "trouble", "replicas",
@@ -255,7 +255,7 @@ RULES: Final[dict[str, Rule]] = {
             "As KP020; writes with acks=all are refused now.",
             "As KP020.",
             "Topics with another min.insync.replicas than the one given.",
-            ("min-isr", "under-min-isr"),
+            ("min-isr", "under-min-isr"), rests_on=("time",),
         ),
         Rule(
             "KP022", "isr-flapping", "warning", "replicas",
@@ -274,7 +274,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look whether a controller is elected and what its log says.",
             "ZooKeeper mode alone; in KRaft mode UpdateMetadata lists brokers that are down.",
             ("not-alive",),
-            shown_by="query leader PLACE",
+            shown_by="query leader PLACE", rests_on=("time",),
         ),
         Rule(
             "KP024", "reassignment-lasts", "warning", "replicas",
@@ -283,7 +283,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the brokers that are added, and at the throttle (kafka-reassign-partitions --verify).",
             "Large partitions take hours to copy.",
             ("reassigning",),
-            shown_by="query leader PLACE",
+            shown_by="query leader PLACE", rests_on=("time",),
         ),
         # brokers
         Rule(

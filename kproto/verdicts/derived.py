@@ -69,11 +69,17 @@ _LEADERSHIP: Final = Derived(
                min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
         FROM {{changes}}
         GROUP BY {_LIFE}, leader, leader_epoch
+    ), dated AS (  -- one told after a later one, or after the deletion, began before that
+        SELECT *, least(deleted_ts, min(ts) OVER (
+            PARTITION BY {_LIFE} ORDER BY leader_epoch, ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        )) AS valid_from
+        FROM reigns
     )
     SELECT {_LIFE}, leader, leader_epoch, CASE WHEN NOT may_be_older THEN controller_epoch END AS controller_epoch,
-           controller_id, ts AS valid_from,
-           least(lead(ts) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to, changes_seen
-    FROM reigns
+           controller_id, valid_from,
+           coalesce(lead(valid_from) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to,
+           changes_seen
+    FROM dated
     """,  # noqa: S608  # our own names
 )
 

@@ -218,6 +218,35 @@ def _absences(changes: Iterable[tuple[int, frozenset[int]]]) -> dict[int, list[S
     return dict(found)
 
 
+def _where_all(
+    of: Mapping[Any, Iterable[Stretch]], connected: Mapping[Any, Iterable[Sequence[int]]], end: int
+) -> list[Stretch]:
+    """The times at which some broker has a stretch, and no connected one has none, in order."""
+    held: Counter[Any] = Counter()
+    on: Counter[Any] = Counter()
+    marks = []
+    for broker, stretches in of.items():
+        for since, until in stretches:
+            marks += [(since, held, broker, 1), (end if until is None else until, held, broker, -1)]
+    for broker, spans in connected.items() if marks else ():
+        for first, last in spans:
+            marks += [(first, on, broker, 1), (last, on, broker, -1)]
+    found: list[Stretch] = []
+    held_now = free_now = 0
+    began: int | None = None
+    for ts, counts, broker, step in sorted(marks, key=itemgetter(0)):
+        was_free = on[broker] > 0 and not held[broker]
+        counts[broker] += step
+        free_now += (on[broker] > 0 and not held[broker]) - was_free
+        held_now += step if counts is held else 0
+        if began is None and held_now and not free_now:
+            began = ts
+        elif began is not None and (free_now or not held_now):
+            found += [Stretch(began, ts)] if began < ts else []
+            began = None
+    return found
+
+
 def is_near(times: Sequence[int], ts: int, settled: int) -> bool:
     """Whether one of ascending times lies within ``settled`` us before a time, or at once after it."""
     first = _after(times, ts - settled)
@@ -1029,29 +1058,40 @@ class Facts:
     @cached_property
     def blind(self) -> list[Stretch]:
         """The times at which bytes are missing and no connection shows what all brokers are told, in order."""
-        in_hole: Counter[Any] = Counter()
-        connected: Counter[Any] = Counter()
-        marks = []
-        for broker, holes in self.holes.items():
-            for since, until in holes:
-                marks += [(since, in_hole, broker, 1), (self.end if until is None else until, in_hole, broker, -1)]
-        for broker, spans in self.spans.items() if marks else ():
-            for first, last in spans.stretches:
-                marks += [(first, connected, broker, 1), (last, connected, broker, -1)]
-        found: list[Stretch] = []
-        holes_now = whole_now = 0
-        began: int | None = None
-        for ts, counts, broker, step in sorted(marks, key=itemgetter(0)):
-            was_whole = connected[broker] > 0 and not in_hole[broker]
-            counts[broker] += step
-            whole_now += (connected[broker] > 0 and not in_hole[broker]) - was_whole
-            holes_now += step if counts is in_hole else 0
-            if began is None and holes_now and not whole_now:
-                began = ts
-            elif began is not None and (whole_now or not holes_now):
-                found += [Stretch(began, ts)] if began < ts else []
-                began = None
-        return found
+        return _where_all(self.holes, {broker: spans.stretches for broker, spans in self.spans.items()}, self.end)
+
+    @cached_property
+    def _waits(self) -> list[Stretch]:
+        """The times at which no broker could be told anything, as a request was in flight or it was away; in order."""
+        held: dict[Any, list[Stretch]] = defaultdict(list)
+        for request in self.requests:
+            if request.latency_us is not None:
+                held[request.broker_id].append(Stretch(request.ts, request.ts + request.latency_us))
+        lives: dict[Any, list[Life]] = defaultdict(list)
+        for life in self.lives:
+            lives[life.broker].append(life)
+        connected = {}
+        for broker, stretches in held.items():
+            spans, some, gone = sorted(self.spans[broker].stretches), lives[broker], self.dead_since(broker)
+            connected[broker] = [(spans[0][0], self.end if gone is None else max(last for _first, last in spans))]
+            for (_first, last), (first, _last) in pairwise(spans):
+                place = bisect_right(some, last, key=lambda life: life.first)
+                if last < first and not (place and first <= some[place - 1].last):  # it did not stay registered
+                    stretches.append(Stretch(last, first))
+        return _where_all(held, connected, self.end)
+
+    def decided(self, ts: int, queued: int) -> int:
+        """Since when what was told at a time may have been decided: it may have waited for answers, or for a broker.
+
+        Args:
+            ts: The time.
+            queued: A request within this time, in us, of the answer to another was waiting for it.
+        """
+        place = bisect_left(self._waits, ts, key=lambda wait: wait.since)
+        while place and ts - (self._waits[place - 1].until or ts) <= queued:
+            place -= 1
+            ts = self._waits[place].since
+        return ts
 
     @cached_property
     def _may_lack_connections(self) -> frozenset[Any]:
@@ -1101,7 +1141,7 @@ class Facts:
             for reign, until in zip(self._reigns, ends, strict=True)
         )
 
-    def may_hide(self, broker: Any, first: int, last: int, within: int) -> str:
+    def may_hide(self, broker: Any, first: int, last: int, within: int, since: int | None = None) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.
 
         Where the recorder dropped packets, a request can pass unseen only if no connection without holes lasts all the
@@ -1111,11 +1151,12 @@ class Facts:
             broker: The broker.
             first, last: The times between which the request is missing.
             within: How long before and after, in us, it may have passed as well.
+            since: It may also have passed from this time on where the captures show what no broker was told.
         """
-        if any(
-            hole.since <= last + within and (hole.until is None or first - within <= hole.until)
-            for hole in self.holes.get(broker, ())
-        ):
+        begin, end = first - within, last + within
+        missing = [(hole, begin) for hole in self.holes.get(broker, ())]
+        missing += [(hole, begin if since is None else min(since, begin)) for hole in self.blind]
+        if any(hole.since <= end and (hole.until is None or begin <= hole.until) for hole, begin in missing):
             return "bytes of its connection are missing in the capture"
         if broker in self._may_lack_connections:
             spans = self.spans.get(broker)

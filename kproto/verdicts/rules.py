@@ -116,6 +116,7 @@ class _Doctor:
         *,
         about: Any = None,
         lacks: str = "",
+        since: int | None = None,
         is_shown: bool = False,
         severity: Severity | None = None,
         **more: Any,
@@ -128,22 +129,23 @@ class _Doctor:
             first, last: The times at which it began and was last seen; ``last`` None: it lasts.
             about: The broker whose requests the finding misses, if that is not ``broker``.
             lacks: The data that the captures lack, so that the finding is uncertain.
+            since: See ``Facts.may_hide``.
             is_shown: Whether the captures lack nothing at any of its times, though they may between them.
             severity: If it is not that of the rule.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
         rests_on = [basis for basis in RULES[rule].rests_on if not (is_shown and basis == "absence")]
-        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last) or lacks
+        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last, since) or lacks
         if not lacks:
             return Finding(rule, severity or RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
-    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int) -> str:
+    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int, since: int | None) -> str:
         """What the captures lack of what a finding about a broker between two times rests on; empty: nothing."""
         facts = self.facts
-        if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"))):
+        if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"), since)):
             return hidden
         if "time" in rests_on and not facts.has_one_clock:
             return "the clocks of its captures cannot be compared"
@@ -274,19 +276,18 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
     yield from _lasting(doctor, life, "KP010", "offline", without, text, f"{name} had no leader", **of)
-    lacking = set(newest.replicas) - set(newest.isr) - life.adding
-    stretches = life.stretches(_under_replicated_of())
-    text = f"{name} lacks replicas {_ids(lacking)} in its ISR {_ids(newest.isr)}"
+    stretches = life.stretches(lambda state: bool(state.isr and _lacking(state)))
+    text = f"{name} lacks replicas {_ids(_lacking(newest))} in its ISR {_ids(newest.isr)}"
     former = f"{name} lacked replicas in its ISR"
     count = len(newest.replicas)
     is_larger = count > doctor.facts.fewest_replicas.get(of["topic"], count)
     is_unknown = is_larger and all(step.state.adding_replicas is None for step in life.steps)
     lacks = "a reassignment from before the capture may add them" if is_unknown else ""
     yield from _lasting(doctor, life, "KP020", "under-replicated", stretches, text, former, lacks=lacks, **of)
-    text = f"{name} is being reassigned; it adds replicas {_ids(life.adding)}"
-    yield from _lasting(
-        doctor, life, "KP024", "reassigning", life.reassignments, text, f"{name} was being reassigned", **of
-    )
+    stretches = life.stretches(lambda state: bool(state.adding_replicas))
+    text = f"{name} is being reassigned; it adds replicas {_ids(newest.adding_replicas or ())}"
+    former = f"{name} was being reassigned"
+    yield from _lasting(doctor, life, "KP024", "reassigning", stretches, text, former, **of)
     least = int(doctor.limit("min-isr"))
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
@@ -294,6 +295,11 @@ def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnatio
         yield from _lasting(
             doctor, life, "KP021", "under-min-isr", short, text, f"{name} had fewer than {least} in-sync replicas", **of
         )
+
+
+def _lacking(state: State) -> set[int]:
+    """The replicas that a state's ISR lacks, and that no reassignment adds."""
+    return set(state.replicas).difference(state.isr, state.adding_replicas or ())
 
 
 def _lasting(
@@ -327,6 +333,10 @@ def _lasting(
     if long and doctor.facts.blind:
         sure = _sure(doctor.facts, life, long, most)
         long, lacks = sure or long, lacks if sure else "requests that may have ended it are not in the capture"
+    if any(stretch.until for stretch in long):
+        queued = doctor.us("queued")
+        sure = [s for s in long if s.until is None or doctor.facts.decided(s.until, queued) - s.since > most]
+        long, lacks = sure or long, lacks if sure else "the request that ended it may have waited for its broker"
     now = [s for s in stretches[-1:] if s.until is None]
     if not long:
         if now and RULES[rule].severity == "trouble":
@@ -367,19 +377,6 @@ def _time_text(us: int) -> str:
         if us >= _TWO * unit:
             return f"{us / unit:.1f} {name}"
     return f"{us / _SECOND:.1f} s"
-
-
-def _under_replicated_of() -> Callable[[State], bool]:
-    """Whether each state, in order, lacks a replica in its ISR that no reassignment adds."""
-    adding: set[int] = set()
-
-    def holds(state: State) -> bool:
-        nonlocal adding
-        if state.adding_replicas is not None:
-            adding = set(state.adding_replicas)
-        return bool(state.isr and set(state.replicas) - set(state.isr) - adding)
-
-    return holds
 
 
 def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -500,7 +497,7 @@ def _leadership(doctor: _Doctor) -> Iterator[Finding]:
                 known.back_to(after.state.leader_epoch)
                 if before is not None and after.state.leader != NO_LEADER:
                     yield from _two_leaders(doctor, partition, known, before, after)
-                    yield from _named_not_told(doctor, partition, known, after)
+                    yield from _named_not_told(doctor, partition, known, before, after)
 
 
 class _Told:
@@ -566,10 +563,13 @@ def _two_leaders(
     if facts.spans[former].covers(after.ts, took + limit) and not settled:
         name = f"{partition[0]}-{partition[1]}"
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
-        yield doctor.finding("KP014", text, took, since, about=former, topic=partition[0], partition=partition[1])
+        of: dict[str, Any] = {"topic": partition[0], "partition": partition[1]}
+        yield doctor.finding("KP014", text, took, since, about=former, since=before.ts, **of)
 
 
-def _named_not_told(doctor: _Doctor, partition: Partition, known: _Told, after: Sighting) -> Iterator[Finding]:
+def _named_not_told(
+    doctor: _Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
+) -> Iterator[Finding]:
     """The leader, if UpdateMetadata names it to clients and LeaderAndIsr has not told it."""
     facts, limit = doctor.facts, doctor.us("told")
     leader, epoch = after.state.leader, after.state.leader_epoch
@@ -584,7 +584,8 @@ def _named_not_told(doctor: _Doctor, partition: Partition, known: _Told, after: 
         name = f"{partition[0]}-{partition[1]}"
         text = f"Broker {leader} was named leader of {name} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
-        yield doctor.finding("KP015", text, at, heard, broker=leader, topic=partition[0], partition=partition[1])
+        of: dict[str, Any] = {"topic": partition[0], "partition": partition[1]}
+        yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, **of)
 
 
 def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
@@ -791,7 +792,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     removals = facts.removals
     yield from _cancelled(doctor)
-    found: dict[tuple[str, str, Any], list[int]] = defaultdict(list)
+    found: dict[tuple[str, str, Any], list[tuple[int, int]]] = defaultdict(list)  # each with its last state's time
     unsure: set[tuple[str, Any]] = set()
     errors: dict[tuple[str, Any], int] = {}
     settled = doctor.us("settled")
@@ -812,7 +813,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 error = removals.refused((topic, number), broker)
                 returned = error is None and facts.took_part(broker, deleted, facts.end - doctor.us("told"))
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
-                found[rule, topic, broker].append(deleted)
+                found[rule, topic, broker].append((deleted, life.sightings[-1].ts))
                 if error is not None:
                     errors[topic, broker] = error
                 if (topic, number, broker) in facts.unanswered_deletions:
@@ -823,17 +824,19 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         "KP042": "never accepted the deletion of {}, whose name is used again",
     }
     asked = {request.broker_id for request in facts.requests} if found else set()
-    for (rule, topic, broker), times in found.items():
-        if facts.end - min(times) <= doctor.us("told"):
+    for (rule, topic, broker), deletions in found.items():
+        first, since = map(min, zip(*deletions, strict=True))
+        if facts.end - first <= doctor.us("told"):
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
         if rule == "KP040" and (topic, broker) in errors:
             text = f"Broker {broker} refused the deletion of {topic} with {error_name(errors[topic, broker])}"
         lacks = "the capture has no answer to a deletion that was sent" if (topic, broker) in unsure else ""
         dead = facts.dead_since(broker)
-        if broker not in asked and (dead is None or dead > min(times)):
+        if broker not in asked and (dead is None or dead > first):
             lacks = "the capture has no request to that broker"
-        yield doctor.finding(rule, text, min(times), count=len(times), broker=broker, topic=topic, lacks=lacks)
+        of: dict[str, Any] = {"broker": broker, "topic": topic}
+        yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
 
 
 def _cancelled(doctor: _Doctor) -> Iterator[Finding]:

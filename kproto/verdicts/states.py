@@ -224,7 +224,9 @@ class Incarnation:
                 )
                 first[key] = known._replace(state=both)
         steps = sorted(first.values(), key=lambda sighting: (sighting.state.epochs, sighting.ts))
-        return steps if all(step.state.isr and step.state.replicas for step in steps) else _completed(steps)
+        steps = steps if all(step.state.isr and step.state.replicas for step in steps) else _completed(steps)
+        is_reassigned = any(step.state.adding_replicas or step.state.removing_replicas for step in steps)
+        return _reassigned(steps) if is_reassigned else steps
 
     @property
     def newest(self) -> Sighting:
@@ -262,27 +264,6 @@ class Incarnation:
             by_epoch[state.partition_epoch] = state
         return list(found.values())
 
-    @cached_property
-    def reassignments(self) -> list[Stretch]:
-        """The times during which LeaderAndIsr says that a reassignment adds replicas, in order."""
-        adding = False
-
-        def holds(state: State) -> bool:
-            nonlocal adding
-            if state.adding_replicas is not None:
-                adding = bool(state.adding_replicas)
-            return adding
-
-        return self.stretches(holds)
-
-    @property
-    def adding(self) -> set[int]:
-        """The replicas that a reassignment adds, by the newest LeaderAndIsr."""
-        for step in reversed(self.steps):
-            if step.state.adding_replicas is not None:
-                return set(step.state.adding_replicas)
-        return set()
-
     def stretches(self, holds: Callable[[State], bool]) -> list[Stretch]:
         """The times during which the states hold something, in order."""
         found: list[Stretch] = []
@@ -298,6 +279,19 @@ class Incarnation:
         if since is not None:
             found.append(Stretch(since, None if self.deleted is None else max(since, self.deleted)))
         return found
+
+
+def _reassigned(steps: list[Sighting]) -> list[Sighting]:
+    """Add to states that UpdateMetadata alone tells what a reassignment changes: it goes on with the same replicas."""
+    found = steps[:1]
+    for step in steps[1:]:
+        before, state = found[-1].state, step.state
+        if state.adding_replicas is None and before.adding_replicas is not None:
+            goes_on = set(state.replicas) == set(before.replicas)
+            adding, removing = (before.adding_replicas, before.removing_replicas) if goes_on else ((), ())
+            state = state._replace(adding_replicas=adding, removing_replicas=removing)
+        found.append(step._replace(state=state))
+    return found
 
 
 def _completed(steps: list[Sighting]) -> list[Sighting]:

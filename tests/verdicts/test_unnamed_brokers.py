@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from commands import run_kproto
 from conftest import DATA
+from windows import Window
 
 import kproto.tables
 from kproto.tables.reading import chunks
-from kproto.tables.resolved import resolved_tables
+from kproto.tables.resolved import resolved_pieces, resolved_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
+from tests.hosts import Recorded, by_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,11 +74,30 @@ def test_no_id_is_wrong_and_no_alarm_is_new_where_nothing_lists_addresses(captur
     assert found <= alarms(tables)
 
 
+def test_a_request_to_the_same_machine_does_not_tell_which_broker_is_at_its_target(tmp_path: Path) -> None:
+    window = Window.of(next(path for path in CAPTURES if path.name.startswith("ibp-2.6")))
+    window = window.since(window.at(0.594163)).until(window.at(0.597984))
+    servers = [("127.0.0.1", port) for port in (19092, 19093, 19094)]
+    part = by_host(Recorded(window.link, window.packets), servers)["host-19094.pcap"]
+    (requests,) = (tables["requests"] for tables in resolved_pieces([str(part.write(tmp_path / "one.pcap"))]))
+    assert set(requests["broker_id"].to_pylist()) == {None}  # broker 1 fetched from it
+
+
+def _from_another_machine(data: bytes) -> bytes:
+    """A packet on ::1 in which clients have another address."""
+    at = data.index(bytes(15) + b"\1") - 8
+    changed = bytearray(data)
+    changed[at + (39 if int.from_bytes(data[at + 40 : at + 42], "big") in (19092, 19093, 19094) else 23)] = 2
+    return bytes(changed)
+
+
 def test_a_brokers_own_requests_tell_where_it_is(tmp_path: Path) -> None:
     """Heard of in a capture, or in the controller's request log, which is all that a TLS cluster has."""
-    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    window = Window.of(next(path for path in CAPTURES if path.name.startswith("ibp-2.8")))
+    packets = tuple(packet._replace(data=_from_another_machine(packet.data)) for packet in window.packets)
+    capture = replace(window, packets=packets).write(tmp_path / "control.pcap")
     (shown,) = kproto.tables.read(capture)["captures"]["senders"].to_pylist()
-    assert {(sender["ip"], sender["broker_id"]) for sender in shown} == {("::1", broker) for broker in range(3)}
+    assert {(sender["ip"], sender["broker_id"]) for sender in shown} == {("::2", broker) for broker in range(3)}
     log = tmp_path / "kafka-request.log"
     lines = [
         f'[2026-11-21 06:35:1{broker},000] DEBUG Completed request:{{"isForwarded":false,"requestHeader":'
