@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError
 
-from .copies import copies_among, overlaps_of_logs
+from .copies import within_others
 from .file_ends import FileEnds, is_pipe, refuse_pipes
 from .fragments import Fragments
 from .link import segment
@@ -174,10 +174,9 @@ def capture_points(
     named = [*dict.fromkeys(_files(paths, unfinished))]
     pipes = [file for file in named if is_pipe(file)]
     files = [file for file in named if file not in pipes]
-    copied = copies_among(files, ends)
-    pieces, overlaps = overlaps_of_logs([file for file in files if file not in copied], ends)
+    within, overlaps = within_others(files, ends)
     by_stem: dict[tuple[Path, str], list[str]] = {}
-    for file in (file for file in files if file not in copied and file not in pieces):
+    for file in (file for file in files if file not in within):
         by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation

@@ -31,10 +31,24 @@ _DISORDER_NS: Final = 1_000_000_000
 """Lines near each other may be out of order by so much."""
 
 
-def copies_among(files: Sequence[str], ends: FileEnds) -> dict[str, str]:
-    """Return the files whose unpacked bytes are those of an earlier one, each with the earlier one's name."""
-    if len(files) < 2:
-        return {}
+def within_others(files: Sequence[str], ends: FileEnds) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Find files whose unpacked bytes are those of others, and logs whose lines stand in others.
+
+    Returns:
+        The files that stand in another one whole, each with the one that stands in none; and pairs of other logs: the
+        second one begins within the first, and goes on behind its end.
+    """
+    found = _copies(files, ends) if len(files) > 1 else {}
+    pieces, overlaps = _overlaps_of_logs([file for file in files if file not in found], ends)
+    found |= pieces
+    for file, other in found.items():
+        while other in found:
+            other = found[other]
+        found[file] = other
+    return found, overlaps
+
+
+def _copies(files: Sequence[str], ends: FileEnds) -> dict[str, str]:
     same_start: dict[bytes, list[str]] = {}
     for file in files:
         start = _digest_of(file, ends, most=_START)
@@ -50,13 +64,7 @@ def copies_among(files: Sequence[str], ends: FileEnds) -> dict[str, str]:
     return found
 
 
-def overlaps_of_logs(files: Sequence[str], ends: FileEnds) -> tuple[set[str], list[tuple[str, str]]]:
-    """Find logs whose lines stand in others.
-
-    Returns:
-        Those that stand in another one whole, and pairs of others: the second one begins within the first, and goes on
-        behind its end.
-    """
+def _overlaps_of_logs(files: Sequence[str], ends: FileEnds) -> tuple[dict[str, str], list[tuple[str, str]]]:
     starts = {}
     for file in files:
         try:
@@ -69,17 +77,17 @@ def overlaps_of_logs(files: Sequence[str], ends: FileEnds) -> tuple[set[str], li
     for file, start in starts.items():
         by_line.setdefault(start.line, []).append(file)
     lines = sorted((start.ns, start.line) for start in starts.values())
-    pieces: set[str] = set()
+    pieces: dict[str, str] = {}
     overlaps = []
     for file in starts if len(starts) > 1 else ():
         if file in pieces or len(_of_times(lines, starts[file].ns, ends.last_ns(file))) < 2:
             continue
         for other, is_whole in _begin_within(file, starts, by_line, lines, ends):
             if is_whole:
-                pieces.add(other)
+                pieces[other] = file
             else:
                 overlaps.append((file, other))
-    return pieces, [pair for pair in overlaps if pieces.isdisjoint(pair)]
+    return pieces, [pair for pair in overlaps if pieces.keys().isdisjoint(pair)]
 
 
 class _Start(NamedTuple):

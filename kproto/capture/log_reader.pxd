@@ -27,8 +27,8 @@ cdef class SeenLines:
 
 cdef class LogReader:
     cdef public str file
-    cdef public object time_ns
-    cdef object _summary, _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _numbered_ns
+    cdef public object time_ns, summary
+    cdef object _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _numbered_ns
     cdef object _controller_epoch, _held
     cdef SeenLines _seen
     cdef list _logged, _waiting

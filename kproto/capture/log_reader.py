@@ -259,6 +259,7 @@ class LogReader:
     Attributes:
         file: Name of the file, which frames carry.
         time_ns: Time at which the last request was answered, ns since the epoch.
+        summary: As given; another one may take its place between files.
     """
 
     def __init__(
@@ -271,7 +272,7 @@ class LogReader:
     ) -> None:
         self.file: str = ""
         self.time_ns: int = 0
-        self._summary = summary
+        self.summary: CaptureSummary = summary
         self._capture = capture
         self._wanted = apis if isinstance(apis, WantedApis) else WantedApis(apis)
         self._clock = LogClock(reading or LogReading())
@@ -279,7 +280,7 @@ class LogReader:
         self._lines = Lines()
         self._unwrapper = Unwrapper()
         self._logged: list[LoggedRequest] = []
-        self._states = StateLog(self._logged.append, self._summary.told_by_controller)
+        self._states = StateLog(self._logged.append, lambda event: self.summary.told_by_controller(event))
         self._numbers: set[tuple[object, int]] = set()  # of the decisions of one time
         self._numbered_ns = 0
         self._controller_epoch = -1
@@ -312,7 +313,7 @@ class LogReader:
         """
         events: list[Frame | Exchange] = []
         if damage:
-            self._summary.bad(damage, self._lines.offset)
+            self.summary.bad(damage, self._lines.offset)
         self._take(b"", events, last=True)
         for message in self._unwrapper.end():
             self._message(message, events)
@@ -321,7 +322,7 @@ class LogReader:
         self._is_ordered = False
         self._give_logged(events)
         if self._states.is_shuffled:
-            self._summary.bad(_SHUFFLED, 0)
+            self.summary.bad(_SHUFFLED, 0)
             self._states.is_shuffled = False
         self._lines, self._unwrapper = Lines(), Unwrapper()
         return events
@@ -338,7 +339,7 @@ class LogReader:
         held = self._held
         for line, offset, length in self._lines.feed(data, last=last):
             if line is None:
-                self._summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
+                self.summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
                 continue
             if line[0] == _TAB and line[:4] == b"\tat " and not unwrapper.is_open:
                 continue  # where an exception was thrown
@@ -365,7 +366,7 @@ class LogReader:
                             if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
                                 if self._is_ordered:
                                     if self._seen.is_copy(line[at:], time_ns):
-                                        self._summary.resent += 1
+                                        self.summary.resent += 1
                                     else:
                                         state_line(line, at, time_ns)
                                 else:
@@ -376,15 +377,15 @@ class LogReader:
                                 self._give_logged(events)
                             continue
                     except UnusableLine as e:
-                        self._summary.bad(str(e), offset, length)
+                        self.summary.bad(str(e), offset, length)
                         continue
                     except (ValueError, OverflowError):
-                        self._summary.bad(_NO_STATE, offset, length)
+                        self.summary.bad(_NO_STATE, offset, length)
                         continue
                 at = line.find(MARK)
                 if at < 0:
                     if not self._has_requests and b"ontroller" in line[26:60]:
-                        self._summary.format = "state-change log"
+                        self.summary.format = "state-change log"
                     if _NAMES_WRITER.search(line, 26, 26 + _LONGEST_PREFIX):
                         self._message(LogLine(line, [], None, offset, length), events)
                         continue
@@ -403,7 +404,7 @@ class LogReader:
             for message in unwrapper.line(line, offset, length):
                 self._message(message, events)
         if self._clock.assumed:
-            self._summary.assumed_zone = True
+            self.summary.assumed_zone = True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         if message.text and self._is_repeated(message):
@@ -436,7 +437,7 @@ class LogReader:
         """Take a line of a request log."""
         mark = max(message.text.find(MARK), 0)
         self._has_requests = True
-        summary = self._summary
+        summary = self.summary
         try:
             is_plain = message.text[24:32] in (b"] DEBUG ", b"] TRACE ") and not message.stamps
             time_ns = self._clock.kafka_ns(message.text) if is_plain else -1
@@ -482,7 +483,7 @@ class LogReader:
                 server, client = _ends(name[1].decode("utf-8", "replace"))
             except UnusableLine:
                 return
-            self._summary.sent_by(client, server, int(broker[1]), self.time_ns)
+            self.summary.sent_by(client, server, int(broker[1]), self.time_ns)
 
     def _state_message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         """Take a line of a state-change log or a controller's log, if it is one, out of whatever stood around it."""
@@ -564,7 +565,7 @@ class LogReader:
         if not problem and len(forms) > 1 and _OF_STATES.search(forms[0], 0, _LONGEST_PREFIX):
             problem = "a line of a state change that was cut where its parts cannot be put together"
         if problem:
-            self._summary.bad(problem, first.offset, first.length)
+            self.summary.bad(problem, first.offset, first.length)
 
     def _tells(self, text: bytes, stamps: list[Stamp]) -> bool:
         """Give a line to the states; whether it tells anything."""
@@ -585,7 +586,7 @@ class LogReader:
             text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
         time_ns = self._clock.time_ns(stamps)
         if self._seen.is_copy(text[at:], time_ns):
-            self._summary.resent += 1
+            self.summary.resent += 1
             return True
         return self._states.line(text, at, time_ns)
 
@@ -594,7 +595,7 @@ class LogReader:
         if not self._logged:
             return
         logged, self._logged[:] = self._logged[:], []
-        summary = self._summary
+        summary = self.summary
         summary.packets += len(logged)
         if not self._has_requests:
             summary.format = "state-change log"
@@ -663,7 +664,7 @@ class LogReader:
         if not (0 <= api_key < 1 << 15 and -1 << 15 <= version < 1 << 15):
             raise UnusableLine(f"a logged request of API {str(api_key)[:20]} version {str(version)[:20]}")
         if not self._wanted.takes(api_key, client_id):
-            self._summary.requests[api_key, version] += 1
+            self.summary.requests[api_key, version] += 1
             return
         sent_ns = answered_ns - round(float(entry.get("totalTimeMs") or 0) * 1_000_000)
         if not 0 <= sent_ns < LATEST_NS:
@@ -677,7 +678,7 @@ class LogReader:
         form = self._unlogged_answer(api_key, entry) if entry.get("response") is NOT_LOGGED else entry.get("response")
         if form is not None:
             answer, answer_status = _body(api_key, version, "response", form)
-        summary = self._summary
+        summary = self.summary
         summary.requests[api_key, version] += 1
         streams = self._connection(name, ends, sent_ns)
         names = api_key, version, correlation_id, client_id
@@ -713,8 +714,8 @@ class LogReader:
             server, client = ends
             streams = _Streams(Connection(client, server, time_ns, self._capture, saw_open=False))
             self._streams[name] = streams
-            self._summary.connections += 1
-            self._summary.recognised("kafka", server)
+            self.summary.connections += 1
+            self.summary.recognised("kafka", server)
             if len(self._streams) > _CONNECTIONS:
                 self._streams.popitem(last=False)
         return streams

@@ -94,6 +94,12 @@ class CaptureReader:
             return None
         return freeze((self._packets, self.summary, waiting))
 
+    def count_in(self, summary: CaptureSummary) -> None:
+        """Count in another summary what the next log tells."""
+        self.summary = summary
+        if self._log is not None:
+            self._log.summary = summary
+
     @property
     def connections(self) -> Collector:
         """The connections of the capture point."""

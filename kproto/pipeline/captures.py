@@ -19,7 +19,7 @@ from kproto.pipeline.tasks import (
 from kproto.tables.files import file_size
 from kproto.tables.places import write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.recordings import PartRead, PartToRead, read_parts
+from kproto.tables.recordings import PartRead, PartToRead, read_parts, read_together
 from kproto.tables.scanning import Selection, scan_options
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def gather_parts(
         The pieces, and what is known of each part.
     """
     workers = parallelism(spark)
-    sizes = {part: part.size - part.begin for part in parts}
+    sizes = {each: sum(part.size - part.begin for part in each) for each in read_together(parts)}
     shares = Packed(dealt(sizes, workers, _TASKS_FOR_EACH_WORKER * workers))
 
     def store(edges: bytes) -> str:

@@ -21,7 +21,7 @@ import kproto
 from kproto import tables
 from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files
-from kproto.capture.copies import copies_among
+from kproto.capture.copies import within_others
 from kproto.capture.file_ends import FileEnds
 from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
@@ -31,6 +31,7 @@ from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_lo
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
+from kproto.pipeline.staging import read_staged
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.arrays import with_column
 from kproto.tables.files import expand, open_file
@@ -85,7 +86,7 @@ class Run:
         summary: The result of ``kproto.verdicts.summarize`` of all tables, or of what the run added, where it was given
             new captures alone.
         seconds: Wall time.
-        copies: Files whose content stands in an earlier one, and that one.
+        copies: Files whose content stands in another one, and that one.
         expired: Requests that were not added, since their days have expired.
         notes: What else was left out, and why, a line each.
     """
@@ -208,7 +209,7 @@ def _plan(
     stored = _stored(out, filters)
     with readable(out.path):
         known = Known(stored)
-        copies = copies_among(known.changed(files), FileEnds(open_file))
+        copies, _overlaps = within_others(known.changed(files), FileEnds(open_file))
         knows_some = known.is_named(files)
         parts = known.parts_to_read(files, cluster, capture_point, copies)
         labels = known.labels_for(files, cluster, capture_point)
@@ -330,6 +331,8 @@ class _Job:
         for read in reads:
             self._known.note(read)
         joiner = self._join(parts, reads, pieces, cluster)
+        again = self._read_again(parts, reads)
+        taken_back = joiner.taken_back | self._told_otherwise(again, pieces)
         if not self._adds and not self._log and not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
@@ -337,7 +340,7 @@ class _Job:
         knowledge.connections, knowledge.undated = joiner.connections, joiner.undated
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._watermarks.get(cluster))
-        settled = settle(pieces, self._stored, self._spans, watermark_us, joiner.taken_back)
+        settled = settle(pieces, self._stored, self._spans, watermark_us, taken_back)
         self.run.expired += settled.expired
         made = make_tables(
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
@@ -349,7 +352,7 @@ class _Job:
         for folder, files in made.files.items():
             self._keep(place_of(folder), files)
         self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
-        small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None)
+        small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None, again)
         if cluster in self._facts:
             self._beside.discard(self._facts[cluster])
             self._replaced.append(self._facts[cluster])
@@ -464,6 +467,34 @@ class _Job:
         self._know("known_borders", pa.concat_tables([rows, known.marks(gone_ids)]))
         return joiner
 
+    def _read_again(self, parts: Sequence[PartToRead], reads: Sequence[PartRead]) -> pa.Array:
+        """Return the labels and names of stored files that are logs, and of which this run has read all anew."""
+        logs = {part.recording for part in parts if part.is_log}
+        read = {each.recording for each in reads if each.length} & logs
+        at: dict[str, set[str]] = {}
+        for name, has in (self._known.names_of(read) if read & self._known.held else {}).items():
+            for each in has & self._known.recordings.keys():
+                at.setdefault(f"{self._known.recordings[each].capture}\0{name}", set()).add(each)
+        keys = [key for key, has in at.items() if has <= read]
+        return pa.array(keys, pa.string())
+
+    def _told_otherwise(self, again: pa.Array, pieces: Sequence[StagedPart]) -> set[tuple[bytes, bytes | None]]:
+        """Return the stored requests of files that were read again of which they tell otherwise now, and responses."""
+        if not len(again):
+            return set()
+        columns = ["frame_id", "capture", "file"]
+        frames = [read_parquet(self._stored.place(file), columns) for file in self._stored.paths("frames")]
+        ids = [each["frame_id"].filter(pc.is_in(_file_keys(each), value_set=again)).combine_chunks() for each in frames]
+        staged = [batch for each in pieces for batch in read_staged(place_of(each.path), "requests")]
+        told = _told(pa.Table.from_batches(staged))
+        found: set[tuple[bytes, bytes | None]] = set()
+        for file in self._stored.paths("requests"):
+            rows = read_parquet(self._stored.place(file), ["frame_id", "response_frame_id", "body_id"])
+            rows = rows.filter(pc.is_in(rows["frame_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
+            rows = rows.filter(pc.invert(pc.is_in(_told(rows), value_set=told)))
+            found.update(zip(rows["frame_id"].to_pylist(), rows["response_frame_id"].to_pylist(), strict=True))
+        return found
+
     def _know(self, name: str, rows: pa.Table) -> None:
         """Add rows to a table of what runs must know."""
         if not rows.num_rows:
@@ -501,12 +532,14 @@ class _Job:
         joiner: Joiner,
         watermark_us: int,
         written: TaskOutput | None,
+        again: pa.Array,
     ) -> dict[str, pa.Table]:
         """Write the tables with few rows; return those of the pieces. Of lists of brokers those that were ``written``.
 
         Args:
             pieces, parts, joiner, watermark_us: Of this run.
             written: What the tasks wrote, where some of the requests are not written; None: all are.
+            again: See ``_read_again``.
         """
         paths = [piece.path for piece in pieces]
         small = {name: small_table(paths, name) for name in SMALL_TABLES}
@@ -525,7 +558,7 @@ class _Job:
         if sets.num_rows:
             self._write("live_brokers", sets, self._id)
         self._write_anew("brokers", lambda former: merged_rows("brokers", pa.concat_tables([former, small["brokers"]])))
-        self._write_captures(small["captures"], joiner, watermark_us)
+        self._write_captures(small["captures"], joiner, watermark_us, again)
 
         def judged(bad_inputs: pa.Table) -> pa.Table:
             if bad_inputs["offset"].null_count == 0:
@@ -552,15 +585,20 @@ class _Job:
                 self._replace(file)
             self._write(name, table, self._id)
 
-    def _write_captures(self, rows: pa.Table, joiner: Joiner, watermark_us: int) -> None:
-        """Add rows of ``captures``, together with the stored ones of their files, and with files that are as small."""
-        changed = pa.array({*_file_keys(rows).to_pylist(), *("\0".join(each) for each in joiner.files)}, pa.string())
+    def _write_captures(self, rows: pa.Table, joiner: Joiner, watermark_us: int, again: pa.Array) -> None:
+        """Add rows of ``captures``, together with the stored ones of their files, and with files that are as small.
+
+        Those of files that were read ``again`` go.
+        """
+        changed = {*_file_keys(rows).to_pylist(), *again.to_pylist(), *("\0".join(each) for each in joiner.files)}
+        changed = pa.array(changed, pa.string())
         for file in sorted(without_logs(self._stored).paths("captures"), reverse=True):
             if self._stored.rows[file] > 2 * rows.num_rows:
                 keys = _file_keys(read_parquet(self._stored.place(file), ["capture", "file"]))
                 if not pc.any(pc.is_in(keys, value_set=changed)).as_py():
                     continue
-            rows = pa.concat_tables([read_parquet(self._stored.place(file)).select(rows.column_names), rows])
+            stored = read_parquet(self._stored.place(file)).select(rows.column_names)
+            rows = pa.concat_tables([stored.filter(pc.invert(pc.is_in(_file_keys(stored), value_set=again))), rows])
             self._replace(file)
         table = _joined_captures(merged_rows("captures", rows), joiner)
         if watermark_us > -(1 << 62):
@@ -736,6 +774,12 @@ def _midnight_us(day: str | None) -> int:
 def _file_keys(captures: pa.Table) -> pa.ChunkedArray:
     """The capture point and the file of each row."""
     return pc.binary_join_element_wise(captures["capture"], captures["file"], "\0")
+
+
+def _told(requests: pa.Table) -> pa.Array:
+    """What each row tells: the request, its response and its body."""
+    ids = [requests[name].fill_null(b"") for name in ("frame_id", "response_frame_id", "body_id")]
+    return pc.binary_join_element_wise(*ids, b"").combine_chunks()
 
 
 def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:

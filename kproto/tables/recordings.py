@@ -16,12 +16,13 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kproto.capture.capture_points import CapturePoint, above_times, names_of_point
+from kproto.capture.capture_points import CapturePoint, above_times, capture_points, names_of_point
 from kproto.capture.read import problem_of
-from kproto.capture.source import Source, check_begun, file_name
+from kproto.capture.source import HEAD, LOGS, Source, check_begun, detect_format, file_name
+from kproto.capture.summary import CaptureSummary
 from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tail
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.tables.files import file_state, is_uri, open_file
+from kproto.tables.files import file_size, file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
 from kproto.tables.known import KnownTable
 from kproto.tables.points import DEFAULT_CLUSTER, label_prefix
@@ -30,11 +31,12 @@ from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import is_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
     from kproto.capture.borders import Border
     from kproto.capture.collector import Event
     from kproto.capture.pcap import Packet
+    from kproto.capture.reader import CaptureReader
     from kproto.tables.scanning import Selection
     from kproto.tables.stored import StoredTables
 
@@ -102,6 +104,7 @@ class PartToRead(NamedTuple):
         capture: The recording's label.
         begin: The byte at which the part begins; 0: the whole file.
         size: Bytes of the file.
+        is_log: Whether it is a log: it is read whole, behind those of the same place.
     """
 
     recording: str
@@ -109,6 +112,7 @@ class PartToRead(NamedTuple):
     capture: str
     begin: int
     size: int
+    is_log: bool = False
 
 
 class PartRead(NamedTuple):
@@ -207,13 +211,13 @@ class Known:
             files: The files.
             cluster: The cluster of recordings that are new.
             capture_point: Their label; None: their names tell it.
-            copies: Files whose content is that of an earlier one of them, and that one.
+            copies: Files whose content stands in another one of them, and that one.
 
         Raises:
             CaptureError: There is no such file.
         """
         copies = copies or {}
-        files = self.changed(files)
+        files = sorted(self.changed(files), key=copies.__contains__)
         firsts = {file: _first_of(file, self._opener) for file in files if file not in copies}
         starts = {_hash(first[:count]) for first in firsts.values() for count in self._counts(first)}
         self._load("start", starts)
@@ -241,8 +245,25 @@ class Known:
             if named != Name(known, state):
                 self._by_name[file] = self._named[file] = Name(known, state)
             if begin is not None:
-                found.append(PartToRead(known.id, file, known.capture, begin, state[0]))
-        return found
+                is_log = _is_log(file, firsts.get(file, b""))
+                found.append(PartToRead(known.id, file, known.capture, 0 if is_log else begin, state[0], is_log))
+        return [*found, *self._logs_beside(found)]
+
+    def _logs_beside(self, parts: Sequence[PartToRead]) -> Iterator[PartToRead]:
+        """Yield the known logs of places to which some come: they are read again together, where they still are."""
+        places = {self.recordings[part.recording].place for part in parts if part.is_log}
+        self._load("place", map(os.fsencode, places))
+        read = {part.recording for part in parts}
+        near = {each.id: each for each in self.recordings.values() if each.place in places and each.id not in read}
+        files = [
+            (os.fsdecode(row["name"]), row["recording"]) for row in self._names.rows(near, "recording").to_pylist()
+        ]
+        files += [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
+        for file, recording in files:
+            known = near.get(recording)
+            if known is not None and _is_log(file, _first_of(file, self._opener)) and _holds(file, self._opener, known):
+                del near[recording]
+                yield PartToRead(recording, file, known.capture, 0, file_size(file), is_log=True)
 
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""
@@ -410,6 +431,19 @@ def _first_of(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
         return b""
 
 
+def _holds(file: str, opener: Callable[[str], IO[bytes]], known: Recording) -> bool:
+    """Whether a file is a recording as it was read."""
+    _goes_on, size, tails = _content_at(file, opener, {known.length})
+    return size == known.size and tails.get(known.length) == known.tail
+
+
+def _is_log(file: str, first: bytes) -> bool:
+    try:
+        return detect_format(file, first[:HEAD], whole=True) in LOGS
+    except CaptureError:
+        return False
+
+
 def _content_at(
     file: str, opener: Callable[[str], IO[bytes]], lengths: Collection[int]
 ) -> tuple[bool, int, dict[int, str]]:
@@ -440,18 +474,38 @@ def _content_at(
     return False, at, tails
 
 
+def read_together(
+    parts: Iterable[PartToRead], opener: Callable[[str], IO[bytes]] = open_file
+) -> list[tuple[PartToRead, ...]]:
+    """Group parts by what one reader reads: the logs of a place in order, as requests go on in the next file.
+
+    Args:
+        parts: The parts.
+        opener: Opens a file by its path or URI.
+    """
+    logs: dict[str, PartToRead] = {}
+    others = []
+    for part in parts:
+        if part.is_log:
+            logs[part.file] = part
+        else:
+            others.append((part,))
+    points = capture_points(logs, opener=opener) if logs else ()
+    return [*others, *(tuple(logs[file] for file in point.files) for point in points)]
+
+
 def read_parts(
-    parts: Iterable[PartToRead],
+    parts: Iterable[Sequence[PartToRead]],
     selection: Selection,
     found: Callable[[PartRead], object],
     store: Callable[[bytes], str],
     *,
     opener: Callable[[str], IO[bytes]] = open_file,
 ) -> Iterator[pa.RecordBatch]:
-    """Read parts of recordings, each by itself.
+    """Read parts of recordings.
 
     Args:
-        parts: The parts.
+        parts: The parts as ``read_together`` groups them.
         selection: The frames to give.
         found: Told of each part that was read.
         store: Stores the edges of a part; returns where.
@@ -460,8 +514,11 @@ def read_parts(
     Yields:
         Batches of the schema ``SCAN``.
     """
-    for part in parts:
-        yield from _read_part(part, selection, found, store, opener)
+    for together in parts:
+        reader = None
+        for part in together:
+            is_last = part is together[-1]
+            reader = yield from _read_part(part, selection, found, store, opener, reader, is_last=is_last)
 
 
 def _read_part(
@@ -470,9 +527,16 @@ def _read_part(
     found: Callable[[PartRead], object],
     store: Callable[[bytes], str],
     opener: Callable[[str], IO[bytes]],
-) -> Iterator[pa.RecordBatch]:
-    reader = new_reader(part.capture, selection)
-    reader.connections.keep_beginnings()
+    reader: CaptureReader | None = None,
+    *,
+    is_last: bool = True,
+) -> Generator[pa.RecordBatch, None, CaptureReader | None]:
+    """Read a part, behind what a reader has read; return that reader, None if nothing goes on behind the part."""
+    if reader is None:
+        reader = new_reader(part.capture, selection)
+        reader.connections.keep_beginnings()
+    else:
+        reader.count_in(CaptureSummary())
     requests = OpenRequests(selection)
     rows = ScanRows()
     summary = reader.summary
@@ -525,17 +589,17 @@ def _read_part(
             elif length:
                 size = part.size
     except TailError:
-        yield from _read_part(part._replace(begin=0), selection, found, store, opener)
-        return
+        return (yield from _read_part(part._replace(begin=0), selection, found, store, opener))
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
         rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
         yield from rows.take()
         found(PartRead(part.recording, summary.file, "", 0, 0, 0, "", False, [], [], None))
-        return
+        return None
     yield from rows.take()
     begins, ends, state = stands[0]
-    _add(rows, requests, reader.end())
+    if is_last:
+        _add(rows, requests, reader.end())
     for request in requests.waiting:
         rows.add_frame(request)
         rows.add_unanswered(request)
@@ -555,6 +619,7 @@ def _read_part(
             None if edges is None else store(edges),
         )
     )  # fmt: skip
+    return reader
 
 
 def _add(rows: ScanRows, requests: OpenRequests, events: Iterable[Event]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packets import enhanced, interface, pcap, read_pcap, section
+from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 
 from kproto.tables import SCAN, read
@@ -18,7 +19,7 @@ from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.filters import Filters
 from kproto.tables.joining import Begin, End, Joiner
 from kproto.tables.reading import TableReader
-from kproto.tables.recordings import Known, PartRead, read_parts
+from kproto.tables.recordings import Known, PartRead, read_parts, read_together
 from kproto.tables.scanning import Selection
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Shelf:
     def add(self, files: Iterable[Path]) -> int:
         parts = self.known.parts_to_read(map(str, files), "default", None)
         found: list[PartRead] = []
-        self.batches += read_parts(parts, Selection(), found.append, self.store)
+        self.batches += read_parts(read_together(parts), Selection(), found.append, self.store)
         labels = {part.recording: part.capture for part in parts}
         for part in found:
             self.known.note(part)
@@ -216,3 +217,19 @@ def test_a_host_has_one_label_and_hosts_by_number_are_no_hours(
         for part in known.parts_to_read([str(tmp_path / "hosts" / name)], "default", None)
     ]
     assert found == labels
+
+
+@pytest.mark.parametrize(("run", "level"), [("kafka-2.8.2", "TRACE"), ("ibp-3.9-a", "INFO"), ("kraft-3.9.1", "INFO")])
+def test_requests_that_the_rotation_of_logs_cuts_are_those_of_the_whole(run: str, level: str, tmp_path: Path) -> None:
+    logs = logs_of(run, level)
+    for name in ("state-change.log", "controller.log"):
+        lines = logs.get(f"broker-1/{name}", b"").splitlines(keepends=True)
+        (tmp_path / "whole").mkdir(exist_ok=True)
+        (tmp_path / "whole" / name).write_bytes(b"".join(lines))
+        for number in range(20):
+            part = lines[len(lines) * number // 20 : len(lines) * (number + 1) // 20]
+            file = tmp_path / (f"{name}.{19 - number}" if number < 19 else name)
+            file.write_bytes(b"".join(part))
+    shelf = Shelf()
+    shelf.add(sorted(file for file in tmp_path.iterdir() if file.is_file()))
+    assert shelf.requests() == whole(tmp_path / "whole")

@@ -1,0 +1,88 @@
+"""Tables of logs are those of the whole log, however rotation cut it, and in whatever runs its files come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow.parquet as pq
+import pytest
+from state_runs import logs_of
+from tasks_here import TasksHere
+
+from kproto.logs import LogReading
+from kproto.pipeline import OutputDirectory, analyze
+from kproto.tables import Filters, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+IN_UTC = Filters(logs=LogReading("UTC"))
+NAMES = ["state-change.log.2026-11-26-14", "state-change.log.2026-11-26-15", "state-change.log"]
+
+
+def counted(requests: Any, captures: Any) -> tuple[list[tuple[Any, ...]], int]:
+    columns = requests.select(["frame_id", "body_id", "response_frame_id", "n_partitions"]).to_pylist()
+    return sorted(tuple(row.values()) for row in columns), sum(captures["packets"].to_pylist())
+
+
+def analyzed(files: Sequence[Path], out: OutputDirectory) -> tuple[list[tuple[Any, ...]], int]:
+    analyze(cast("SparkSession", TasksHere()), list(map(str, files)), out, filters=IN_UTC)
+    return counted(pq.read_table(out.path / "requests"), pq.read_table(out.path / "captures"))
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> tuple[list[Path], tuple[list[tuple[Any, ...]], int]]:
+    """A log that rotation cut within requests, and the tables of the whole."""
+    lines = logs_of("ibp-3.9-a", "INFO")["broker-1/state-change.log"].splitlines(keepends=True)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "state-change.log").write_bytes(b"".join(lines))
+    tables = read(tmp_path / "whole", filters=IN_UTC)
+    within = [number for number, line in enumerate(lines) if b"Follower " in line and b"Follower " in lines[number - 1]]
+    ends = [0, within[len(within) // 3], within[2 * len(within) // 3], len(lines)]
+    files = []
+    for name, begin, end in zip(NAMES, ends, ends[1:], strict=False):
+        files.append(tmp_path / name)
+        files[-1].write_bytes(b"".join(lines[begin:end]))
+    return files, counted(tables["requests"], tables["captures"])
+
+
+@pytest.mark.parametrize("order", [[[2, 0, 1]], [[0], [1], [2]], [[2], [0, 1]], [[1], [2, 0]]])
+def test_files_of_a_log_make_the_tables_of_the_whole(
+    order: list[list[int]], cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
+) -> None:
+    files, whole = cut
+    out = OutputDirectory(tmp_path / "out")
+    for run in order:
+        found = analyzed([files[number] for number in run], out)
+    assert found == whole
+
+
+def test_a_log_that_is_rotated_between_runs_is_the_whole(
+    cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
+) -> None:
+    """Its file is renamed, and a new one begins within a request."""
+    (first, second, last), whole = cut
+    data, later, out = second.read_bytes(), last.read_bytes(), OutputDirectory(tmp_path / "out")
+    last.write_bytes(data[: len(data) // 2])  # while it is being written
+    second.unlink()
+    analyzed([first, last], out)
+    last.write_bytes(data)
+    analyzed([first, last], out)
+    last.rename(second)
+    last.write_bytes(later)
+    assert analyzed([first, second, last], out) == whole
+
+
+def test_logs_that_stand_in_others_count_once(
+    cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
+) -> None:
+    files, whole = cut
+    data = b"".join(file.read_bytes() for file in files)
+    (tmp_path / "tail.txt").write_bytes(data[len(data) // 2 :])
+    found = analyzed(
+        [tmp_path / "tail.txt", tmp_path / "whole" / "state-change.log"], OutputDirectory(tmp_path / "out")
+    )
+    assert found == whole
