@@ -47,7 +47,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 FEW = (
     "ibp-0.8.2-a",
-    "ibp-2.4-IV1-a",
     "ibp-2.8-a",
     "ibp-3.9-a-lossy",
     "ibp-3.9-migration-a",

@@ -29,7 +29,11 @@ def ask(questions: list[Any], *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+SLOWER = [IMPLEMENTATIONS[0], pytest.param(IMPLEMENTATIONS[1], marks=pytest.mark.slow)]
+"""tests/contract asks both codecs the same in every run."""
+
+
+@pytest.mark.parametrize("implementation", SLOWER)
 @pytest.mark.parametrize(
     "path", sorted((DATA / "vectors").glob("*/*.jsonl.gz")), ids=lambda p: f"{p.parent.name}-{p.name.partition('.')[0]}"
 )
@@ -51,7 +55,7 @@ def test_every_golden_line_is_answered_as_recorded(path: Path, implementation: s
     assert not wrong, f"{len(wrong)} of {len(lines)}: " + "\n".join(wrong[:5])
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("implementation", SLOWER)
 @pytest.mark.parametrize("group", ["leaderandisr", "stopreplica", "updatemetadata", "headers", "others"])
 def test_the_json_form_is_written_as_recorded(group: str, implementation: str) -> None:
     lines = [line for line in read_jsonl(DATA / f"vectors/valid/{group}.jsonl.gz") if not line["unknown_tags"]]

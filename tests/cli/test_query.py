@@ -153,6 +153,7 @@ def _epochs(state: dict[str, Any]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", ["ibp-3.9-a", "ibp-2.8-a"])
 @pytest.mark.parametrize("at_s", [20.5, 45.5, 58.5])
+@pytest.mark.usefixtures("read_once")
 def test_partitions_without_leader_or_replicas_at_a_time_are_those_of_the_newest_states(name: str, at_s: float) -> None:
     capture = str(CAPTURE.with_name(f"{name}.pcap.gz"))
     shown = run_kproto("inspect", capture, "--format", "json").stdout.splitlines()

@@ -55,11 +55,18 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
             assert_rows(name, rows, wanted[name])
 
 
-@pytest.mark.parametrize(
-    "fleet",
-    [pytest.param(fleet, id=name, marks=[pytest.mark.slow] * ("large" in name)) for name, fleet in FLEETS.items()],
-)
-@pytest.mark.parametrize("per_host", [False, True], ids=["one capture", "per host"])
+FEW_PER_HOST = ("everything", "another seed", "two brokers", "holes in the capture")
+CASES = [
+    pytest.param(
+        fleet, per_host, id=f"{name}, {'per host' if per_host else 'one capture'}",
+        marks=[pytest.mark.slow] * ("large" in name or (per_host and name not in FEW_PER_HOST)),
+    )
+    for name, fleet in FLEETS.items()
+    for per_host in (False, True)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fleet", "per_host"), CASES)
 def test_all_tables_come_out(tmp_path: Path, fleet: PlannedFleet, per_host: bool) -> None:
     assert_tables(fleet, tmp_path, per_host=per_host)
 

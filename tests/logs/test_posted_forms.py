@@ -592,7 +592,7 @@ def _forms() -> dict[str, Callable[[list[Line]], str | bytes]]:
 FORMS: Final = _forms()
 
 
-EVERY_NTH: Final = 5
+EVERY_NTH: Final = 11
 """Which pairs of a form and a log are tried each time; the others are slow together."""
 
 

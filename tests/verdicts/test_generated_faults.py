@@ -27,11 +27,16 @@ FEW = 3
 """Fleets of fresh seeds; ``tests/fleet_faults.py --seeds 300`` takes more."""
 
 
-@pytest.mark.parametrize("name", PLANTS)
-@pytest.mark.parametrize("protocol", ["3.9", "2.4"])
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        pytest.param(name, protocol, marks=[pytest.mark.slow] * (protocol == "2.4" and "3.9" in plant.protocols))
+        for name, plant in PLANTS.items()
+        for protocol in ("3.9", "2.4")
+        if protocol in plant.protocols
+    ],
+)
 def test_each_planted_fault_is_found_and_nothing_else(name: str, protocol: str) -> None:
-    if protocol not in PLANTS[name].protocols:
-        return
     fleet = PlannedFleet(
         seed=2, brokers=6, topics=20, partitions=60, isr_changes=160 if name == "slow-broker" else 15, elections=4,
         batch=5, protocol=protocol, plants=(name,),
