@@ -830,8 +830,14 @@ class Facts:
         return {broker: sorted(times) for broker, times in found.items()}
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
-        """Whether one of the brokers joined or left within ``settled`` us before, or at once after."""
-        return any(is_near(self.life_events.get(broker, ()), ts, settled) for broker in brokers)
+        """Whether one of the brokers joined or left within ``settled`` us before, or at once after; or may have."""
+        events = self.life_events
+        return not self._shows_alive(ts) or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
+
+    def _shows_alive(self, ts: int) -> bool:
+        """Whether anything tells who was alive: a log of states, or the controller's lists, which no broker logs."""
+        place = max(bisect_right(self._reigns, ts, key=lambda reign: reign.since) - 1, 0)
+        return not self._reigns or bool(self._reigns[place].live) or any(self._rows("broker_states"))
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""

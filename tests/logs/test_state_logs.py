@@ -492,3 +492,26 @@ def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str,
 
     assert controllers(tmp_path / "mixed") == controllers(whole)
     assert troubles(tmp_path / "mixed") == troubles(whole)
+
+
+@pytest.mark.parametrize(("run", "level"), [ALL[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL[1:])])
+def test_logs_of_which_others_are_not_there_accuse_nobody_of_more(run: str, level: str, tmp_path: Path) -> None:
+    """A broker's own log does not say which brokers were alive: what follows from a coming or going looks like a fault."""
+
+    def accused(files: Iterable[Path]) -> set[Any]:
+        found = (f for f in doctor(*files, "--log-zone", "UTC") if f["severity"] != "note")
+        return {(f["rule"], f.get("topic"), f.get("partition")) for f in found}
+
+    capture = tmp_path / "control.pcap"
+    capture.write_bytes(files_of(run)["control.pcap"])
+    whole = accused([capture])
+    logs = logs_of(run, level)
+    for name, data in logs.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    brokers = sorted({name.partition("/")[0] for name in logs})
+    shares = {f"without {broker}": [name for name in logs if not name.startswith(broker)] for broker in brokers}
+    shares |= {broker: [name for name in logs if name.startswith(broker)] for broker in brokers}
+    shares["state-change.log"] = [name for name in logs if name.endswith("state-change.log")]
+    found = {share: accused(tmp_path / name for name in names) - whole for share, names in shares.items()}
+    assert {share: more for share, more in found.items() if more} == {}
