@@ -163,7 +163,7 @@ def _hint(error: OSError) -> str:
         case IsADirectoryError():
             return "; name a file in it"
         case PermissionError():
-            return "; try sudo, or chmod it (tcpdump run as root writes what only root can read)"
+            return "; try sudo, or chmod it"
     return ""
 
 

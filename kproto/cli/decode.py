@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ import click
 
 from kproto.cli.byte_text import FORMS, named, parse_bytes, recognised
 from kproto.cli.message_options import message_options, parse_message_options, read_input
-from kproto.cli.text import counted
+from kproto.cli.text import counted, is_styled, terminal_width
 
 if TYPE_CHECKING:
     from kproto.cli.byte_text import Form
@@ -71,12 +69,10 @@ def command(
     parts = dissect(options, parse_bytes(text, form), strict=strict)
     if form == "auto" and (name := named(text, recognised(text))) is not None:
         print(f"note: the input was read as {name}; --input hex, hexdump or raw reads it otherwise", file=sys.stderr)
-    terminal = sys.stdout.isatty()
     if output == "json":
-        print(json.dumps(parts.to_json(options), indent=2 if terminal else None))
+        print(json.dumps(parts.to_json(options), indent=2 if terminal_width() else None))
     else:
-        width = shutil.get_terminal_size().columns if terminal else None
-        for line in table(parts, width, color=terminal and "NO_COLOR" not in os.environ):
+        for line in table(parts, terminal_width(), color=is_styled()):
             print(line)
         sys.stdout.flush()
         if parts.error is not None:

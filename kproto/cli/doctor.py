@@ -15,7 +15,7 @@ import click
 from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
 from kproto.cli.small_files import text_of
-from kproto.cli.text import counted
+from kproto.cli.text import counted, terminal_width
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import meant, pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
@@ -173,7 +173,7 @@ def command(
         else:
             shown = [] if redact else [str(source) for source in sources]
             title = [] if name is None else [f"cluster {printable(name)}"]
-            lines = list(finding_lines(found, shown, width=_width())) if found or not left_out else []
+            lines = list(finding_lines(found, shown, width=terminal_width())) if found or not left_out else []
             if with_events:
                 title += [*_event_lines(facts, shown), ""]
             print(*title, *lines, *([_left_out(left_out, used)] if used else []), sep="\n")
@@ -256,12 +256,6 @@ def _left_out(rules: Counter[str], filters: Sequence[str]) -> str:
     """Say how many findings the answer lacks because of options, by rule."""
     named = ", ".join(f"{rule} {count:,}" for rule, count in sorted(rules.items()))
     return f"{counted(rules.total(), 'finding')} left out by {' and '.join(filters)}{f': {named}' if named else ''}"
-
-
-def _width() -> int | None:
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: int | None = None) -> Iterator[str]:

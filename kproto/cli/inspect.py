@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import shutil
 import sys
 from dataclasses import replace
 from itertools import chain
@@ -19,6 +18,7 @@ from kproto.cli.lines import LineFormatter
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.cli.progress import reading
 from kproto.cli.records import exchange_record, loss_records
+from kproto.cli.text import is_styled, terminal_width
 from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.metadata_log.finding import find
@@ -248,12 +248,12 @@ def _printer(
     """Return a function that prints an entry, or a change of a metadata log, in the chosen form."""
     if form == "json":
         return lambda entry: print(exchange_record(entry, filters) if isinstance(entry, Entry) else entry.record())
-    terminal = sys.stdout.isatty()
+    width = terminal_width()
     formatter = LineFormatter(
         filters,
-        terminal=terminal,
-        color=color == "always" or (color == "auto" and terminal and "NO_COLOR" not in os.environ),
-        width=shutil.get_terminal_size().columns if terminal and not wide else None,
+        terminal=width is not None,
+        color=color == "always" or (color == "auto" and is_styled()),
+        width=None if wide else width,
         details=details,
     )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import textwrap
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from kproto.cli.text import is_styled, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,9 +62,7 @@ def shortened(text: str, width: int) -> str:
 
 def print_sections(sections: Iterable[Section]) -> None:
     """Print sections to standard output; on a terminal with bold titles, and lines cut to its width."""
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else None
-    bold = terminal and "NO_COLOR" not in os.environ
+    width, bold = terminal_width(), is_styled()
     for number, section in enumerate(sections):
         print("\n" * (number > 0) + (click.style(section.title, bold=True) if bold else section.title))
         for line in lines_of(section, width):

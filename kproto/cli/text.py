@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +14,16 @@ if TYPE_CHECKING:
 
 LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 """What a leader that is no broker means."""
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def is_styled() -> bool:
+    """Whether output may have colours and bold text: to a terminal that knows them, whose user wants them."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def counted(number: int, noun: str) -> str:

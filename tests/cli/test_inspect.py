@@ -18,6 +18,7 @@ from commands import kproto_on_a_terminal, kproto_prints, kproto_rows, run_kprot
 from conftest import DATA, read_jsonl
 
 from channel.network.recorder import PcapngRecorder
+from kproto.cli.text import is_styled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,6 +255,19 @@ def test_a_terminal_gets_colour_headings_and_its_own_width() -> None:
     assert shown[2].startswith("19:34:52.353  2 → 1      LeaderAndIsr")
     assert sum(line.startswith("2026") for line in shown) == 1
     assert max(len(line) for line in shown[:-1]) <= 100
+
+
+@pytest.mark.parametrize(("environment", "styled"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_output_is_styled_where_a_terminal_and_its_user_want_it(
+    environment: dict[str, str], styled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert not is_styled()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert is_styled() is styled
 
 
 def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for() -> None:
