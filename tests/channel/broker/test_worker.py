@@ -55,6 +55,28 @@ def test_work_that_closes_its_own_worker_is_the_last() -> None:
     worker.close()
 
 
+def test_without_a_thread_a_task_is_refused_and_without_a_further_one_it_waits_for_those_that_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, first, second = Worker("worker-under-test", threads=2), threading.Event(), threading.Event()
+    starts = threading.Thread.start
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        worker.submit(second.set)
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    worker.submit(first.set)
+    assert first.wait(60)
+    assert not second.is_set()  # what was refused is not done later
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    worker.submit(second.set)
+    assert second.wait(60)
+    worker.close()
+
+
 def test_a_task_that_would_end_its_thread_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     worker, last = Worker("worker-under-test"), threading.Event()
 

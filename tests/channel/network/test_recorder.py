@@ -24,10 +24,12 @@ from channel.network.transport import PlaintextTransport
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
+from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.capture import GAP, WHOLE, CaptureSummary, frames
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
-from kproto.codec import encode
+from kproto.codec import encode, message_class
 from kproto.errors import CaptureError
+from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 from kproto.messages import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
@@ -425,6 +427,24 @@ def test_a_secret_is_masked_at_either_end_however_its_frame_lies_in_memory(tmp_p
             assert stream.startswith(API_VERSIONS + script[1][:12])
             assert stream.endswith(API_VERSIONS)
             assert b"hunter2" not in stream
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_of_an_authentication_the_recording_lacks_the_secret_alone(tmp_path, version):
+    """Its request and its answer can be read: whether and why it failed, and how long the session lasts."""
+    key = ApiKey.SASL_AUTHENTICATE
+    header = request_header(key, version, 7, "client")
+    ask = message_class(key, "request")(auth_bytes=b"hunter2")
+    lifetime = {"session_lifetime_ms": 60_000} if version else {}
+    answer = message_class(key, "response")(error_code=58, error_message="no", auth_bytes=b"hunter2", **lifetime)
+    sent = encode_request_header(header, request_header_version(key, version)) + encode(ask, version)
+    got = encode_response_header(response_header(7), response_header_version(key, version)) + encode(answer, version)
+    with PcapngRecorder(tmp_path / "recording.pcapng") as recorder:
+        recorder.opened(CLIENT, SERVER, NOW)
+        recorder.record("sent", CLIENT, SERVER, NOW, [frame(sent)])
+        recorder.record("received", CLIENT, SERVER, NOW, [frame(got)])
+    recorded = [bytes(each.payload) for each in frames(recorder.path, ports=[9092], apis=None)]
+    assert recorded == [each.replace(b"hunter2", bytes(7)) for each in (sent, got)]
 
 
 def test_a_recorder_that_fails_on_one_thread_costs_no_request_of_another():
