@@ -58,7 +58,7 @@ Prints one JSON object a line: where it listens, then each new leader.
 Examples:
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000
   kproto controller --zookeeper zk1:2181,zk2:2181/kafka --id 1000 \\
-      --listener 10.0.0.7:9092 --config FILE
+      --listener 10.0.0.7:9092 --config controller.properties
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 \\
       --record recordings --metrics 127.0.0.1:9404 --log-json
   kproto controller --zookeeper 127.0.0.1:2181 --id 1000 \\

@@ -84,7 +84,8 @@ Examples:
   kproto generate --out big --size 256M --batch 1000 --bodies distinct
       256 MB in which no request body is there twice
   kproto generate --out big --size 1G --batch 1000 \\
-      --brokers 100 each change goes to 100 brokers
+      --brokers 100
+      each change goes to 100 brokers
   kproto generate --out hosts --per-host --rotate 1M
       one capture for each broker, in files of 1 MB
   kproto generate --out large --brokers 1000 --partitions 100000 \\

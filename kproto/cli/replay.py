@@ -31,9 +31,9 @@ Examples:
       to broker 1 on this machine, as fast as it answers
   kproto replay control.pcap --to 127.0.0.1:19092 --broker 1 --pace captured
       with the pauses that the controller made
-  kproto replay control.pcap --to 10.0.0.5:9092 --broker 1 \\\\
+  kproto replay control.pcap --to 10.0.0.5:9092 --broker 1 \\
       --map 10.1.0.7:9092=10.0.0.7:9092 --until 19:35:10
-  kproto replay control.pcap --to 127.0.0.1:19092 --broker 1 --format json \\\\
+  kproto replay control.pcap --to 127.0.0.1:19092 --broker 1 --format json \\
       | jq 'select(.differs)'
 
 \b

@@ -30,9 +30,12 @@ class _Tables(click.Group):
     cls=_Tables,
     epilog="""\b
 Examples:
-  kproto tables                       all tables
-  kproto tables requests              one of them
-  kproto tables --format markdown     as docs/tables.md has them
+  kproto tables
+      all tables
+  kproto tables requests
+      one of them
+  kproto tables --format markdown
+      as docs/tables.md has them
   kproto tables rollup DIR
   kproto tables expire DIR --before 2026-08-01
   kproto tables compact DIR """,

@@ -1,7 +1,10 @@
-"""Every command's help fits a terminal of 80 columns."""
+"""Every command's help fits a terminal of 80 columns, and its examples can be pasted."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +15,7 @@ from kproto.cli import COMMANDS, main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 def paths(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -35,3 +39,31 @@ def test_help_fits_80_columns(path: tuple[str, ...]) -> None:
 def test_help_of_a_command_has_examples(name: str) -> None:
     output = run_kproto(name, "--help", terminal_width=80).output
     assert f"kproto {name}" in output.partition("Options:")[2], "the examples stand at its end"
+
+
+def examples(name: str) -> Iterator[list[str]]:
+    """The words behind ``kproto`` of each example in a command's help, its lines joined as a shell does."""
+    text = re.sub(r"\\\n *", "", run_kproto(name, "--help", terminal_width=80).output)
+    for found in re.findall(r"^ +(?:.*\| )?kproto ([^\n']*(?:'[^']*'[^\n']*)*)", text.partition("xample")[2], re.M):
+        assert not re.search(r"\\|\S {3,}\S", found), found  # else a shell takes a note for arguments
+        words = shlex.shlex(found, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        yield list(takewhile(lambda word: word[0] not in "|<>", words))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_of_a_command_are_taken_as_they_stand(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for each in [*command.commands.values()] if isinstance(command, click.Group) else [command]:
+        monkeypatch.setattr(each, "callback", lambda **_: None)
+    for words in examples(name):
+        if words[0] == name:
+            for word in words:
+                if word.endswith(".properties"):
+                    (tmp_path / word).touch()
+            result = run_kproto(*words)
+            assert (result.exit_code, result.output) == (0, ""), words
