@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.cli.ending import check_threads, ended_by_sigterm
+from kproto.cli.ending import Reader, check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
 from kproto.cli.text import counted, print_line
 from kproto.errors import ConfigurationError, KprotoError
-from kproto.extras import install_command
 from kproto.text import ranges
 
 if TYPE_CHECKING:
@@ -160,17 +159,12 @@ def command(
             raise click.UsageError(f"{option} needs --zookeeper, where the brokers register")
     if elect and zookeeper is None:
         raise click.UsageError("--elect needs --zookeeper, where the election is held")
-    stop, unread = threading.Event(), threading.Event()
+    reader = Reader()
     failure: BaseException | None = None
-
-    def reader_is_gone() -> None:
-        unread.set()
-        stop.set()
-
     brokers: dict[str, Any] = {
         "base_port": base_port,
         "host": host,
-        "hooks": (lambda broker_id: _printing_hooks(broker_id, reader_is_gone)) if requests else None,
+        "hooks": partial(_printing_hooks, reader=reader) if requests else None,
         "protocol": protocol,
         "security": settings,
     }
@@ -189,7 +183,7 @@ def command(
             from channel.broker.cluster import EmbeddedCluster
 
             with EmbeddedCluster(broker_ids, config=config.common, **brokers) as cluster:
-                wait(partial(_announce, cluster), lambda seconds: stop.wait(seconds) or cluster.error)
+                wait(partial(_announce, cluster), lambda seconds: reader.stop.wait(seconds) or cluster.error)
                 failure = cluster.error
         else:
             fleet = _fleet(
@@ -201,25 +195,22 @@ def command(
                 replica_lag_time_max_ms=round(replica_lag * 1000),
                 racks=() if racks is None else [_rack(text) for text in racks.split(",")],
                 quorum=[] if quorum is None else parse_voters(quorum),
-                stand=_candidates(config.secured(protocol.name, settings), reader_is_gone) if elect else None,
+                stand=_candidates(config.secured(protocol.name, settings), reader) if elect else None,
                 **brokers,
             )
             with fleet:
-                with _commanded(fleet, commands, address, stop, reader_is_gone) as (begin, door):
-                    wait(begin, lambda seconds: stop.wait(seconds) or first_error(fleet, door))
+                with _commanded(fleet, commands, address, reader) as (begin, door):
+                    wait(begin, lambda seconds: reader.stop.wait(seconds) or first_error(fleet, door))
                     failure = first_error(fleet, door)
                 if failure is None:
                     _leave(fleet, shutdown_timeout)
-    if unread.is_set():
-        raise BrokenPipeError  # as for any command whose reader closes the pipe
+    reader.check()
     check_threads("the cluster", failure)
 
 
 def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
-    try:
-        from channel.broker.fleet import Fleet
-    except ModuleNotFoundError as e:
-        raise ConfigurationError(f"--zookeeper needs {e.name}: {install_command('zookeeper')}") from e
+    from channel.broker.fleet import Fleet
+
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
     return Fleet(zookeeper, broker_ids, **settings)
 
@@ -230,14 +221,11 @@ def _rack(text: str) -> str:
     return text.strip()
 
 
-def _candidates(config: BrokerConfigs, reader_is_gone: Callable[[], None]) -> Stand:
+def _candidates(config: BrokerConfigs, reader: Reader) -> Stand:
     from channel.node.controller_node import candidates
 
     def elected(broker_id: int, epoch: int) -> None:
-        try:
-            print_line({"controller": broker_id, "leading": epoch > 0, "controller_epoch": epoch or None})
-        except BrokenPipeError:
-            reader_is_gone()
+        reader.tell({"controller": broker_id, "leading": epoch > 0, "controller_epoch": epoch or None})
 
     return candidates(config, elected)
 
@@ -269,63 +257,53 @@ def _commanded(
     fleet: Fleet,
     from_stdin: bool,
     http: tuple[str, int] | None,
-    stop: threading.Event,
-    reader_is_gone: Callable[[], None],
+    reader: Reader,
 ) -> Iterator[tuple[Callable[[], None], CommandServer | None]]:
     """Take steps by HTTP; yields the function that announces the brokers and takes steps from standard input."""
     from channel.addresses import show_address
     from channel.rehearsal.command_server import CommandServer, FleetCommands
 
-    def report(event: dict[str, Any]) -> None:
-        try:
-            print_line(event)
-        except BrokenPipeError:
-            reader_is_gone()
-
-    commands = FleetCommands(fleet, report)
+    commands = FleetCommands(fleet, reader.tell)
     with contextlib.ExitStack() as stack:
-        server = None if http is None else stack.enter_context(CommandServer(commands, *http, on_stop=stop.set))
+        server = None if http is None else stack.enter_context(CommandServer(commands, *http, on_stop=reader.stop.set))
 
         def begin() -> None:
             _announce(fleet)
             if server is not None:
                 print_line({"commands": f"http://{show_address(server.address)}"})
             if from_stdin:
-                threading.Thread(target=_follow, args=(commands, stop, reader_is_gone), daemon=True).start()
+                threading.Thread(target=_follow, args=(commands, reader), daemon=True).start()
 
         yield begin, server
 
 
-def _follow(commands: FleetCommands, stop: threading.Event, reader_is_gone: Callable[[], None]) -> None:
+def _follow(commands: FleetCommands, reader: Reader) -> None:
     """Take the steps on standard input, and sum them up in a table at its end."""
     from channel.rehearsal.fleet_steps import report_table
 
     events: list[StepReport] = []
     ends = False
-    try:
-        for text in sys.stdin:
-            if text.strip() == "stop":
-                ends = True
-                break
-            if not text.strip() or text.startswith("#"):
-                continue
-            try:
-                events.append(commands.take(text, wait=True))
-            except (KprotoError, ValueError) as e:
-                print_line({"step": text.strip(), "error": str(e)})
-    except BrokenPipeError:
-        reader_is_gone()
+    for text in sys.stdin:
+        if text.strip() == "stop":
+            ends = True
+            break
+        if not text.strip() or text.startswith("#"):
+            continue
+        try:
+            events.append(commands.take(text, wait=True))
+        except (KprotoError, ValueError) as e:
+            reader.tell({"step": text.strip(), "error": str(e)})
     if events:
         print("\n".join(report_table(events)), file=sys.stderr, flush=True)
     if ends:
-        stop.set()
+        reader.stop.set()
 
 
-def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> BrokerHooks:
+def _printing_hooks(broker_id: int, reader: Reader) -> BrokerHooks:
     from channel.broker.hooks import BrokerHooks
 
     def answered(context: RequestContext, request: Any, answer: Any) -> None:
-        record = {
+        reader.tell({
             "time": time.time(),
             "broker_id": broker_id,
             "client": context.peer,
@@ -335,10 +313,6 @@ def _printing_hooks(broker_id: int, reader_is_gone: Callable[[], None]) -> Broke
             "client_id": context.client_id,
             "request": None if request is None else request.to_json(context.version),
             "response": None if answer is None else answer.to_json(context.version),
-        }
-        try:
-            print_line(record)
-        except BrokenPipeError:
-            reader_is_gone()
+        })  # fmt: skip
 
     return BrokerHooks(answered=answered)

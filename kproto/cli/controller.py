@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import threading
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
+from kproto.cli.ending import Reader, check_recording, check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
 from kproto.cli.text import print_line
 from kproto.errors import ConfigurationError
@@ -137,18 +136,14 @@ def command(
     settings = _settings(config, security)
     _log_to_stderr(as_json=log_json, verbose=verbose)
     _share_one_arena()
-    stop, unread = threading.Event(), threading.Event()
+    reader = Reader()
     failure: BaseException | None = None
 
     def changed(active_id: int, epoch: int) -> None:
         leads = {"leading": True, "controller_epoch": epoch} if epoch else {"leading": False}
-        try:
-            print_line({"controller": None if active_id < 0 else active_id, **leads})
-        except BrokenPipeError:
-            unread.set()
-            stop.set()
+        reader.tell({"controller": None if active_id < 0 else active_id, **leads})
         if quorum is not None and node.controller.is_led_by_kraft:
-            stop.set()
+            reader.stop.set()
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
@@ -177,10 +172,9 @@ def command(
         with node:
             assert node.endpoint is not None
             announced = {"id": controller_id, "host": node.endpoint.host, "port": node.endpoint.port}
-            wait(partial(print_line, announced), lambda seconds: stop.wait(seconds) or first_error(node, door))
+            wait(partial(print_line, announced), lambda seconds: reader.stop.wait(seconds) or first_error(node, door))
             failure = first_error(node, door)
-    if unread.is_set():
-        raise BrokenPipeError  # as for any command whose reader closes the pipe
+    reader.check()
     check_threads("the controller", failure)
     if recorder is not None:
         check_recording(recorder, "frame")

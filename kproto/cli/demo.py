@@ -86,10 +86,8 @@ def _run(zookeeper: str | None, brokers: int, **settings: Any) -> Journal:
 
         scenario: Scenario = EmbeddedScenario(brokers, **settings)
     else:
-        try:
-            from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
-        except ModuleNotFoundError as e:
-            raise ConfigurationError(f"--zookeeper needs {e.name}: {install_command('zookeeper')}") from e
+        from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
+
         scenario = ZooKeeperScenario(zookeeper, brokers, **settings)
     scenario.run()
     return scenario.journal

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING, Final
+import threading
+from typing import TYPE_CHECKING, Any, Final
 
-from kproto.cli.text import counted
+from kproto.cli.text import counted, print_line
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -60,6 +61,31 @@ def ended_by_sigterm() -> Iterator[_Wait]:
         yield wait
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+class Reader:
+    """Who reads what a command prints; the command ends if it goes away.
+
+    Attributes:
+        stop: Set once the command shall end.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._is_gone = False
+
+    def tell(self, value: dict[str, Any]) -> None:
+        """Print a JSON object as one line, from any thread."""
+        try:
+            print_line(value)
+        except BrokenPipeError:
+            self._is_gone = True
+            self.stop.set()
+
+    def check(self) -> None:
+        """Raise ``BrokenPipeError``, as any command does, if it has gone."""
+        if self._is_gone:
+            raise BrokenPipeError
 
 
 def check_threads(what: str, error: BaseException | None) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 from commands import run_kproto
@@ -23,6 +24,7 @@ from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.capture import exchanges
 from kproto.cli import main
 from kproto.cli.brokers import _printing_hooks
+from kproto.cli.ending import Reader
 
 UPDATE = {
     "controllerId": 1,
@@ -290,9 +292,9 @@ def test_the_demo_asks_for_pyspark_before_it_runs_anything(monkeypatch, tmp_path
 
 
 def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
-    gone = threading.Event()
+    reader = Reader()
     with (
-        EmbeddedCluster(1, hooks=lambda broker_id: _printing_hooks(broker_id, gone.set)) as cluster,
+        EmbeddedCluster(1, hooks=partial(_printing_hooks, reader=reader)) as cluster,
         ScriptedController(cluster, controller_id=5) as controller,
     ):
         controller.wait_all()
@@ -301,7 +303,7 @@ def test_each_request_that_a_broker_answers_is_one_line_of_json(capsys):
     assert (line["broker_id"], line["client_id"], line["api_key"], line["api_version"]) == (0, "5", 6, 8)
     assert line["request"] == sent.message.to_json(8)
     assert line["response"] == {"errorCode": 0}
-    assert not gone.is_set()
+    assert not reader.stop.is_set()
 
 
 def test_send_reads_its_request_from_a_file(tmp_path):
