@@ -78,18 +78,12 @@ class Respondent:
         api, kind, version = _message_of(question)
         data = _data(question)
         codec, strict = self._codec_of(api, kind), self._strict
-        match kind:
-            case "request" | "response" if strict:  # strict refuses bytes after the body
-                read = codec.decode_request if kind == "request" else codec.decode_response
-                message, consumed = read(api, version, data, strict=True), len(data)
-            case "request":
-                message, consumed = codec.decode_request_from(api, version, data)
-            case "response":
-                message, consumed = codec.decode_response_from(api, version, data)
-            case "request_header":
-                message, consumed = codec.decode_request_header_from(data, version, strict=strict)
-            case _:
-                message, consumed = codec.decode_response_header_from(data, version, strict=strict)
+        if kind.endswith("_header"):
+            message, consumed = getattr(codec, f"decode_{kind}_from")(data, version, strict=strict)
+        elif strict:  # which refuses bytes after the body
+            message, consumed = getattr(codec, f"decode_{kind}")(api, version, data, strict=True), len(data)
+        else:
+            message, consumed = getattr(codec, f"decode_{kind}_from")(api, version, data)
         omit = question.get("omit")
         omit = omit if type(omit) is list else ()
         answer: dict[str, Any] = {"ok": True, "consumed": consumed}
@@ -175,23 +169,13 @@ def _text(data: bytes, question: dict[str, Any]) -> str:
 
 
 def _class(codec: Any, api: int, kind: str) -> Any:
-    match kind:
-        case "request_header":
-            return codec.RequestHeader
-        case "response_header":
-            return codec.ResponseHeader
-    return codec.message_class(api, kind)
+    headers = {"request_header": codec.RequestHeader, "response_header": codec.ResponseHeader}
+    return headers.get(kind) or codec.message_class(api, kind)
 
 
 def _write(codec: Any, kind: str, message: Any, version: int) -> bytes:
-    match kind:
-        case "request_header":
-            data = codec.encode_request_header(message, version)
-        case "response_header":
-            data = codec.encode_response_header(message, version)
-        case _:
-            data = codec.encode(message, version)
-    return cast("bytes", data)
+    encode = getattr(codec, f"encode_{kind}") if kind.endswith("_header") else codec.encode
+    return cast("bytes", encode(message, version))
 
 
 @click.command(

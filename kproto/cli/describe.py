@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import LEADERS, counted
+from kproto.cli.text import LEADERS, compact, counted
 from kproto.error_codes import error_name
 from kproto.text import printable, ranges
 
@@ -90,7 +89,7 @@ def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None)
     if exchange.api_key not in CONTROL_APIS:
         if exchange.request_message is not None:
             form = exchange.request_message.to_json(exchange.api_version)
-            yield shortened(json.dumps(form, separators=(",", ":")), _LONGEST_JSON)
+            yield shortened(compact(form), _LONGEST_JSON)
         return
     if entry.reason:
         yield entry.reason

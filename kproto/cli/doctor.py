@@ -21,7 +21,7 @@ from kproto.text import meant, pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from click.shell_completion import CompletionItem
@@ -49,6 +49,11 @@ def _complete_rule(incomplete: str) -> list[CompletionItem]:
     by_id = {rule.id: f"{rule.name}: {rule.meaning}" for rule in RULES.values()}
     by_name = {rule.name: f"{rule.id}: {rule.meaning}" for rule in RULES.values()}
     return among(by_id, incomplete) or among(by_name, incomplete)
+
+
+def _rules_option(option: str, name: str, description: str) -> Callable[..., Any]:
+    complete = lambda _context, _parameter, begun: _complete_rule(begun)  # noqa: E731
+    return click.option(option, name, multiple=True, metavar="RULE", shell_complete=complete, help=description)
 
 
 @click.command(
@@ -83,22 +88,8 @@ docs/verdicts.md defines every rule and term. """
 @click.option(
     "--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 if there is such a finding, or a worse one."
 )
-@click.option(
-    "--rule",
-    "rules",
-    multiple=True,
-    metavar="RULE",
-    shell_complete=lambda _context, _parameter, begun: _complete_rule(begun),
-    help="Only this rule. Repeatable.",
-)
-@click.option(
-    "--ignore",
-    "ignored",
-    multiple=True,
-    metavar="RULE",
-    shell_complete=lambda _context, _parameter, begun: _complete_rule(begun),
-    help="Not this rule. Repeatable.",
-)
+@_rules_option("--rule", "rules", "Only this rule. Repeatable.")
+@_rules_option("--ignore", "ignored", "Not this rule. Repeatable.")
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),

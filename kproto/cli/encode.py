@@ -14,12 +14,12 @@ from kproto.cli.byte_text import hexdump
 from kproto.cli.message_options import (
     KINDS,
     MessageOptions,
+    json_object,
     message_of,
     message_options,
     parse_message_options,
     read_input,
 )
-from kproto.cli.text import json_fault
 from kproto.codec import get_codec
 from kproto.errors import ConfigurationError
 from kproto.framing import frame
@@ -73,27 +73,13 @@ def command(
     brokers log and `kproto decode --format json` prints. The JSON of a frame is a body, an object with header and body
     as `kproto decode` prints it, or a line of `kproto inspect --format json`.
     """
-    form = _parsed(read_input(source, data))
+    form = json_object(read_input(source, data))
     options, header, body = _parts_of(form, kind, api, version)
     if correlation_id is not None:
         header["correlationId"] = correlation_id
     if client_id is not None:
         header["clientId"] = client_id
     _print(_encoded(options, header, body), to)
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    try:
-        form = json.loads(text)
-    except RecursionError:
-        raise ConfigurationError("the JSON is nested too deeply for a message") from None
-    except ValueError as e:
-        raise ConfigurationError(
-            f"the input is not JSON: {json_fault(e)}; `kproto decode --format json` prints examples"
-        ) from None
-    if not isinstance(form, dict):
-        raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
-    return form
 
 
 def _parts_of(

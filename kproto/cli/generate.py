@@ -33,7 +33,6 @@ from kproto.generate.plants import PLANTS, chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kproto.generate import Written
 
 _STANDARD_OUTPUT: Final = "-"
 _KRAFT_NUMBERS: Final = (
@@ -202,9 +201,7 @@ def command(
         quorum = KRaftFleet(**kept, controllers=controllers, eligible_elections=eligible, plants=names)
         with _filled(out):
             files = write_metadata_logs(quorum, out)
-            (out / "truth.json").write_text(
-                json.dumps(metadata_truth(quorum).to_json(), indent=1) + "\n", encoding="utf-8"
-            )
+            _write_truth(out, metadata_truth(quorum).to_json())
         _print_files(files, as_json=form == "json")
         return
     numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
@@ -227,9 +224,8 @@ def command(
                 fleet, out, per_host=per_host, rotate_bytes=rotate, zstd=zstd, mss=mss, progress=count
             )
             if fleet.plants:
-                text = json.dumps(findings_truth(fleet).to_json(), indent=1)
-                (out / "truth.json").write_text(text + "\n", encoding="utf-8")
-    _print(written, as_json=form == "json")
+                _write_truth(out, findings_truth(fleet).to_json())
+    _print_files(written.files, as_json=form == "json", packets=written.packets)
 
 
 def _refuse_what_captures_have() -> None:
@@ -302,8 +298,8 @@ def _counter(update: Callable[[int, int | None], None] | None, total: int | None
     return add
 
 
-def _print(written: Written, *, as_json: bool) -> None:
-    _print_files(written.files, as_json=as_json, packets=written.packets)
+def _write_truth(out: Path, truth: dict[str, Any]) -> None:
+    (out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf-8")
 
 
 def _print_files(files: dict[Path, int], *, as_json: bool, **more: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from dataclasses import dataclass
@@ -115,6 +116,26 @@ def read_input(source: str, text: str | None) -> bytes:
         where = "standard input" if source == "-" else source
         raise ConfigurationError(f"{where} is empty; try another file")
     return data
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """Read the JSON form of a message.
+
+    Raises:
+        ConfigurationError: It is no JSON object.
+    """
+    try:
+        form = json.loads(text)
+    except RecursionError:
+        raise ConfigurationError("the JSON is nested too deeply for a message") from None
+    except ValueError as e:
+        fault = "a number of thousands of digits" if "digits" in str(e) else e  # without Python's own advice
+        raise ConfigurationError(
+            f"the input is not JSON: {fault}; `kproto decode --format json` prints examples"
+        ) from None
+    if not isinstance(form, dict):
+        raise ConfigurationError('a message is a JSON object, e.g. {"errorCode":0}')
+    return form
 
 
 def message_of(message_class: Any, form: Any, version: int) -> Any:

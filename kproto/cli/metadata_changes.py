@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture import capture_points
-from kproto.cli.text import day_and_clock
+from kproto.cli.text import compact, day_and_clock
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.deliveries import MetadataTraffic
@@ -67,7 +66,7 @@ class LogChange(NamedTuple):
             "controller_id": self.controller_id,
             "controller_epoch": self.controller_epoch,
         }
-        return json.dumps(head | self.fields, separators=(",", ":"))
+        return compact(head | self.fields)
 
 
 def check_options(filters: Filters, *, slow: object, unanswered: bool) -> None:

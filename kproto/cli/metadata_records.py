@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kproto.cli.metadata_changes import warn_of_faults
-from kproto.cli.text import day_and_clock
+from kproto.cli.text import compact, day_and_clock
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import SNAPSHOT, find
@@ -52,7 +52,7 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
     if form == "json":
         for fault in log.faults:
             lost = {"record": "bad_input", "file": fault.path, "offset": fault.at, "bytes_skipped": fault.size}
-            print(json.dumps(lost | {"reason": fault.reason}, separators=(",", ":")))
+            print(compact(lost | {"reason": fault.reason}))
     warn_of_faults(log)
     for path in others:
         print(f"warning: {printable(path)}: captures are not shown with --records", file=sys.stderr)
@@ -126,7 +126,7 @@ def _form(each: LogRecord, show_secrets: bool) -> dict[str, Any]:
 def _json_line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:
     of = {} if snapshot is None else {"snapshot": f"{snapshot.end_offset:020}-{snapshot.epoch:010}"}
     head = {"record": "metadata", **of, "offset": each.offset, "time_ms": each.time_ms, "epoch": each.epoch}
-    return json.dumps(head | _form(each, show_secrets), separators=(",", ":"))
+    return compact(head | _form(each, show_secrets))
 
 
 def _line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:

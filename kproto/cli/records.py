@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from kproto.api import api_name
 from kproto.capture.summary import LOSSES
+from kproto.cli.text import compact
 from kproto.error_codes import error_name
 from kproto.json_form import uuid_to_json
 from kproto.tables.json_choice import wanted_partitions
@@ -45,7 +45,7 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
         "reason": entry.reason or exchange.unmatched_reason,
         "changes": entry.is_change if entry.body is not None else None,
     }
-    return json.dumps(form, separators=(",", ":"))
+    return compact(form)
 
 
 def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
@@ -57,15 +57,7 @@ def loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
         "not_read": summary.all_not_read,
     }
     if any(counts.values()):
-        yield json.dumps({"record": "loss", "file": path, **counts}, separators=(",", ":"))
+        yield compact({"record": "loss", "file": path, **counts})
     for bad in summary.bad_inputs:
-        yield json.dumps(
-            {
-                "record": "bad_input",
-                "file": path,
-                "reason": bad.reason,
-                "offset": bad.offset,
-                "bytes_skipped": bad.bytes_skipped,
-            },
-            separators=(",", ":"),
-        )
+        lost = {"reason": bad.reason, "offset": bad.offset, "bytes_skipped": bad.bytes_skipped}
+        yield compact({"record": "bad_input", "file": path, **lost})

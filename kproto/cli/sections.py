@@ -89,12 +89,12 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _table(section: Section, width: int | None) -> Iterator[str]:
-    if width is None:
-        columns = [_Column(name, cells) for name, *cells in zip(section.names, *section.rows, strict=True)]
-        sizes = [column.size if column.right else min(column.size, _LONGEST_NAME) for column in columns]
-        yield from (_line([column.name for column in columns], sizes, columns), *_rows(columns, sizes))
-        return
     columns = [_Column(name, cells) for name, *cells in zip(section.names, *section.rows, strict=True)]
+    if width is None:
+        sizes = [column.size if column.right else min(column.size, _LONGEST_NAME) for column in columns]
+        yield _line([column.name for column in columns], sizes, columns)
+        yield from (_line(row, sizes, columns) for row in section.rows)
+        return
     room = width - len(_INDENT)
     if _needed(columns, _READABLE) > room and len(section.rows) > 1:
         alike = [column for column in columns if not column.sentence and len(set(column.cells)) == 1]
@@ -152,11 +152,6 @@ def _fitted(columns: Sequence[_Column], room: int) -> list[int]:
             break
         sizes[number] -= 1
     return sizes
-
-
-def _rows(columns: Sequence[_Column], sizes: Sequence[int]) -> Iterator[str]:
-    for row in zip(*(column.cells for column in columns), strict=True):
-        yield _line(row, sizes, columns)
 
 
 def _line(row: Sequence[str], sizes: Sequence[int], columns: Sequence[_Column]) -> str:

@@ -6,15 +6,12 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
-from kproto.cli.message_options import message_of, read_input
+from kproto.cli.message_options import json_object, message_of, read_input
 from kproto.cli.options import complete_api, parse_api, properties_option
-from kproto.cli.text import json_fault
 from kproto.cli.times import Seconds
-from kproto.errors import ConfigurationError
 
 
 @click.command(
@@ -65,17 +62,7 @@ def command(
     address, api_key = parse_address(broker), parse_api(api)
     version = ApiKey(api_key).info.max_version if api_version is None else api_version
     check_version(api_key, version)
-    try:
-        value: Any = json.loads(read_input(source, None))
-    except RecursionError:
-        raise ConfigurationError("the request is nested too deep to be one") from None
-    except ValueError as e:
-        raise ConfigurationError(
-            f"the request is no JSON: {json_fault(e)}; kproto decode prints requests in the right form"
-        ) from e
-    if not isinstance(value, dict):
-        raise ConfigurationError("the request is no JSON object")
-    request = message_of(message_class(api_key, "request"), value, version)
+    request = message_of(message_class(api_key, "request"), json_object(read_input(source, None)), version)
     logging.basicConfig(level=logging.ERROR)  # this command reports as its error what the client would warn of
     protocol, settings = read_security(security)
     with NodeClient(

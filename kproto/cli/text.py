@@ -37,11 +37,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
-def json_fault(error: ValueError) -> str:
-    """Say why a text is no JSON, without Python's own advice about numbers of thousands of digits."""
-    return "a number of thousands of digits" if "digits" in str(error) else str(error)
-
-
 def losses_of(counts: Mapping[str, int]) -> Iterator[str]:
     """Describe the bytes that a capture lacks.
 
@@ -82,7 +77,12 @@ def day_and_clock(time_ns: int) -> tuple[str, str]:
     return f"{moment:%Y-%m-%d}", f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"
 
 
+def compact(value: object) -> str:
+    """Write JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def print_line(value: dict[str, Any]) -> None:
     """Print a JSON object as one line: by one call, since several threads write."""
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")
+    sys.stdout.write(compact(value) + "\n")
     sys.stdout.flush()

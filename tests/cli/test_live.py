@@ -99,9 +99,9 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
     [
         (["send", "nowhere", "--api", "6"], "{}", "no HOST:PORT"),
         (["send", "127.0.0.1:1", "--api", "6", "--api-version", "9"], "{}", "has no version 9"),
-        (["send", "127.0.0.1:1", "--api", "6"], "[", "no JSON"),
+        (["send", "127.0.0.1:1", "--api", "6"], "[", "not JSON"),
         (["send", "127.0.0.1:1", "--api", "6", "--timeout", "nan"], json.dumps(UPDATE), "number of seconds"),
-        (["send", "127.0.0.1:1", "--api", "6"], "[]", "no JSON object"),
+        (["send", "127.0.0.1:1", "--api", "6"], "[]", "a message is a JSON object"),
         (["send", "127.0.0.1:1", "--api", "6"], json.dumps(UPDATE), "the connection is refused: nothing listens"),
         (
             ["send", "a..b:9092", "--api", "6"],
@@ -110,7 +110,7 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         ),
         (["send", "127.0.0.1:99999", "--api", "6"], "{}", "no HOST:PORT"),
         (["send", "127.0.0.1:1", "--api", "6"], "[" * 100_000, "nested too deep"),
-        (["send", "127.0.0.1:1", "--api", "6"], "\udcff", "no JSON"),
+        (["send", "127.0.0.1:1", "--api", "6"], "\udcff", "not JSON"),
         (["send", "127.0.0.1:1", "--api", "6", "--timeout", "inf"], "{}", "--timeout"),
         (
             ["metadata", "--bootstrap", "127.0.0.1:1", "--timeout", "0.2"],
