@@ -175,10 +175,11 @@ class LoggedEvent:
 
     Attributes:
         kind: ``connection failed``: the controller could not connect to a broker, or got no answer; ``resigned``;
-            ``deletion waits``: for replicas that are offline or could not be deleted; ``reassignment taken up``.
+            ``deletion waits``: for replicas that are offline or could not be deleted; ``topic deleted``, where its
+            partitions are not told; ``reassignment taken up``.
         controller_id: The controller.
         broker_id: The broker that could not be reached.
-        topic, partition: The topic that is being deleted, the partition that is being reassigned.
+        topic, partition: The topic that is, or was, being deleted, the partition that is being reassigned.
         first_ns, last_ns: When the log says so first and last.
         count: How often.
     """
@@ -992,6 +993,8 @@ class StateLog:
         known = self._epochs.get(controller)
         partitions = self._partitions.get(topic)
         if known is None or self._detailed or not partitions:
+            if is_done and not self._detailed:
+                self._event("topic deleted", controller, time_ns, topic=topic)
             return
         update = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, known, None, time_ns)
         for number, replicas in partitions.items():

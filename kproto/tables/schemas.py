@@ -186,8 +186,8 @@ CAPTURES: Final = described(
         "controller_events",
         _CONTROLLER_EVENTS,
         "What a controller's log tells beside requests, the first 1000: connection failed (to broker_id), resigned, "
-        "deletion waits (of topic), reassignment taken up (of a partition); how often each was said, from ts to "
-        "last_ts.",
+        "deletion waits (of topic), topic deleted (where its partitions are not told), reassignment taken up (of a "
+        "partition); how often each was said, from ts to last_ts.",
     ),
     column(
         "assumed_zone",

@@ -541,6 +541,10 @@ class Facts:
                 elif not self._is_elsewhere(body, (topic, number)):
                     life = lives.of(topic_id, state.epochs, body.first, is_new=state.is_new)
                     life.sightings.append(Sighting(body.first, body, state))
+        deleted = {each["topic"]: each["ts"] for each in self.controller_events if each["kind"] == "topic deleted"}
+        for (topic, _number), lives in found.items() if deleted else ():
+            if max((sighting.ts for life in lives for sighting in life.sightings), default=0) < deleted.get(topic, 0):
+                lives.end(None, deleted[topic])
         return found
 
     def _is_elsewhere(self, body: Body, partition: Partition) -> bool:

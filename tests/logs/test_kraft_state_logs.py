@@ -117,3 +117,10 @@ def test_a_broker_that_goes_over_to_kraft_accepts_no_zombie_and_its_lines_are_in
         log = migration / f"broker-{broker}" / "state-change.log"
         rules = {row["rule"] for row in kproto_rows("doctor", log, "--log-zone", "UTC")}
         assert rules.isdisjoint({"KP001", "KP065"}), broker
+
+
+def test_a_topic_whose_partitions_only_an_earlier_controller_named_is_deleted(migration: Path) -> None:
+    """Without it, its partition would have no leader to the end."""
+    brokers = [migration / f"broker-{broker}" for broker in range(3)]
+    rows = kproto_rows("doctor", *brokers, "--log-zone", "UTC", "--limit", "offline=0")
+    assert [row for row in rows if row["rule"] == "KP010"] == []
