@@ -116,6 +116,11 @@ _SHUFFLED: Final = (
     "is not certain; read the broker's own file"
 )
 
+_GOES_BACK: Final = (
+    "lines of a broker stand behind later ones of its own: parts of a log, one behind the other in another order; what "
+    "their borders cut is told in part, so name them as files of their own"
+)
+
 _CONNECTIONS: Final = 100_000
 """The most connections whose stream offsets and ids are remembered."""
 
@@ -323,7 +328,9 @@ class LogReader:
         self._give_logged(events)
         if self._states.is_shuffled:
             self.summary.bad(_SHUFFLED, 0)
-            self._states.is_shuffled = False
+        if self._states.goes_back:
+            self.summary.bad(_GOES_BACK, 0)
+        self._states.is_shuffled = self._states.goes_back = False
         self._lines, self._unwrapper = Lines(), Unwrapper()
         return events
 

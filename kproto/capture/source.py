@@ -78,9 +78,11 @@ _PRINTED: Final = re.compile(
 """What tcpdump and tshark print of packets, as lines, XML, JSON, hexadecimal or fields."""
 
 _SIDE_BY_SIDE: Final = re.compile(
-    rb"^(\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\n]{20,2000}?)(?:\t|  )[\t ]{0,300}+\1", re.M
+    rb"^(\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\n]{20,2000}?)(?:\t|  )[\t ]{0,300}+\1"
+    rb"|^\[?\d{4}-\d\d-\d\d[ T][^\n]{20,2000}[\t ]\(\n\[?\d{4}-\d\d-\d\d[ T][^\n]{20,2000}[\t ]\($",
+    re.M,
 )
-"""A line of two logs that are equal there, as diff prints them in columns, which cut the lines."""
+"""Lines of two logs that are equal there, as diff prints them in columns, which cut the lines, or in the left one."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{80,}")
 """Text that is encoded."""

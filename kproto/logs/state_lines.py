@@ -48,6 +48,9 @@ _MOST_EVENTS: Final = 1000
 _ONE_EVENT_NS: Final = 60 * 1_000_000_000
 """Lines of one kind within this time are one event."""
 
+_DISORDER_NS: Final = 1_000_000_000
+"""Lines near each other may be out of order by so much."""
+
 _STALE_CONTROLLER_EPOCH: Final = 11
 _UNKNOWN_TOPIC: Final = 3
 _FENCED_LEADER_EPOCH: Final = 74
@@ -406,6 +409,10 @@ class StateLog:
     Args:
         emit: Is given each request when it is whole.
         tell: Is given each event when it begins; it may go on.
+
+    Attributes:
+        is_shuffled: Whether lines of one time stand in another order than they were written in.
+        goes_back: Whether requests or decisions stand behind later ones of the same broker or controller.
     """
 
     def __init__(
@@ -419,6 +426,7 @@ class StateLog:
         self._open: dict[int, LoggedRequest] = {}
         self._epochs: dict[int, int] = {}  # of controllers, as the lines so far tell
         self._senders: dict[int, tuple[int, int]] = {}  # the controller whose request a broker took last, its epoch
+        self._newest: dict[tuple[int, bool], int] = {}  # of brokers' and controllers' lines, when the newest began
         self._replicas: OrderedDict[bytes, list[int]] = OrderedDict()  # as a controller assigned them
         self._told: OrderedDict[bytes, tuple[list[int], list[int]]] = (
             OrderedDict()
@@ -434,6 +442,7 @@ class StateLog:
         self._closed: list[LoggedRequest] = []  # with a last line of that time: others of theirs may stand behind it
         self._stray = -1, -1  # the last broker that told of a partition outside a request, and when
         self.is_shuffled: bool = False
+        self.goes_back: bool = False
         self._of_brokers: dict[bytes, Callable[[int, bytes, int], bool]] = {
             b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
@@ -523,11 +532,20 @@ class StateLog:
         if len(self._senders) > 1000:
             self._senders.clear()
         self._epochs[controller_id] = number
+        self._dated(broker, time_ns, is_broker=True)
         self._senders[broker] = controller_id, number
         request = self._open[broker] = LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns)
         if len(self._open) > 1000:
             self._close(next(iter(self._open)))
         return request
+
+    def _dated(self, writer: int, time_ns: int, *, is_broker: bool) -> None:
+        """Note when a line was written; lines that are far older than others before them were moved there."""
+        newest = self._newest.get((writer, is_broker), 0)
+        self.goes_back |= time_ns < newest - _DISORDER_NS
+        if len(self._newest) > 1000:
+            self._newest.clear()
+        self._newest[writer, is_broker] = max(time_ns, newest)
 
     def _close(self, broker: int) -> None:
         """End a request: the next one has come, or it was answered; it is given when no line of it can follow."""
@@ -1022,6 +1040,7 @@ class StateLog:
         live: list[int] | None = None,
     ) -> None:
         """Give a decision, as an update that the controller's own broker knows from now on."""
+        self._dated(controller, time_ns, is_broker=False)
         request = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, epoch, None, time_ns)
         if state is not None:
             request.add(topic, state)

@@ -114,3 +114,17 @@ def test_logs_that_only_begin_alike_are_no_pieces(tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(b"".join(lines))
     (tmp_path / "other.log").write_bytes(b"".join([*lines[50:80], lines[0].replace(b"id=1", b"id=2"), *lines[81:]]))
     assert [point.name for point in capture_points([tmp_path])] == ["one.log", "other.log"]
+
+
+@pytest.mark.parametrize("log", ["TRACE", "INFO", "controller.log"])
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_parts_of_a_log_in_another_order_within_a_file_are_noted(log: str, is_twice: bool, tmp_path: Path) -> None:
+    """The younger file before the older one, or the end of a log before the whole."""
+    lines = LOGS[log]
+    cut = _with_time(lines, 2 * len(lines) // 3)
+    (tmp_path / "whole.log").write_bytes(b"".join(lines))
+    assert told(tmp_path / "whole.log")[1] == []
+    (tmp_path / "parts.log").write_bytes(b"".join(lines[cut:] + (lines if is_twice else lines[:cut])))
+    assert [reason[:60] for reason in told(tmp_path / "parts.log")[1]] == [
+        "lines of a broker stand behind later ones of its own: parts "
+    ]

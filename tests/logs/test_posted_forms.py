@@ -737,11 +737,15 @@ def test_an_archive_is_refused_by_its_name(form: str) -> None:
 
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("width", [130, 2000])
-def test_two_logs_side_by_side_are_called_so(log: str, width: int) -> None:
+@pytest.mark.parametrize("left_column", [False, True])
+def test_two_logs_side_by_side_are_called_so(log: str, width: int, left_column: bool) -> None:
     """As ``diff -y`` prints them: cut, with tabs up to the right one, of which a line in ten differs."""
     half = width // 2 - 3
     rows = [(x.line[:half], ("[2027" * (number % 10 == 9) + x.line)[:half]) for number, x in enumerate(lines_of(log))]
-    sides = "".join(f"{one}\t  {'|' if one != other else ' '}\t{other}\n" for one, other in rows)
+    if left_column:
+        sides = "".join(f"{one}\t    |\t{other}\n" if one != other else f"{one}\t    (\n" for one, other in rows)
+    else:
+        sides = "".join(f"{one}\t  {'|' if one != other else ' '}\t{other}\n" for one, other in rows)
     with pytest.raises(CaptureError, match="two logs side by side, as diff -y prints them"):
         rows_of(sides)
 
