@@ -11,6 +11,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from gzip import GzipFile
+from io import BytesIO
 from struct import Struct as Packed
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +25,7 @@ from kproto.metadata_log.records import (
     UnknownRecord,
     decode_control_record,
     decode_record,
+    varint,
     varint_bytes,
 )
 
@@ -368,17 +371,20 @@ def _too_much() -> Malformed:
     return Malformed(f"a batch that unpacks to more than {UNPACKED_MOST:,} bytes", HEADER_BYTES)
 
 
-def _gunzip(packed: bytes) -> bytes:
-    engine = zlib.decompressobj(wbits=31)
+def _read_most(kind: str, opened: Callable[[], Any], *errors: type[Exception]) -> bytes:
+    """Read what a batch unpacks to from a stream that is opened here, no more than ``UNPACKED_MOST`` bytes."""
     try:
-        data = engine.decompress(packed, UNPACKED_MOST)
-    except zlib.error as e:
-        raise Malformed(f"a gzip batch that cannot be unpacked ({e})", HEADER_BYTES) from None
-    if engine.unconsumed_tail:
+        with opened() as stream:
+            data: bytes = stream.read(UNPACKED_MOST + 1)
+    except errors as e:
+        raise Malformed(f"{kind} batch that cannot be unpacked ({e})", HEADER_BYTES) from None
+    if len(data) > UNPACKED_MOST:
         raise _too_much()
-    if not engine.eof:
-        raise Malformed("a gzip batch that is cut", HEADER_BYTES)
     return data
+
+
+def _gunzip(packed: bytes) -> bytes:
+    return _read_most("a gzip", lambda: GzipFile(fileobj=BytesIO(packed)), OSError, EOFError, zlib.error)
 
 
 def _arrow(codec: str) -> Any:
@@ -386,10 +392,14 @@ def _arrow(codec: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise ConfigurationError(
-            f"a batch is compressed with {codec}, for which the pyarrow package is missing; {install_command('tables')}"
-        ) from None
+        raise _missing(codec, "pyarrow", "tables") from None
     return pyarrow
+
+
+def _missing(codec: str, package: str, extra: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"a batch is compressed with {codec}, for which the {package} package is missing; {install_command(extra)}"
+    )
 
 
 def _unsnap(packed: bytes) -> bytes:
@@ -410,54 +420,32 @@ def _unsnap(packed: bytes) -> bytes:
         at += size
         if at > len(packed):
             raise Malformed("a snappy batch that is cut", HEADER_BYTES)
-        length = _block_length(block)
-        total += length
+        try:
+            length, _end = varint(block, 0)
+            total += length
+            if total <= UNPACKED_MOST:
+                blocks.append(unpack(block, length, asbytes=True) if length else b"")
+        except (OSError, pa.ArrowInvalid, Malformed) as e:
+            raise Malformed(f"a snappy batch that cannot be unpacked ({e})", HEADER_BYTES) from None
         if total > UNPACKED_MOST:
             raise _too_much()
-        try:
-            blocks.append(unpack(block, length, asbytes=True) if length else b"")
-        except (OSError, pa.ArrowInvalid) as e:
-            raise Malformed(f"a snappy batch that cannot be unpacked ({e})", HEADER_BYTES) from None
     return b"".join(blocks)
-
-
-def _block_length(block: bytes) -> int:
-    """The bytes that a snappy block says it unpacks to."""
-    length = 0
-    for place, byte in enumerate(block[:5]):
-        length |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return length
-    raise Malformed("a snappy batch that cannot be unpacked (a block without its length)", HEADER_BYTES)
 
 
 def _unlz4(packed: bytes) -> bytes:
     pa = _arrow("lz4")
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(packed), "lz4") as reader:
-            data: bytes = reader.read(UNPACKED_MOST + 1)
-    except (OSError, pa.ArrowInvalid) as e:
-        raise Malformed(f"an lz4 batch that cannot be unpacked ({e})", HEADER_BYTES) from None
-    if len(data) > UNPACKED_MOST:
-        raise _too_much()
-    return data
+    return _read_most(
+        "an lz4", lambda: pa.CompressedInputStream(pa.BufferReader(packed), "lz4"), OSError, pa.ArrowInvalid
+    )
 
 
 def _unzstd(packed: bytes) -> bytes:
     try:
         import zstandard
     except ImportError:
-        raise ConfigurationError(
-            f"a batch is compressed with zstd, for which the zstandard package is missing; {install_command('zstd')}"
-        ) from None
-    try:
-        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as reader:
-            data: bytes = reader.read(UNPACKED_MOST + 1)
-    except zstandard.ZstdError as e:
-        raise Malformed(f"a zstd batch that cannot be unpacked ({e})", HEADER_BYTES) from None
-    if len(data) > UNPACKED_MOST:
-        raise _too_much()
-    return data
+        raise _missing("zstd", "zstandard", "zstd") from None
+    engine = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    return _read_most("a zstd", lambda: engine.stream_reader(packed), zstandard.ZstdError)
 
 
 _UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

@@ -18,7 +18,7 @@ from kproto.api import ApiKey
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
 from kproto.metadata_log import admin_requests, quorum
 from kproto.metadata_log.admin_requests import AdminTraffic
-from kproto.metadata_log.batches import Fault, RecordBatch, batches_in
+from kproto.metadata_log.batches import RecordBatch, batches_in
 from kproto.metadata_log.files import ShownLog, snapshot_of
 from kproto.metadata_log.finding import TOPIC
 from kproto.metadata_log.heartbeats import Heartbeats
@@ -26,7 +26,7 @@ from kproto.metadata_log.quorum import QuorumTraffic
 from kproto.reference import decode_request, decode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kproto.capture import Exchange
     from kproto.metadata_log.files import LogSnapshot
@@ -157,42 +157,42 @@ class MetadataTraffic:
 
     def _add_fetch(self, asked: Any, answer: Any, asked_ns: int, time_ns: int, capture: str) -> None:
         node_id = asked.replica_id if asked.replica_id >= 0 else asked.replica_state.replica_id
-        wanted = {
-            part.partition: part
-            for topic in asked.topics
-            if topic.topic_id == _TOPIC_ID or topic.topic == TOPIC
-            for part in topic.partitions
-        }
+        wanted = {part.partition: part for part in _partitions(asked.topics)}
         if answer is None:
             for part in wanted.values():
-                self.quorum.add_silence(node_id, part.current_leader_epoch, asked_ns)
+                self.quorum.add_fetch(node_id, part, None, asked_ns)
             return
-        for topic in answer.responses:
-            if topic.topic_id != _TOPIC_ID and topic.topic != TOPIC:
+        for partition in _partitions(answer.responses):
+            error_code = partition.error_code or answer.error_code
+            part = wanted.get(partition.partition_index)
+            if part is not None:
+                self.quorum.add_fetch(node_id, part, partition, asked_ns, time_ns, error_code)
+            if error_code:
                 continue
-            for partition in topic.partitions:
-                error_code = partition.error_code or answer.error_code
-                part = wanted.get(partition.partition_index)
-                if part is not None:
-                    self.quorum.add_fetch(node_id, part, partition, asked_ns, time_ns, error_code)
-                if error_code:
-                    continue
-                mark = partition.high_watermark
-                if mark >= 0 and (not self.committed or self.committed[-1][1] < mark):
-                    self.committed.append((time_ns, mark))
-                for found in batches_in(partition.records or b"", partial_end=True):
-                    if isinstance(found, Fault):
-                        continue
-                    of = found.epoch, found.base_offset
-                    self.batches.setdefault(of, (found, capture))
-                    if partition.current_leader.leader_epoch > self.sent_in.get(of, found.epoch):
-                        self.sent_in[of] = partition.current_leader.leader_epoch
-                    key = node_id, found.epoch, found.base_offset
-                    if key not in self._told:
-                        self._told.add(key)
-                        self.deliveries.append(
-                            Delivery(node_id, time_ns, found.epoch, found.base_offset, found.last_offset)
-                        )
+            mark = partition.high_watermark
+            if mark >= 0 and (not self.committed or self.committed[-1][1] < mark):
+                self.committed.append((time_ns, mark))
+            for found in _batches(partition):
+                of = found.epoch, found.base_offset
+                self.batches.setdefault(of, (found, capture))
+                if partition.current_leader.leader_epoch > self.sent_in.get(of, found.epoch):
+                    self.sent_in[of] = partition.current_leader.leader_epoch
+                key = node_id, *of
+                if key not in self._told:
+                    self._told.add(key)
+                    self.deliveries.append(Delivery(node_id, time_ns, *of, found.last_offset))
+
+
+def _partitions(topics: Iterable[Any]) -> Iterator[Any]:
+    """The partitions of the metadata log in a fetch or its answer."""
+    return (
+        part for topic in topics if topic.topic_id == _TOPIC_ID or topic.topic == TOPIC for part in topic.partitions
+    )
+
+
+def _batches(partition: Any) -> Iterator[RecordBatch]:
+    found = batches_in(partition.records or b"", partial_end=True)
+    return (each for each in found if isinstance(each, RecordBatch))
 
 
 APIS: Final = frozenset(
@@ -213,8 +213,5 @@ def batches_told(exchange: Exchange) -> Iterator[RecordBatch]:
         answer = decode_response(ApiKey.FETCH, request.api_version, response.body)
     except (DecodeError, UnsupportedVersion):
         return
-    for topic in answer.responses:
-        for partition in topic.partitions if topic.topic_id == _TOPIC_ID or topic.topic == TOPIC else ():
-            for found in batches_in(partition.records or b"", partial_end=True):
-                if isinstance(found, RecordBatch):
-                    yield found
+    for partition in _partitions(answer.responses):
+        yield from _batches(partition)

@@ -7,12 +7,12 @@ the leader epoch where it names a leader. What stays unknown is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproto.metadata_log.batches import records_of
+from kproto.metadata_log.batches import LogRecord, records_of
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
@@ -35,10 +35,10 @@ from kproto.metadata_log.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kproto.metadata_log.batches import LogRecord, RecordBatch
+    from kproto.metadata_log.batches import RecordBatch
     from kproto.metadata_log.files import LogSnapshot, MetadataLog, QuorumState
     from kproto.metadata_log.image import FoldedPartition, PartitionFold
-    from kproto.metadata_log.records import MetadataRecord
+    from kproto.metadata_log.records import MetadataRecord, Voter, VoterEntry
 
 
 @dataclass(slots=True)
@@ -288,20 +288,13 @@ class LogFold:
                 made.unread(each)
                 is_idle = False
                 continue
+            has_brokers = self._told(record, each) or has_brokers
             if each.is_control:
                 if isinstance(record, LeaderChangeRecord):
                     self._led(record, each)
                     found.leader_id = record.leader_id
-                elif isinstance(record, KRaftVotersRecord):
-                    self._voters(record, each.offset + 1, each.time_ms, "VotersRecord", each.offset)
                 continue
-            if isinstance(record, RegisterControllerRecord):
-                made.members.add_node(
-                    each.offset + 1, each.time_ms * _MS, record.controller_id, "RegisterController", each.offset
-                )
             is_idle = is_idle and isinstance(record, NoOpRecord)
-            if isinstance(record, TopicRecord):
-                self._names[record.topic_id] = record.name
             if image.in_transaction:
                 self._held[id(record)] = found, each.offset  # the image keeps the record until the end
             for change in image.apply(record):
@@ -309,7 +302,6 @@ class LogFold:
                 holder.states.append(self._state(change, offset))
             if self._held and not image.in_transaction:
                 self._held.clear()
-            has_brokers = self._broker(record, each) or has_brokers
         found.is_idle = is_idle
         if has_brokers:
             _list_live(found, image)
@@ -343,17 +335,11 @@ class LogFold:
                 visit(found, each)
             if record is None:
                 made.unread(each)
-            elif each.is_control:
-                if isinstance(record, KRaftVotersRecord):
-                    self._voters(record, snapshot.end_offset, time_ms, "snapshot")
-            else:
-                if isinstance(record, TopicRecord):
-                    self._names[record.topic_id] = record.name
-                elif isinstance(record, RegisterControllerRecord):
-                    made.members.add_node(snapshot.end_offset, time_ms * _MS, record.controller_id, "snapshot")
+                continue
+            if type(record) is not PartitionRecord:
+                self._told(record, each._replace(offset=-1, time_ms=time_ms))
+            if not each.is_control:
                 image.apply(record)
-                if type(record) is not PartitionRecord:
-                    self._broker(record, each._replace(offset=-1, time_ms=time_ms))
         for topic_id, topic in image.topics.items():
             known = former.topics.get(topic_id)
             for partition, state in topic.partitions.items():
@@ -365,9 +351,8 @@ class LogFold:
             if topic_id not in image.topics:
                 for partition, before in topic.partitions.items():
                     found.states.append(FoldedState(topic.name, topic_id, partition, None, before, -1))
-        for broker_id, span in list(self._spans.items()):
-            if broker_id not in image.brokers:
-                self._ended(span, time_ms)
+        for broker_id in [broker_id for broker_id in self._spans if broker_id not in image.brokers]:
+            self._turned(broker_id, "unregistered", "not in the snapshot", LogRecord(-1, time_ms, -1, False, None))
         self._pending.clear()
         _list_live(found, image)
         made.image = image
@@ -401,29 +386,12 @@ class LogFold:
             made.former = after = before
         return is_last
 
-    # ---- brokers
+    # ---- brokers and the quorum
 
-    def _broker(self, record: object, each: LogRecord) -> bool:
-        """Note what a record says of a broker; return whether it is one of a broker."""
-        time_ms, offset = each.time_ms, each.offset
+    def _told(self, record: object, each: LogRecord) -> bool:
+        """Note what a record says of names, nodes and brokers, at offset -1 in a snapshot; whether it is a broker's."""
         if isinstance(record, RegisterBrokerRecord):
-            before = self._spans.get(record.broker_id)
-            same = before is not None and before.incarnation_id == record.incarnation_id
-            state = "in controlled shutdown" if record.in_controlled_shutdown else "fenced"
-            if not record.fenced:
-                state = "unfenced"
-            if same and offset < 0 and before is not None and before.state == state:
-                return True
-            why = "registered again" if same else "registered with a new incarnation id"
-            if offset < 0:
-                why = "in a snapshot"
-            listeners = tuple((point.host, point.port) for point in record.end_points)
-            self._begin(
-                BrokerSpan(
-                    record.broker_id, state, record.broker_epoch, record.incarnation_id, time_ms, None, offset, why,
-                    not same and offset >= 0, listeners, record.rack, -1 if offset < 0 else each.epoch,
-                )
-            )  # fmt: skip
+            self._registered(record, each)
         elif isinstance(record, FenceBrokerRecord):
             self._turned(record.id, "fenced", "fenced", each)
         elif isinstance(record, UnfenceBrokerRecord):
@@ -445,61 +413,72 @@ class LogFold:
         elif isinstance(record, UnregisterBrokerRecord):
             self._turned(record.broker_id, "unregistered", "unregistered", each)
         else:
+            if isinstance(record, TopicRecord):
+                self._names[record.topic_id] = record.name
+            elif isinstance(record, RegisterControllerRecord):
+                self._takes_part(record.controller_id, "RegisterController", each.offset, each.time_ms)
+            elif isinstance(record, KRaftVotersRecord):
+                self._vote(record.voters, "VotersRecord", each)
             return False
         return True
+
+    def _registered(self, record: RegisterBrokerRecord, each: LogRecord) -> None:
+        before = self._spans.get(record.broker_id)
+        is_same, is_new = before is not None and before.incarnation_id == record.incarnation_id, each.offset >= 0
+        state = "in controlled shutdown" if record.in_controlled_shutdown else "fenced"
+        if not record.fenced:
+            state = "unfenced"
+        if is_same and not is_new and before is not None and before.state == state:
+            return
+        why = "registered again" if is_same else "registered with a new incarnation id"
+        self._begin(
+            BrokerSpan(
+                record.broker_id, state, record.broker_epoch, record.incarnation_id, each.time_ms, None, each.offset,
+                why if is_new else "in a snapshot", is_new and not is_same,
+                tuple((point.host, point.port) for point in record.end_points), record.rack,
+                each.epoch if is_new else -1,
+            )
+        )  # fmt: skip
 
     def _turned(self, broker_id: int, state: str, why: str, each: LogRecord) -> None:
         span = self._spans.get(broker_id)
         if span is None:
-            span = BrokerSpan(
-                broker_id, state, -1, bytes(16), each.time_ms, None, each.offset, why, False, (), None, each.epoch
-            )
-            self._begin(span)
-        elif span.state != state:
+            span = BrokerSpan(broker_id, "", -1, bytes(16), 0, None, 0, "", False, (), None)
+        if span.state != state:
             self._begin(
-                BrokerSpan(
-                    broker_id, state, span.broker_epoch, span.incarnation_id, each.time_ms, None, each.offset, why,
-                    False, span.listeners, span.rack, each.epoch,
+                replace(
+                    span, state=state, from_ms=each.time_ms, until_ms=None, offset=each.offset, why=why,
+                    is_restart=False, epoch=each.epoch,
                 )
             )  # fmt: skip
 
     def _begin(self, span: BrokerSpan) -> None:
-        members, from_ns = self._made.members, span.from_ms * _MS
         if span.state == "unregistered":
-            members.add_end(self._snapshot_end if span.offset < 0 else span.offset + 1, from_ns, span.broker_id)
-        elif span.offset < 0:
-            members.add_node(self._snapshot_end, from_ns, span.broker_id, "snapshot")
-        elif span.why.startswith("registered"):
-            members.add_node(span.offset + 1, from_ns, span.broker_id, "RegisterBroker", span.offset)
+            self._made.members.add_end(self._place(span.offset, "")[0], span.from_ms * _MS, span.broker_id)
+        elif span.offset < 0 or span.why.startswith("registered"):
+            self._takes_part(span.broker_id, "RegisterBroker", span.offset, span.from_ms)
         before = self._spans.get(span.broker_id)
         if before is not None:
             before.until_ms = span.from_ms
         self._spans[span.broker_id] = span
         self._made.brokers.append(span)
 
-    def _ended(self, span: BrokerSpan, time_ms: int) -> None:
-        if span.state != "unregistered":
-            self._begin(
-                BrokerSpan(
-                    span.broker_id, "unregistered", span.broker_epoch, span.incarnation_id, time_ms, None, -1,
-                    "not in the snapshot", False, span.listeners, span.rack,
-                )
-            )  # fmt: skip
+    def _place(self, offset: int, told_by: str) -> tuple[int, str, int | None]:
+        """Where a member is told: the offset before which all is known, by what, and the record's offset."""
+        return (self._snapshot_end, "snapshot", None) if offset < 0 else (offset + 1, told_by, offset)
 
-    # ---- the quorum
+    def _takes_part(self, node_id: int, told_by: str, offset: int, time_ms: int) -> None:
+        position, told_by, at = self._place(offset, told_by)
+        self._made.members.add_node(position, time_ms * _MS, node_id, told_by, at)
 
-    def _voters(
-        self, record: KRaftVotersRecord, position: int, time_ms: int, told_by: str, offset: int | None = None
-    ) -> None:
-        voters = [(voter.voter_id, voter.voter_directory_id) for voter in record.voters]
-        self._made.members.add_voters(position, time_ms * _MS, voters, told_by, offset)
+    def _vote(self, voters: Iterable[Voter | VoterEntry], told_by: str, each: LogRecord) -> None:
+        position, told_by, at = self._place(each.offset, told_by)
+        ids = ((voter.voter_id, voter.voter_directory_id) for voter in voters)
+        self._made.members.add_voters(position, each.time_ms * _MS, ids, told_by, at)
 
     def _led(self, record: LeaderChangeRecord, each: LogRecord) -> None:
         self._leaders[each.epoch] = record.leader_id
-        self._made.members.add_voters(
-            each.offset + 1, each.time_ms * _MS,
-            [(voter.voter_id, voter.voter_directory_id) for voter in record.voters], "LeaderChange", each.offset,
-        )  # fmt: skip
+        self._vote(record.voters, "LeaderChange", each)
         self._made.epochs.append(
             QuorumEpoch(
                 each.epoch, record.leader_id, each.time_ms, None, each.offset,

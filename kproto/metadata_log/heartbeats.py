@@ -7,6 +7,7 @@ down. The record says only that it did; the heartbeats before and after say why.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from statistics import median
@@ -57,7 +58,7 @@ class RegistrationRun:
 
 @dataclass(slots=True)
 class HeartbeatRun:
-    """Heartbeats of a broker, one after the other, that asked for the same and were answered alike.
+    """Heartbeats of a broker, one after the other, that asked for the same and were answered alike: such are equal.
 
     Attributes:
         broker_id, broker_epoch: The broker, and the epoch that it named.
@@ -76,17 +77,9 @@ class HeartbeatRun:
     error_code: int | None
     is_fenced: bool | None
     is_caught_up: bool | None
-    times_ns: list[int]
-    offsets: list[int]
-    longest_gap_ns: int = 0
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What all of its heartbeats have in common."""
-        return (
-            self.broker_epoch, self.wants_fence, self.wants_shutdown, self.error_code, self.is_fenced,
-            self.is_caught_up,
-        )  # fmt: skip
+    times_ns: list[int] = field(compare=False)
+    offsets: list[int] = field(compare=False)
+    longest_gap_ns: int = field(default=0, compare=False)
 
 
 class Progress(NamedTuple):
@@ -97,7 +90,8 @@ class Progress(NamedTuple):
         time_ns: When its heartbeat said so.
         committed: The high watermark that answers to fetches had named by then; None: none had.
         applied: The offset that it had applied.
-        lag_ns: For how long the offset after that one was committed by then; 0: it was not.
+        lag_ns: For how long the offset after that one was committed by then, and the process sent heartbeats; 0: it was
+            not.
         late: Heartbeats of the same ten seconds that were behind by over a second.
     """
 
@@ -131,18 +125,15 @@ class Heartbeats:
             None if refused else answer.is_caught_up, [time_ns], [request.current_metadata_offset],
         )  # fmt: skip
         runs = self.runs.setdefault((run.broker_id, run.broker_epoch), [])
-        same_epoch = self._by_epoch.setdefault((run.broker_id, run.broker_epoch), [])
-        if same_epoch:
-            run.longest_gap_ns = max(0, time_ns - same_epoch[-1][0])
-        if runs and runs[-1].kind == run.kind:
+        if runs:
+            run.longest_gap_ns = max(0, time_ns - runs[-1].times_ns[-1])
+        if runs and runs[-1] == run:
             last = runs[-1]
             last.times_ns.append(time_ns)
             last.offsets += run.offsets
             last.longest_gap_ns = max(last.longest_gap_ns, run.longest_gap_ns)
-            run = last
         else:
             runs.append(run)
-        same_epoch.append((time_ns, run))
 
     def add_registration(self, request: Any, answer: Any, address: str, time_ns: int) -> None:
         """Add a BrokerRegistration from an address; ``answer`` None: it is missing."""
@@ -161,8 +152,9 @@ class Heartbeats:
 
     def finish(self) -> None:
         """Put the heartbeats in the order of time; several captures come one after the other."""
-        for listed in self._by_epoch.values():
-            listed.sort(key=lambda one: one[0])
+        for key, runs in self.runs.items():
+            beats = ((time_ns, run) for run in runs for time_ns in run.times_ns)
+            self._by_epoch[key] = sorted(beats, key=lambda one: one[0])
 
     def between(self, broker_id: int, broker_epoch: int, from_ns: int, until_ns: int | None) -> list[HeartbeatRun]:
         """Return the run of each heartbeat of a broker's epoch within a time."""
@@ -195,22 +187,22 @@ class Heartbeats:
         """
         marks = [mark for _time, mark in committed]
         times = [time_ns for time_ns, _mark in committed]
-        of_broker: dict[int, list[HeartbeatRun]] = {}
+        beats: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for (broker_id, _epoch), runs in self.runs.items():
-            of_broker.setdefault(broker_id, []).extend(runs)
-        for broker_id, runs in sorted(of_broker.items(), key=lambda item: item[0]):
-            beats = sorted(
-                (time_ns, offset)
+            began = min(run.times_ns[0] for run in runs)
+            beats[broker_id] += (
+                (time_ns, offset, began)
                 for run in runs
                 for time_ns, offset in zip(run.times_ns, run.offsets, strict=True)
                 if offset >= 0
             )
-            for _slot, some in groupby(beats, key=lambda beat: beat[0] // _SLOT_NS):
+        for broker_id, of_broker in sorted(beats.items()):
+            for _slot, some in groupby(sorted(of_broker), key=lambda beat: beat[0] // _SLOT_NS):
                 rows = []
-                for time_ns, offset in some:
+                for time_ns, offset, began in some:
                     now = bisect_right(times, time_ns) - 1
                     beyond = bisect_right(marks, offset + 1)  # the first mark that commits the next offset
-                    lag = max(0, time_ns - times[beyond]) if 0 <= beyond <= now else 0
+                    lag = max(0, time_ns - max(began, times[beyond])) if 0 <= beyond <= now else 0
                     rows.append(Progress(broker_id, time_ns, marks[now] if now >= 0 else None, offset, lag, 0))
                 late = sum(row.lag_ns > _S for row in rows)
                 yield max(rows, key=lambda row: row.lag_ns)._replace(late=late)

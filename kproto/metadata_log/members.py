@@ -112,9 +112,19 @@ class QuorumMembers:
         directories = {node: None if directory in (b"", _NO_DIRECTORY) else directory for node, directory in voters}
         self._told.append(_Sign(position, time_ns, told_by, offset, directories))
 
-    def add_node(self, position: int, time_ns: int, node_id: int, told_by: str, offset: int | None = None) -> None:
-        """Add that a node takes part."""
-        self._told.append(_Sign(position, time_ns, told_by, offset, None, node_id))
+    def add_node(
+        self,
+        position: int,
+        time_ns: int,
+        node_id: int,
+        told_by: str,
+        offset: int | None = None,
+        *,
+        last_offset: int | None = None,
+        fetched_ns: int | None = None,
+    ) -> None:
+        """Add that a node takes part, and which offset it had last, as was heard at ``fetched_ns``."""
+        self._told.append(_Sign(position, time_ns, told_by, offset, None, node_id, False, last_offset, fetched_ns))
 
     def add_end(self, position: int, time_ns: int, node_id: int) -> None:
         """Add that a node is registered no more."""
@@ -131,12 +141,8 @@ class QuorumMembers:
         """
         for node_id, of_node in fetches.items():
             for fetch in of_node:
-                self._told.append(
-                    _Sign(
-                        fetch.position, fetch.time_ns, "Fetch", None, None, node_id, False, fetch.offset - 1,
-                        fetch.time_ns,
-                    )
-                )  # fmt: skip
+                at = fetch.time_ns
+                self.add_node(fetch.position, at, node_id, "Fetch", last_offset=fetch.offset - 1, fetched_ns=at)
         for time_ns, part in described:
             ends = {replica.replica_id: replica.log_end_offset for replica in part.current_voters}
             position = ends.get(part.leader_id, part.high_watermark)
@@ -145,11 +151,9 @@ class QuorumMembers:
             for replica in (*part.current_voters, *part.observers):
                 fetched_ms = replica.last_fetch_timestamp
                 is_dated = fetched_ms >= 0 and replica.replica_id != part.leader_id  # the leader fetches from nobody
-                self._told.append(
-                    _Sign(
-                        position, time_ns, "DescribeQuorum", None, None, replica.replica_id, False,
-                        replica.log_end_offset - 1, fetched_ms * _MS if is_dated else None,
-                    )
+                self.add_node(
+                    position, time_ns, replica.replica_id, "DescribeQuorum", last_offset=replica.log_end_offset - 1,
+                    fetched_ns=fetched_ms * _MS if is_dated else None,
                 )  # fmt: skip
 
     @property

@@ -41,7 +41,7 @@ _FOREVER: Final = 1 << 63
 
 @dataclass(slots=True)
 class QuorumRequest:
-    """A request about the quorum, or several alike, one after the other.
+    """A request about the quorum, or several alike, one after the other: such are equal.
 
     Attributes:
         api_key: Vote, BeginQuorumEpoch, EndQuorumEpoch, or Fetch where it was refused.
@@ -67,17 +67,9 @@ class QuorumRequest:
     leader_id: int | None
     leader_epoch: int | None
     diverges: bool
-    first_ns: int
-    last_ns: int
-    count: int = 1
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What makes it alike others of the same node."""
-        return (
-            self.api_key, self.to_node, self.epoch, self.pre_vote, self.granted, self.error_code, self.leader_id,
-            self.leader_epoch, self.diverges,
-        )  # fmt: skip
+    first_ns: int = field(compare=False)
+    last_ns: int = field(compare=False)
+    count: int = field(default=1, compare=False)
 
 
 class Served(NamedTuple):
@@ -183,45 +175,46 @@ class QuorumTraffic:
                         key, part.replica_id if is_vote else part.leader_id, voter if voter >= 0 else None,
                         part.replica_epoch if is_vote else part.leader_epoch, is_vote and part.pre_vote,
                         said.vote_granted if is_vote and said is not None else None, error,
-                        None if said is None or said.leader_id < 0 else said.leader_id,
-                        None if said is None or said.leader_epoch < 0 else said.leader_epoch, False,
+                        None if said is None else _known(said.leader_id),
+                        None if said is None else _known(said.leader_epoch), False,
                         exchange.time_ns, exchange.time_ns,
                     )
                 )  # fmt: skip
 
-    def add_fetch(self, node_id: int, asked: Any, answer: Any, time_ns: int, answer_ns: int, error_code: int) -> None:
+    def add_fetch(
+        self, node_id: int, asked: Any, answer: Any, time_ns: int, answer_ns: int = 0, error_code: int | None = None
+    ) -> None:
         """Add a fetch of the metadata log and its answer, of one partition.
 
         Args:
             node_id: The replica.
-            asked, answer: The partition in the request, and in the response.
+            asked, answer: The partition in the request, and in the response; ``answer`` None: it is missing.
             time_ns, answer_ns: When the two passed.
             error_code: Of the whole response, or of the partition.
         """
         self._hear(node_id, time_ns)
-        diverging = answer.diverging_epoch.epoch >= 0
-        leader = answer.current_leader
-        self._name(leader.leader_epoch, leader.leader_id)
-        if not error_code and diverging:
-            ends = answer.diverging_epoch
-            self.diverged.add(
-                Divergence(asked.current_leader_epoch, asked.last_fetched_epoch, ends.epoch, ends.end_offset)
-            )
-        elif not error_code:
-            self._note(self._served.setdefault(asked.current_leader_epoch, []), answer_ns, _PAUSE_NS)
-            position = max(asked.fetch_offset, answer.high_watermark)
-            fetches = self.fetches.setdefault(node_id, [])
-            if len(fetches) > 1 and time_ns - fetches[-2].time_ns < _THINNED_NS:
-                fetches.pop()
-            fetches.append(ReplicaFetch(time_ns, asked.fetch_offset, position))
-            return
-        self._hold(
-            QuorumRequest(
-                ApiKey.FETCH, node_id, None, asked.current_leader_epoch, False, None, error_code,
-                leader.leader_id if leader.leader_id >= 0 else None,
-                leader.leader_epoch if leader.leader_epoch >= 0 else None, diverging, time_ns, time_ns,
-            )
+        one = QuorumRequest(
+            ApiKey.FETCH, node_id, None, asked.current_leader_epoch, False, None, error_code, None, None, False,
+            time_ns, time_ns,
         )  # fmt: skip
+        if answer is not None:
+            leader, ends = answer.current_leader, answer.diverging_epoch
+            self._name(leader.leader_epoch, leader.leader_id)
+            one.leader_id, one.leader_epoch = _known(leader.leader_id), _known(leader.leader_epoch)
+            one.diverges = ends.epoch >= 0
+            if not error_code and not one.diverges:
+                self._note(self._served.setdefault(asked.current_leader_epoch, []), answer_ns, _PAUSE_NS)
+                position = max(asked.fetch_offset, answer.high_watermark)
+                fetches = self.fetches.setdefault(node_id, [])
+                if len(fetches) > 1 and time_ns - fetches[-2].time_ns < _THINNED_NS:
+                    fetches.pop()
+                fetches.append(ReplicaFetch(time_ns, asked.fetch_offset, position))
+                return
+            if not error_code:
+                self.diverged.add(
+                    Divergence(asked.current_leader_epoch, asked.last_fetched_epoch, ends.epoch, ends.end_offset)
+                )
+        self._hold(one)
 
     def describe(self, answer: Any, time_ns: int) -> None:
         """Add an answer to DescribeQuorum."""
@@ -230,15 +223,6 @@ class QuorumTraffic:
                 if not answer.error_code and not part.error_code:
                     self._name(part.leader_epoch, part.leader_id)
                     self.described.append(DescribedQuorum(time_ns, part))
-
-    def add_silence(self, node_id: int, epoch: int, time_ns: int) -> None:
-        """Add a fetch that got no answer."""
-        self._hear(node_id, time_ns)
-        self._hold(
-            QuorumRequest(
-                ApiKey.FETCH, node_id, None, epoch, False, None, None, None, None, False, time_ns, time_ns
-            )
-        )  # fmt: skip
 
     def finish(self) -> None:
         """Put all in the order of time, and in that of the epochs."""
@@ -266,7 +250,7 @@ class QuorumTraffic:
             self._name(one.epoch, one.node_id)
         self._hear(one.node_id, one.first_ns)
         last = self._last.get(one.node_id)
-        if last is not None and last.kind == one.kind and one.first_ns - last.last_ns < _SILENCE_NS:
+        if last is not None and last == one and one.first_ns - last.last_ns < _SILENCE_NS:
             last.last_ns = max(last.last_ns, one.last_ns)
             last.count += 1
         else:
@@ -378,3 +362,8 @@ class QuorumTraffic:
         if any(start < fell_again for start in started):
             return f"{fell}, and was started again: it is back {after}"
         return f"{fell}, hung or cut off: the same process is back {after}"
+
+
+def _known(number: int) -> int | None:
+    """An id or an epoch; None: -1, which says nothing."""
+    return None if number < 0 else number

@@ -535,7 +535,7 @@ RULES: Final[dict[str, Rule]] = {
             "limit metadata-lag.",
             "The broker's metadata thread is slow or blocked, or its fetches do not get through.",
             "Take a thread dump of the broker; clients of it see old leaders.",
-            "Right after the start of a broker that was down for long.",
+            "While the broker's machine is suspended.",
             ("metadata-lag",),
             shown_by="query metadata-lag BROKER",
         ),

@@ -106,3 +106,5 @@ def test_progress_is_the_worst_heartbeat_of_ten_seconds_beside_what_was_committe
         Progress(1, 12 * S, 10, 9, 0, 0),
     ]
     assert [row.committed for row in made.progress([])] == [None, None]
+    started = heartbeats((40, 0, "fence"), (41, 0, "fence"), (42, 9, ""))  # before, there was no process to be late
+    assert list(started.progress(committed)) == [Progress(1, 41 * S, 10, 0, S, 0)]
