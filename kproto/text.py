@@ -58,6 +58,15 @@ def csv_cell(text: str) -> str:
     return text
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    >>> counted(1, "byte"), counted(2_000, "byte")
+    ('1 byte', '2,000 bytes')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def ranges(numbers: Iterable[int]) -> str:
     """Write numbers in order, as ranges.
 

@@ -277,7 +277,7 @@ def finding_lines(found: Iterable[Finding], sources: Sequence[str], *, width: in
 
 
 def _place(finding: Finding) -> tuple[Any, ...]:
-    return SEVERITIES.index(finding.severity), finding.rule, str(finding.broker), finding.first, finding.text
+    return finding.rank, finding.rule, str(finding.broker), finding.first, finding.text
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

@@ -48,6 +48,7 @@ coalesce(former_leader_epoch IS NULL AND partition_epoch > leader_epoch AND cont
 Both epochs grow with each election, the partition's with each other change too. Epoch 1 is the first controller's.
 """
 
+# A leader that brokers are told of after the next one, or after the deletion, began before that.
 _LEADERSHIP: Final = Derived(
     described(
         "Who led each partition, from when to when.",
@@ -69,7 +70,7 @@ _LEADERSHIP: Final = Derived(
                min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
         FROM {{changes}}
         GROUP BY {_LIFE}, leader, leader_epoch
-    ), dated AS (  -- one told after a later one, or after the deletion, began before that
+    ), dated AS (
         SELECT *, least(deleted_ts, min(ts) OVER (
             PARTITION BY {_LIFE} ORDER BY leader_epoch, ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
         )) AS valid_from

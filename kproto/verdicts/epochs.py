@@ -266,6 +266,12 @@ def broker_name(broker: object) -> str:
     return f"broker {broker}" if isinstance(broker, int) else f"the broker at {broker}"
 
 
+def the_broker(broker: object) -> str:
+    """``broker_name`` at the begin of a sentence."""
+    name = broker_name(broker)
+    return name[:1].upper() + name[1:]
+
+
 def partition_error_meaning(error_code: int) -> str:
     """An explanation of a single partition's error, for every partition that has it; mostly empty."""
     return f"the leader epoch is {NOT_NEWER}" if error_code == ErrorCode.STALE_CONTROLLER_EPOCH else ""

@@ -11,9 +11,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import ApiKey
-from kproto.text import pasted
+from kproto.text import counted, pasted
 from kproto.verdicts import kraft
-from kproto.verdicts.epochs import broker_name
+from kproto.verdicts.epochs import broker_name, the_broker
 from kproto.verdicts.facts import was_named_before
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
@@ -130,8 +130,7 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
         for life in some:
             if any(since <= life.first <= until + _BEFORE for since, until in back[broker]):
                 continue
-            name = broker_name(broker)
-            text = f"{name[:1].upper()}{name[1:]} registers again with broker epoch {life.epoch}: {life.shown_by}"
+            text = f"{the_broker(broker)} registers again with broker epoch {life.epoch}: {life.shown_by}"
             yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
 
 
@@ -141,7 +140,7 @@ def _first_named(facts: Facts) -> dict[int, int]:
     That of a partition that is older than the captures was there before them, unless a reassignment adds it.
     """
     found: dict[int, int] = {}
-    for _partition, life in _lives(facts):
+    for _partition, life in facts.told_lives:
         first = life.steps[0].state
         if max(first.epochs) > 0:  # -1: a log does not tell it
             found |= dict.fromkeys(set(first.replicas).difference(first.adding_replicas or ()), 0)
@@ -155,7 +154,7 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
     """Partitions that lose their leader and get one again, several at once; and unclean elections."""
     lost: list[tuple[int, Partition]] = []
     again: list[tuple[int, Partition]] = []
-    for partition, life in _lives(facts):
+    for partition, life in facts.told_lives:
         for election in life.unclean_elections:
             state = election.state
             text = (
@@ -184,7 +183,7 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
 def _topics(facts: Facts) -> Iterator[ClusterEvent]:
     created: dict[str, list[int]] = defaultdict(list)
     deleted: dict[str, list[tuple[int, tuple[Partition, Incarnation]]]] = defaultdict(list)
-    for (topic, _number), life in _lives(facts):
+    for (topic, _number), life in facts.told_lives:
         first = life.steps[0]
         if first.state.epochs == FIRST_EPOCHS and (first.state.is_new or _is_told_anew(facts, life)):
             created[topic].append(first.ts)
@@ -194,11 +193,11 @@ def _topics(facts: Facts) -> Iterator[ClusterEvent]:
                 deleted[partition[0]].append((life.deleted, (partition, life)))
     for topic, times in created.items():
         for ts, some in _at_once((ts, None) for ts in sorted(times)):
-            text = f"Topic {topic} gets {_counted(len(some), 'new partition')}"
+            text = f"Topic {topic} gets {counted(len(some), 'new partition')}"
             yield ClusterEvent(ts, "topic created", text, _query("leader", "--topic", topic), None, topic)
     for topic, ends in deleted.items():
         for ts, ended in _at_once(sorted(ends, key=lambda end: end[0])):
-            text = f"Topic {topic} is deleted, {_counted(len({partition for partition, _life in ended}), 'partition')}"
+            text = f"Topic {topic} is deleted, {counted(len({partition for partition, _life in ended}), 'partition')}"
             show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
             yield ClusterEvent(ts, "topic deleted", text + _who_accepted(facts, ended), show, None, topic)
 
@@ -268,7 +267,7 @@ def reassignments(facts: Facts) -> Iterator[Reassignment]:
     the reassignment has come; before, each change of the replicas counts. Where a version names them, a change whose
     begin is not in the captures is none: its target is unknown.
     """
-    for (topic, number), life in _lives(facts):
+    for (topic, number), life in facts.told_lives:
         requests = (sighting.body.request for sighting in life.sightings)
         is_known = not any(r.api_key == ApiKey.LEADER_AND_ISR and r.api_version >= _NAMES_TARGETS for r in requests)
         under_way: Reassignment | None = None
@@ -361,13 +360,6 @@ def _of_controllers(facts: Facts) -> Iterator[ClusterEvent]:
                 yield ClusterEvent(ts, "reassignment taken up", text, show, None, *place)
 
 
-def _lives(facts: Facts) -> Iterator[tuple[Partition, Incarnation]]:
-    for partition, lives in facts.incarnations.items():
-        for life in lives:
-            if life.sightings:
-                yield partition, life
-
-
 def _at_once(changes: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any]]]:
     """Yield what changed at once, each time with the first; changes come in the order of time."""
     some: list[Any] = []
@@ -389,8 +381,4 @@ def _named(partition: Partition) -> str:
 def _several(partitions: list[Partition]) -> str:
     if len(partitions) == 1:
         return _named(partitions[0])
-    return f"{_counted(len(partitions), 'partition')}, {_named(partitions[0])} among them,"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{counted(len(partitions), 'partition')}, {_named(partitions[0])} among them,"

@@ -41,7 +41,7 @@ from kproto.verdicts.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kproto.tables.stored import Reader
 
@@ -88,6 +88,7 @@ Listener = tuple[int, str | None, int | None, str | None]
 """Broker, host, port and name of an advertised listener; host, port and name are null where only the id is known."""
 
 
+@dataclass(slots=True, eq=False)
 class Life:
     """A registration of a broker, as accepted requests show it.
 
@@ -104,28 +105,17 @@ class Life:
         shown_by: The evidence that it began, in a few words.
     """
 
-    def __init__(self, request: Request, address: str) -> None:
-        self.broker = request.broker_id
-        self.address: str | None = address
-        self.is_kraft: bool = bool(request.is_kraft_controller)
-        self.epoch: int = request.broker_epoch or 0
-        self.first = self.last = request.ts
-        self.requests: int = 0
-        self.connections: set[bytes] = set()
-        self.former: Life | None = None
-        self.until: int | None = None
-        self.shown_by = ""
-
-    @classmethod
-    def logged(cls, broker: int, epoch: int, began: int, shown_by: str) -> Life:
-        """Make a registration that a metadata log shows."""
-        life = cls.__new__(cls)
-        life.broker, life.address, life.is_kraft, life.epoch = broker, None, True, epoch
-        life.first = life.last = began
-        life.requests, life.connections = 0, set()
-        life.former = life.until = None
-        life.shown_by = shown_by
-        return life
+    broker: Any
+    address: str | None
+    is_kraft: bool
+    epoch: int
+    first: int
+    last: int
+    requests: int = 0
+    connections: set[bytes] = field(default_factory=set)
+    former: Life | None = None
+    until: int | None = None
+    shown_by: str = ""
 
     def add(self, request: Request) -> None:
         """Add a later accepted request for this registration."""
@@ -403,6 +393,11 @@ class Facts:
         address = self.shown_address(ip, port)
         return self._brokers.get(address, address)
 
+    @cached_property
+    def servers(self) -> dict[tuple[str, int], Any]:
+        """The broker behind each address that was sent requests."""
+        return {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
+
     def shown_address(self, ip: str, port: int) -> str:
         """An address, or its replacement."""
         return self.shown("address", str(Endpoint(ip, port)))
@@ -546,6 +541,14 @@ class Facts:
             if max((sighting.ts for life in lives for sighting in life.sightings), default=0) < deleted.get(topic, 0):
                 lives.end(None, deleted[topic])
         return found
+
+    @property
+    def told_lives(self) -> Iterator[tuple[Partition, Incarnation]]:
+        """The lives of all partitions of which a state was told."""
+        for partition, lives in self.incarnations.items():
+            for life in lives:
+                if life.sightings:
+                    yield partition, life
 
     def _is_elsewhere(self, body: Body, partition: Partition) -> bool:
         """Whether every broker refused a partition because it has a topic of that name with another id."""
@@ -864,9 +867,9 @@ class Facts:
                 epochs = seen[request.broker_id, mode]
                 life = epochs.get(request.broker_epoch)
                 if life is None:
-                    life = epochs[request.broker_epoch] = Life(
-                        request, self.shown_address(request.server_ip, request.server_port)
-                    )
+                    address = self.shown_address(request.server_ip, request.server_port)
+                    life = Life(request.broker_id, address, mode, request.broker_epoch, request.ts, request.ts)
+                    epochs[life.epoch] = life
                 life.add(request)
         found = []
         for epochs in seen.values():
@@ -901,7 +904,7 @@ class Facts:
             began, ended = micros(valid_from), self.end if valid_to is None else micros(valid_to)
             life = logged.get((broker, epoch))
             if life is None:
-                life = logged[broker, epoch] = Life.logged(broker, epoch, began, why)
+                life = logged[broker, epoch] = Life(broker, None, True, epoch, began, began, shown_by=why)
                 life.former = newest.get(broker) if is_start else None
                 newest[broker] = life
             life.last = max(life.last, ended)
@@ -1041,7 +1044,6 @@ class Facts:
         be listed, with the next connection to the broker. A connection that the capture shows from the middle of a
         request on is complete from the next request on.
         """
-        brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
         answered: dict[Any, list[int]] = defaultdict(list)  # the times of requests, by broker and by connection
         for request in self.requests:
             if request.response_frame_id is not None:
@@ -1053,7 +1055,7 @@ class Facts:
             are_all = row["gaps"] == len(losses) == sum(loss["kind"] == "gap" for loss in losses)
             for loss in losses:
                 address = loss["server_ip"], loss["server_port"]
-                broker = brokers.get(address, self.shown_address(*address))
+                broker = self.servers.get(address, self.shown_address(*address))
                 since = self.begin
                 if loss["ts"] is not None:
                     since = micros(loss["ts"])
@@ -1106,14 +1108,13 @@ class Facts:
     @cached_property
     def _may_lack_connections(self) -> frozenset[Any]:
         """The brokers to which whole connections may be missing: those whose recorder dropped packets."""
-        brokers = {(request.server_ip, request.server_port): request.broker_id for request in self.requests}
         places = (
             (server["ip"], server["port"])
             for row in self.captures
             if row["dropped_packets"]
             for server in row["servers"] or ()
         )
-        return frozenset(brokers.get(place, self.shown_address(*place)) for place in places)
+        return frozenset(self.servers.get(place, self.shown_address(*place)) for place in places)
 
     @cached_property
     def _reigns(self) -> list[_ShownReign]:

@@ -160,11 +160,16 @@ def _refused(rows: Rows, most: int) -> Iterator[Shown]:
         if api_key == ApiKey.FETCH:
             found[node].append((micros(first), micros(last), count))
     for node, some in sorted(found.items()):
-        count = sum(number for _first, _last, number in some)
+        first, last, count = _summed(some)
         if count >= most:
-            first, last = min(one[0] for one in some), max(one[1] for one in some)
             text = f"Node {node} fetched the metadata log {count:,} times in vain: refused, or not answered"
             yield Shown("KP076", text, first, last, count)
+
+
+def _summed(some: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
+    """The first and the last time of several requests, and their number."""
+    firsts, lasts, counts = zip(*some, strict=True)
+    return min(firsts), max(lasts), sum(counts)
 
 
 def _two_processes(rows: Rows) -> Iterator[Shown]:
@@ -176,8 +181,7 @@ def _two_processes(rows: Rows) -> Iterator[Shown]:
         elif error == 0:
             accepted[broker].append((epoch, micros(first), micros(last)))
     for (broker, epoch), some in sorted(stale.items()):
-        count = sum(number for _first, _last, number in some)
-        first, last = min(one[0] for one in some), max(one[1] for one in some)
+        first, last, count = _summed(some)
         newer = {other for other, begin, end in accepted[broker] if other > epoch and begin < last and first < end}
         if count >= _SEVERAL and newer:
             text = (

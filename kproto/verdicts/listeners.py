@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.text import printable
+from kproto.verdicts.kraft import Shown
 from kproto.verdicts.live_lists import LiveLists
 
 if TYPE_CHECKING:
@@ -20,19 +21,7 @@ if TYPE_CHECKING:
     from kproto.verdicts.facts import Facts, Listener
 
 
-class Broken(NamedTuple):
-    """A listener that could not work for a time.
-
-    Attributes:
-        text: A sentence.
-        first, last: Since when and until when lists told so (us since 1970).
-        broker: The broker whose configuration is wrong; None: there are several.
-    """
-
-    text: str
-    first: int
-    last: int
-    broker: int | None
+_RULE: Final = "KP039"
 
 
 class _Fault(NamedTuple):
@@ -44,7 +33,7 @@ class _Fault(NamedTuple):
     broker: int | None
 
 
-def broken_listeners(facts: Facts, shortest: int) -> Iterator[Broken]:
+def broken_listeners(facts: Facts, shortest: int) -> Iterator[Shown]:
     """Yield the listeners that cannot work, each with its time.
 
     Args:
@@ -62,7 +51,7 @@ def broken_listeners(facts: Facts, shortest: int) -> Iterator[Broken]:
     if _all_on_loopback(facts):
         for ts, name in lists.changes[:1]:
             several = {broker for broker, *_listener in facts.listeners[name]}
-            yield Broken(f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end, None)
+            yield Shown(_RULE, f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end)
         return
     began: dict[tuple[str, object], tuple[int, _Fault]] = {}
     for ts, name in [*lists.changes, (facts.end, b"")]:
@@ -70,7 +59,7 @@ def broken_listeners(facts: Facts, shortest: int) -> Iterator[Broken]:
         for key in sorted(began.keys() - present.keys(), key=str):
             first, fault = began.pop(key)
             if fault.kind == "loopback" or ts - first >= shortest:
-                yield Broken(fault.text, first, ts, fault.broker)
+                yield Shown(_RULE, fault.text, first, ts, broker=fault.broker)
         for key, fault in present.items():
             began[key] = began.get(key, (ts,))[0], fault
 

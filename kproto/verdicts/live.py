@@ -16,7 +16,6 @@ from kproto.capture import CapturePoint, Exchange
 from kproto.capture.summary import LOSSES
 from kproto.tables.bodies import prefix_fields
 from kproto.tables.filters import Filters
-from kproto.verdicts.catalogue import SEVERITIES
 from kproto.verdicts.request_figures import Latencies
 from kproto.verdicts.timeline import EntryFilters, Timeline
 
@@ -329,9 +328,7 @@ class LiveFold:
             ),
             self._brokers({key: group for key, group in groups.items() if isinstance(key, tuple)}, seconds),
             tuple(reversed(self._changes.values())),
-            tuple(
-                sorted((f for _, f in self._findings), key=lambda f: (SEVERITIES.index(f.severity), f.rule, -f.last))
-            ),
+            tuple(finding for _, finding in self._findings),
             self._not_compared,
         )
 
@@ -389,8 +386,8 @@ class LiveFold:
         self._down = frozenset(down)
         again = {(cluster, finding.key) for cluster, finding in found}
         found += [(cluster, f) for cluster, f in self._findings if f.first < begin and (cluster, f.key) not in again]
-        found.sort(key=lambda of: (SEVERITIES.index(of[1].severity), -of[1].last))
-        self._findings = found[:_MOST_FINDINGS]
+        found.sort(key=lambda of: (of[1].rank, -of[1].last))
+        self._findings = sorted(found[:_MOST_FINDINGS], key=lambda of: (of[1].rank, of[1].rule))
         self._unexamined = 0
         self._examined_damage = self._damage()
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.api import ApiKey, api_name
 from kproto.capture.summary import not_read_text
 from kproto.error_codes import ErrorCode, error_name
-from kproto.text import ranges
+from kproto.text import counted, ranges
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
-from kproto.verdicts.epochs import broker_name
+from kproto.verdicts.epochs import the_broker
 from kproto.verdicts.facts import Facts, Partition, was_named_before
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.listeners import broken_listeners
@@ -74,6 +74,11 @@ class Finding:
     topic: str | None = None
     partition: int | None = None
     cannot_tell: str = field(default="")
+
+    @property
+    def rank(self) -> int:
+        """The place of its severity: the worst is first."""
+        return SEVERITIES.index(self.severity)
 
     @property
     def key(self) -> tuple[str, str | None, str | None, int | None]:
@@ -184,12 +189,12 @@ def _stale(doctor: _Doctor) -> Iterator[Finding]:
     for rule, groups, verb in (("KP001", accepted, "accepted"), ("KP002", refused, "refused")):
         for (broker, controller, epoch), requests in groups.items():
             text = (
-                f"{_the(broker)} {verb} {_counted(len(requests), 'request')} of controller {controller} "
+                f"{the_broker(broker)} {verb} {counted(len(requests), 'request')} of controller {controller} "
                 f"with epoch {epoch}, which had been replaced"
             )
             yield doctor.finding(rule, text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
     for broker, requests in earlier.items():
-        text = f"{_the(broker)} refused {_counted(len(requests), 'request')} for an earlier registration"
+        text = f"{the_broker(broker)} refused {counted(len(requests), 'request')} for an earlier registration"
         yield doctor.finding("KP036", text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
 
 
@@ -211,13 +216,12 @@ def _rivals(doctor: _Doctor) -> Iterator[Finding]:
 
 def _went_back(doctor: _Doctor) -> Iterator[Finding]:
     facts = doctor.facts
-    names = {(request.server_ip, request.server_port): request.broker_id for request in facts.requests}
     for back in facts.epochs.went_back():
         replaced = facts.epochs.superseded_by(back.lower, back.at)
         if replaced is None or back.at - replaced.since <= doctor.us("failover"):
             continue
-        broker = names[back.broker]
-        text = f"{_the(broker)} accepted controller epoch {back.lower} after {back.higher}"
+        broker = facts.servers[back.broker]
+        text = f"{the_broker(broker)} accepted controller epoch {back.lower} after {back.higher}"
         yield doctor.finding("KP004", text, back.at, back.at, broker=broker)
 
 
@@ -254,7 +258,7 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
         if broker in replicas and broker not in led:
             lacks.append("LeaderAndIsr")
         if lacks and (broker in facts.alive or not facts.is_kraft_controller):
-            text = f"{_the(broker)} got no {' and no '.join(lacks)} from the KRaft controller"
+            text = f"{the_broker(broker)} got no {' and no '.join(lacks)} from the KRaft controller"
             yield doctor.finding("KP006", text, takeover, broker=broker, lacks=unknown)
 
 
@@ -263,12 +267,10 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
 
 def _states(doctor: _Doctor) -> Iterator[Finding]:
     """Findings about how long a partition had no leader, lacked replicas, or was being reassigned."""
-    for (topic, number), lives in doctor.facts.incarnations.items():
-        for life in lives:
-            if life.sightings:
-                of: dict[str, Any] = {"topic": topic, "partition": number}
-                yield from _conditions(doctor, f"{topic}-{number}", of, life)
-                yield from _not_alive(doctor, f"{topic}-{number}", of, life)
+    for (topic, number), life in doctor.facts.told_lives:
+        of: dict[str, Any] = {"topic": topic, "partition": number}
+        yield from _conditions(doctor, f"{topic}-{number}", of, life)
+        yield from _not_alive(doctor, f"{topic}-{number}", of, life)
 
 
 def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -350,7 +352,7 @@ def _lasting(
         more = f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else ""
         yield doctor.finding(rule, text + more, long[0].since, count=len(long), lacks=lacks, **of)
         return
-    times = f", {_counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
+    times = f", {counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
     said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
     yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), lacks=lacks, **of)
 
@@ -364,9 +366,13 @@ def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> li
     for sighting in life.sightings:
         last[sighting.state.epochs] = max(sighting.ts, last.get(sighting.state.epochs, 0))
     told = [(last[step.state.epochs], after and after.ts) for step, after in zip_longest(life.steps, life.steps[1:])]
-    between = [Stretch(since, until) for since, until in told if until is None or since < until]
+    unsure = []  # from a time on at which nobody shows what all are told, until a state is told again
+    for since, until in told:
+        place = bisect_right(facts.blind, since, key=lambda blind: blind.until or since)
+        if place < len(facts.blind) and (until is None or facts.blind[place].since < until):
+            unsure.append(Stretch(max(since, facts.blind[place].since), until))
     first: dict[int, int] = {}
-    for unseen in _overlap(long, _overlap(between, facts.blind, facts.end), facts.end):
+    for unseen in _overlap(long, unsure, facts.end):
         first.setdefault(bisect_right(long, unseen.since, key=attrgetter("since")), unseen.since)
     return [s for place, s in enumerate(long, 1) if place not in first or 0 < most < first[place] - s.since]
 
@@ -417,23 +423,22 @@ def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stret
 
 def _elections(doctor: _Doctor) -> Iterator[Finding]:
     """Unclean elections, and leader epochs that were used twice or went back."""
-    for (topic, number), lives in doctor.facts.incarnations.items():
+    for (topic, number), life in doctor.facts.told_lives:
         of: dict[str, Any] = {"topic": topic, "partition": number}
         name = f"{topic}-{number}"
-        for life in lives:
-            yield from _unclean(doctor, name, of, life)
-            if len(life.steps) < _TWO:
-                continue
-            leaders: dict[int, dict[int, int]] = defaultdict(dict)
-            for sighting in life.sightings:
-                state = sighting.state
-                if any(doctor.facts.accepted(sighting.body, broker, (topic, number)) for broker in sighting.body.told):
-                    leaders[state.leader_epoch].setdefault(state.leader, sighting.ts)
-            for epoch, of_epoch in leaders.items():
-                if len(of_epoch) > 1:
-                    text = f"Leader epoch {epoch} of {name} was used for the leaders {_ids(of_epoch)}"
-                    yield doctor.finding("KP013", text, max(of_epoch.values()), **of)
-            yield from _back(doctor, name, of, life)
+        yield from _unclean(doctor, name, of, life)
+        if len(life.steps) < _TWO:
+            continue
+        leaders: dict[int, dict[int, int]] = defaultdict(dict)
+        for sighting in life.sightings:
+            state = sighting.state
+            if any(doctor.facts.accepted(sighting.body, broker, (topic, number)) for broker in sighting.body.told):
+                leaders[state.leader_epoch].setdefault(state.leader, sighting.ts)
+        for epoch, of_epoch in leaders.items():
+            if len(of_epoch) > 1:
+                text = f"Leader epoch {epoch} of {name} was used for the leaders {_ids(of_epoch)}"
+                yield doctor.finding("KP013", text, max(of_epoch.values()), **of)
+        yield from _back(doctor, name, of, life)
 
 
 def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
@@ -467,7 +472,7 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
             place = bisect_left(firsts, last)
             higher = (led if is_leadership else highest)[place - 1] if place else -1
             if higher > lower:
-                text = f"{_the(broker)} was told leader epoch {lower} of {name} after {higher}"
+                text = f"{the_broker(broker)} was told leader epoch {lower} of {name} after {higher}"
                 yield doctor.finding("KP012", text, last, last, broker=broker, **of)
                 break
 
@@ -487,17 +492,16 @@ def _goes_back(life: Incarnation) -> bool:
 
 def _leadership(doctor: _Doctor) -> Iterator[Finding]:
     """Two leaders at one time, and leaders that were named to clients and not told."""
-    for partition, lives in doctor.facts.incarnations.items():
-        for life in lives:
-            reigns = list(_reigns(life))
-            if len(reigns) < _TWO:
-                continue
-            known = _Told(doctor.facts, partition, life)
-            for before, after in reversed(reigns):
-                known.back_to(after.state.leader_epoch)
-                if before is not None and after.state.leader != NO_LEADER:
-                    yield from _two_leaders(doctor, partition, known, before, after)
-                    yield from _named_not_told(doctor, partition, known, before, after)
+    for partition, life in doctor.facts.told_lives:
+        reigns = list(_reigns(life))
+        if len(reigns) < _TWO:
+            continue
+        known = _Told(doctor.facts, partition, life)
+        for before, after in reversed(reigns):
+            known.back_to(after.state.leader_epoch)
+            if before is not None and after.state.leader != NO_LEADER:
+                yield from _two_leaders(doctor, partition, known, before, after)
+                yield from _named_not_told(doctor, partition, known, before, after)
 
 
 class _Told:
@@ -626,7 +630,7 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
     for broker, every in missed.items():
         certain = [ts for ts in every if not doctor.facts.may_hide(broker, ts, ts, doctor.us("told"))]
         times = certain or every
-        text = f"Broker {broker} missed {_counted(len(times), 'metadata update')} that most others got"
+        text = f"Broker {broker} missed {counted(len(times), 'metadata update')} that most others got"
         of: dict[str, Any] = {"count": len(times), "broker": broker}
         yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
     late: dict[Any, list[Late]] = defaultdict(list)
@@ -636,8 +640,8 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
         late[one.broker].append(one)
     for broker, some in late.items():
         worst = max(some, key=lambda one: one.delay)
-        updates = _counted(len(some), "metadata update")
-        text = f"{_the(broker)} was told {updates} late, by up to {worst.delay / _SECOND:.1f} s"
+        updates = counted(len(some), "metadata update")
+        text = f"{the_broker(broker)} was told {updates} late, by up to {worst.delay / _SECOND:.1f} s"
         yield doctor.finding("KP032", text, min(one.ts for one in some), worst.ts, count=len(some), broker=broker)
 
 
@@ -668,24 +672,21 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
         elif request.error_code and request.error_code not in _STALE_CODES:
             refused[broker].append(request)
     texts = (
-        ("KP033", unanswered, "left {} unanswered"),
-        ("KP050", refused, "refused {}: {why}"),
-        ("KP052", again, "was sent {} again over a newer connection"),
-        ("KP053", unreadable, "has {} whose bytes cannot be read: {why}"),
+        ("KP033", unanswered, "left {} unanswered", ""),
+        ("KP033", lost, "left {} unanswered", "the captures lack the answers"),
+        ("KP050", refused, "refused {}: {why}", ""),
+        ("KP052", again, "was sent {} again over a newer connection", ""),
+        ("KP053", unreadable, "has {} whose bytes cannot be read: {why}", ""),
     )
-    for rule, groups, text in texts:
+    for rule, groups, text, lacks in texts:
         for broker, requests in groups.items():
             codes = Counter(r.error_code for r in requests if r.error_code)
             why = requests[0].decode_error
             if rule == "KP050":
                 why = ", ".join(error_name(code) for code, _n in codes.most_common())
-            said = f"{_the(broker)} {text.format(_counted(len(requests), 'request'), why=why)}"
-            yield doctor.finding(rule, said, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
-    for broker, requests in lost.items():
-        said = f"{_the(broker)} left {_counted(len(requests), 'request')} unanswered"
-        times = requests[0].ts, requests[-1].ts
-        lacks = "the captures lack the answers"
-        yield doctor.finding("KP033", said, *times, count=len(requests), broker=broker, lacks=lacks)
+            said = f"{the_broker(broker)} {text.format(counted(len(requests), 'request'), why=why)}"
+            times = requests[0].ts, requests[-1].ts
+            yield doctor.finding(rule, said, *times, count=len(requests), broker=broker, lacks=lacks)
     yield from _not_answering(doctor)
 
 
@@ -715,8 +716,9 @@ def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
             lasted = (facts.end if until is None else until) if gone is None else gone
             if lasted - first > limit:
                 text = (
-                    f"{_the(broker)} answered none of {_counted(count, 'request')} for {_time_text(lasted - first)}"
-                    f"{' so far' if until is None and gone is None else ''}, though it was listed as alive"
+                    f"{the_broker(broker)} answered none of {counted(count, 'request')} for "
+                    f"{_time_text(lasted - first)}{' so far' if until is None and gone is None else ''}, "
+                    "though it was listed as alive"
                 )
                 yield doctor.finding("KP037", text, first, lasted, count=count, broker=broker)
 
@@ -737,7 +739,7 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
             continue
         if p99 > factor * median(f[2] for f in peers) and middle > factor * median(f[1] for f in peers):
             text = (
-                f"{_the(broker)} answers slowly: half of its answers took over {middle / 1000:.1f} ms, one in a "
+                f"{the_broker(broker)} answers slowly: half of its answers took over {middle / 1000:.1f} ms, one in a "
                 f"hundred over {p99 / 1000:.1f} ms"
             )
             yield doctor.finding("KP034", text, doctor.facts.begin, count=count, broker=broker)
@@ -758,9 +760,9 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
         times = [ts for ts, _shown in rows]
         ts, shown = rows[-1]
         often = "" if len(rows) == 1 else f" {len(rows)} times, last"
-        text = f"{_the(broker)} registered again{often} at {moment(ts)} {shown}"
+        text = f"{the_broker(broker)} registered again{often} at {moment(ts)} {shown}"
         yield doctor.finding("KP035", text, times[0], ts, count=len(rows), broker=broker)
-        yield from _storm(doctor, "KP038", "registrations", times, f"{_the(broker)} registered", broker=broker)
+        yield from _storm(doctor, "KP038", "registrations", times, f"{the_broker(broker)} registered", broker=broker)
     unseen = sorted(broker for broker in facts.spans.keys() - facts.with_broker_epochs if isinstance(broker, int))
     if unseen:
         text = f"Whether brokers {_ids(unseen)} were started again and stayed among the live brokers"
@@ -884,15 +886,15 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
             else:
                 mine.pop((topic, number), None)
     for (broker, topic, number), times in differ.items():
-        text = f"{_the(broker)} has {topic}-{number} with another topic id"
+        text = f"{the_broker(broker)} has {topic}-{number} with another topic id"
         yield doctor.finding(
             "KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number
         )
     for broker, mine in open_ones.items():
         for (topic, number), (request, code) in mine.items():
             text = (
-                f"{_the(broker)} refused {topic}-{number} in {api_name(request.api_key)} with {error_name(code)}, "
-                "and accepted it in no later request"
+                f"{the_broker(broker)} refused {topic}-{number} in {api_name(request.api_key)} with "
+                f"{error_name(code)}, and accepted it in no later request"
             )
             of: dict[str, Any] = {"broker": broker, "topic": topic, "partition": number}
             lacks = "" if facts.end - request.ts > doctor.us("told") else "the capture ends soon after"
@@ -908,18 +910,18 @@ _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EP
 def _losses(doctor: _Doctor) -> Iterator[Finding]:
     for row in doctor.facts.captures:
         if row["partial_starts"]:
-            text = f"{row['file']} begins inside a request or response of {_counted(row['partial_starts'], 'stream')}"
+            text = f"{row['file']} begins inside a request or response of {counted(row['partial_starts'], 'stream')}"
             yield doctor.finding("KP060", text, doctor.facts.begin, doctor.facts.begin, count=row["partial_starts"])
         if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"] or row["dropped_packets"]:
-            text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {_counted(row['gaps'], 'gap')}"
+            text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {counted(row['gaps'], 'gap')}"
             if row["dropped_packets"]:
-                dropped = f"its recorder had dropped {_counted(row['dropped_packets'], 'packet')} by then"
+                dropped = f"its recorder had dropped {counted(row['dropped_packets'], 'packet')} by then"
                 text = f"{text}; {dropped}" if row["gaps"] else f"{row['file']}: {dropped}"
             yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"] + (row["dropped_packets"] or 0))
         if row["without_handshake"]:
             text = (
                 f"{row['file']} lacks the beginning of {row['without_handshake']:,} of "
-                f"{_counted(row['kafka_connections'], 'Kafka connection')}: what passed on them before is not in it"
+                f"{counted(row['kafka_connections'], 'Kafka connection')}: what passed on them before is not in it"
             )
             begin = doctor.facts.begin
             yield doctor.finding("KP062", text, begin, begin, count=row["without_handshake"])
@@ -930,11 +932,11 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
         if unusable := (row["bad_inputs"] or 0) - (row["bad_checksums"] or 0):
             reasons = Counter(bad["reason"] for bad in doctor.facts.bad_inputs if bad["file"] == row["file"])
             why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-            text = f"{row['file']}: {_counted(unusable, 'piece')} of the file could not be used{why}"
+            text = f"{row['file']}: {counted(unusable, 'piece')} of the file could not be used{why}"
             yield doctor.finding("KP065", text, doctor.facts.begin, count=unusable)
         if row["untimed_packets"]:
             text = (
-                f"{row['file']}: {_counted(row['untimed_packets'], 'packet')} "
+                f"{row['file']}: {counted(row['untimed_packets'], 'packet')} "
                 f"{'has' if row['untimed_packets'] == 1 else 'have'} no time: the order of requests is known, when "
                 "they passed is not"
             )
@@ -963,20 +965,16 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP063", text, doctor.facts.begin)
 
 
-def _listeners(doctor: _Doctor) -> Iterator[Finding]:
-    for one in broken_listeners(doctor.facts, doctor.us("settled")):
-        yield doctor.finding("KP039", one.text, one.first, one.last, broker=one.broker)
-
-
-def _of_kraft(doctor: _Doctor) -> Iterator[Finding]:
-    for one in kraft.shown(doctor.facts.of_kraft, doctor.limit):
+def _shown(doctor: _Doctor) -> Iterator[Finding]:
+    """Listeners that cannot work, and what the rules of KRaft find."""
+    listeners = broken_listeners(doctor.facts, doctor.us("settled"))
+    for one in (*listeners, *kraft.shown(doctor.facts.of_kraft, doctor.limit)):
         yield doctor.finding(one.rule, one.text, one.first, one.last, count=one.times, broker=one.broker)
 
 
 _RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks,
-    _listeners, _of_kraft,
+    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks, _shown,
 )  # fmt: skip
 
 
@@ -993,7 +991,7 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
         facts
     ):
         found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
-    return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), f.rule, f.first, f.text))
+    return sorted(found, key=lambda f: (f.rank, f.rule, f.first, f.text))
 
 
 def _found(facts: Facts, limits: Mapping[str, float]) -> list[Finding]:
@@ -1026,18 +1024,8 @@ _DAMAGE: Final = frozenset({"KP061", "KP065"})
 """Rules that find damaged input: they warn where another finding becomes uncertain by it."""
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def _ids(brokers: Iterable[int]) -> str:
     return "[" + ", ".join(map(str, sorted(brokers))) + "]"
-
-
-def _the(broker: Any) -> str:
-    """A broker's name at the begin of a sentence."""
-    name = broker_name(broker)
-    return name[:1].upper() + name[1:]
 
 
 _MOST_NAMED: Final = 3
@@ -1051,7 +1039,7 @@ def _partitions(partitions: Iterable[Partition]) -> str:
         of_topics[topic].append(number)
     named = [_of_topic(topic, of_topics[topic]) for topic in list(of_topics)[:_MOST_NAMED]]
     left = len(of_topics) - len(named)
-    return ", ".join(named) + (f" and {_counted(left, 'topic')} more" if left else "")
+    return ", ".join(named) + (f" and {counted(left, 'topic')} more" if left else "")
 
 
 def _of_topic(topic: str, numbers: Sequence[int]) -> str:
