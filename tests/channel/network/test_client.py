@@ -123,6 +123,16 @@ def plain(new_client):
     return new_client(discover_versions=False)
 
 
+def client_alone(clock, updater, **settings):
+    """A client that asks for no versions and waits before no connection, over plaintext, and its network."""
+    selector = ScriptedSelector(clock)
+    client = NetworkClient(
+        selector, updater, "alone", reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, discover_versions=False,
+        clock=clock, resolution=InlineResolution(lambda host: ["127.0.0.1"]), **settings,
+    )  # fmt: skip
+    return client, selector
+
+
 def make_ready(client, selector, *nodes, ranges=DEFAULT_RANGES):
     for node in nodes or (NODE,):
         sent = len(selector.sends)
@@ -321,11 +331,7 @@ def test_a_frame_that_nobody_asked_for_is_an_error(plain, selector):
 
 @pytest.mark.parametrize("taken", [1, 20, 23])
 def test_an_answer_to_a_part_of_a_request_counts_and_ends_the_connection(clock, updater, taken):
-    selector = ScriptedSelector(clock)
-    client = NetworkClient(
-        selector, updater, "early", reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, discover_versions=False,
-        clock=clock, resolution=InlineResolution(lambda host: ["127.0.0.1"]),
-    )  # fmt: skip
+    client, selector = client_alone(clock, updater)
     make_ready(client, selector)
     selector.takes = taken
     responses = []
@@ -351,11 +357,7 @@ def test_an_answer_to_a_part_of_a_request_counts_and_ends_the_connection(clock, 
 
 
 def test_an_answer_before_the_first_byte_of_its_request_is_an_error(clock, updater):
-    selector = ScriptedSelector(clock)
-    client = NetworkClient(
-        selector, updater, "early", discover_versions=False, clock=clock,
-        resolution=InlineResolution(lambda host: ["127.0.0.1"]),
-    )  # fmt: skip
+    client, selector = client_alone(clock, updater)
     make_ready(client, selector)
     selector.takes = 0
     responses = []
@@ -370,11 +372,7 @@ def test_an_answer_before_the_first_byte_of_its_request_is_an_error(clock, updat
 @pytest.mark.parametrize("begun", [False, True], ids=["whole", "begun"])
 def test_an_answer_that_came_with_the_one_before_it_answers_no_later_request(clock, updater, begun):
     """The node may guess the next correlation id."""
-    selector = ScriptedSelector(clock)
-    client = NetworkClient(
-        selector, updater, "early", discover_versions=False, clock=clock,
-        resolution=InlineResolution(lambda host: ["127.0.0.1"]),
-    )  # fmt: skip
+    client, selector = client_alone(clock, updater)
     make_ready(client, selector)
     responses = []
     first = client.request("0", UPDATE, responses.append)
@@ -893,18 +891,7 @@ def test_a_client_that_is_being_closed_takes_nothing_any_more(client, selector, 
 @given(st.lists(st.sampled_from(["send", "silent", "answer", "drop", "connect", "poll", "late"]), max_size=60))
 def test_every_request_that_was_taken_ends_exactly_once(script):
     clock = FakeClock()
-    selector = ScriptedSelector(clock)
-    client = NetworkClient(
-        selector,
-        MetadataUpdater([NODE]),
-        "mock",
-        reconnect_backoff_ms=0,
-        reconnect_backoff_max_ms=0,
-        request_timeout_ms=1000,
-        discover_versions=False,
-        clock=clock,
-        resolution=InlineResolution(lambda host: ["127.0.0.1"]),
-    )
+    client, selector = client_alone(clock, MetadataUpdater([NODE]), request_timeout_ms=1000)
     ended = []
     taken = []
     waiting = []  # what the node has seen and not answered
