@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from channel.errors import NoNode
+from channel.errors import NoNode, SessionExpired
 from channel.lead import zookeeper_store
 from channel.lead.events import (
     BrokerChange,
@@ -17,15 +17,15 @@ from channel.lead.events import (
     TopicChange,
 )
 from channel.lead.zookeeper_store import ZooKeeperStore
-from channel.types import Broker, EndPoint, LeaderAndIsr
+from channel.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment
 from channel.zookeeper import znodes
-from channel.zookeeper.session import Stat
+from channel.zookeeper.session import Stat, Transaction
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from channel.zookeeper.session import ZooKeeperSession
+    from channel.zookeeper.session import Operation, ZooKeeperSession
 
 
 class Contents(bytes):
@@ -58,6 +58,28 @@ def test_a_read_of_many_states_keeps_the_states_and_not_their_contents() -> None
     assert [states[tp].leader_and_isr.leader_epoch for tp in partitions] == [i * (i % 2) for i in range(5_000)]
     assert states[partitions[0]] is states[partitions[2]]
     assert Contents.most < 1_100
+
+
+class Transacting:
+    """A session whose transactions end with this error, or without one."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def transactions(self, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+        failed = None if self.error is None else len(many[0]) - 1
+        return [Transaction([None] * len(operations), failed, self.error) for operations in many]
+
+
+def test_an_assignment_is_written_or_its_topic_is_gone_or_the_store_fails() -> None:
+    def written(error: Exception | None) -> bool:
+        store = ZooKeeperStore(cast("ZooKeeperSession", cast("Any", Transacting(error))), lambda event: None, 0)
+        return store.write_assignment("t", znodes.TopicZnode({0: ReplicaAssignment((1, 2))}))
+
+    assert written(None)
+    assert not written(NoNode("/brokers/topics/t"))
+    with pytest.raises(SessionExpired):
+        written(SessionExpired("gone"))
 
 
 class Watched:
