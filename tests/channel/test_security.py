@@ -15,16 +15,29 @@ from channel.tls_contexts import CurrentContext, client_context, server_context
 from kproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Properties = Callable[[str], Path]
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> Properties:
+    """Writes a file of settings."""
+
+    def written(text: str) -> Path:
+        (tmp_path / "broker.properties").write_text(text)
+        return tmp_path / "broker.properties"
+
+    return written
 
 
 @pytest.mark.parametrize(
     ("name", "tls", "sasl"),
     [("PLAINTEXT", False, False), ("ssl", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
 )
-def test_a_protocol_is_known_by_its_name(name: str, tls: bool, sasl: bool, tmp_path: Path) -> None:
-    (tmp_path / "client.properties").write_text(f"security.protocol={name}\n")
-    protocol, _ = read_security(tmp_path / "client.properties")
+def test_a_protocol_is_known_by_its_name(name: str, tls: bool, sasl: bool, properties: Properties) -> None:
+    protocol, _ = read_security(properties(f"security.protocol={name}\n"))
     assert (protocol.uses_tls, protocol.uses_sasl) == (tls, sasl)
 
 
@@ -163,10 +176,10 @@ OWN = "security.protocol=SSL\nssl.keystore.location=own.pem\n"
         ("zookeeper.set.acl=false\nauthorizer.class.name=\n", None, "none"),
     ],
 )
-def test_a_key_of_the_own_listener_is_obeyed(text: str, listener: str | None, expected: str, tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text(OWN + text)
-    protocol, security = read_security(file, serves=True, listener=listener)
+def test_a_key_of_the_own_listener_is_obeyed(
+    text: str, listener: str | None, expected: str, properties: Properties
+) -> None:
+    protocol, security = read_security(properties(OWN + text), serves=True, listener=listener)
     assert (protocol.name, security.ssl_client_auth) == ("SSL", expected)
 
 
@@ -189,17 +202,16 @@ def test_a_key_of_the_own_listener_is_obeyed(text: str, listener: str | None, ex
         ("ssl.client.auth : required = yes", "line 3 is no KEY=VALUE"),
     ],
 )
-def test_a_key_that_would_make_a_listener_stricter_is_never_ignored(line: str, says: str, tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text(OWN + line + "\n")
+def test_a_key_that_would_make_a_listener_stricter_is_never_ignored(
+    line: str, says: str, properties: Properties
+) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(says)):
-        read_security(file, serves=True)
+        read_security(properties(OWN + line + "\n"), serves=True)
 
 
-def test_what_concerns_listeners_alone_is_passed_over_by_clients(tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text(OWN + "listener.name.external.ssl.client.auth=required\nauthorizer.class.name=x.Authorizer\n")
-    assert read_security(file)[0].name == "SSL"
+def test_what_concerns_listeners_alone_is_passed_over_by_clients(properties: Properties) -> None:
+    text = "listener.name.external.ssl.client.auth=required\nauthorizer.class.name=x.Authorizer\n"
+    assert read_security(properties(OWN + text))[0].name == "SSL"
 
 
 @pytest.mark.parametrize(
@@ -213,23 +225,21 @@ def test_what_concerns_listeners_alone_is_passed_over_by_clients(tmp_path: Path)
         ("log.dirs=/data\n", "PLAINTEXT"),
     ],
 )
-def test_a_listener_has_the_protocol_that_a_brokers_own_file_names(text: str, protocol: str, tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text(text)
-    assert read_security(file, serves=True)[0].name == protocol
+def test_a_listener_has_the_protocol_that_a_brokers_own_file_names(
+    text: str, protocol: str, properties: Properties
+) -> None:
+    assert read_security(properties(text), serves=True)[0].name == protocol
 
 
-def test_certificates_without_a_protocol_make_no_plaintext_listener(tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text("ssl.keystore.location=own.pem\nssl.client.auth=required\n")
+def test_certificates_without_a_protocol_make_no_plaintext_listener(properties: Properties) -> None:
+    file = properties("ssl.keystore.location=own.pem\nssl.client.auth=required\n")
     with pytest.raises(ConfigurationError, match=r"no security\.protocol: the listener would be PLAINTEXT"):
         read_security(file, serves=True)
 
 
-def test_the_users_of_a_listeners_mechanism_are_those_of_the_listener(tmp_path: Path) -> None:
+def test_the_users_of_a_listeners_mechanism_are_those_of_the_listener(properties: Properties) -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
-    file = tmp_path / "broker.properties"
-    file.write_text(
+    file = properties(
         f"security.protocol=SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN\n"
         f"listener.name.sasl_plaintext.plain.sasl.jaas.config={login}\n"
     )
@@ -240,13 +250,11 @@ def test_the_users_of_a_listeners_mechanism_are_those_of_the_listener(tmp_path: 
         read_security(file, serves=True)
 
 
-def test_one_protocol_named_twice_is_no_contradiction(tmp_path: Path) -> None:
-    file = tmp_path / "broker.properties"
-    file.write_text("security.protocol=SASL_PLAINTEXT\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n")
-    assert read_security(file, serves=True)[0].name == "SASL_PLAINTEXT"
-    file.write_text("security.protocol=SASL_PLAINTEXT\nsecurity.inter.broker.protocol=SASL_SSL\n")
+def test_one_protocol_named_twice_is_no_contradiction(properties: Properties) -> None:
+    text = "security.protocol=SASL_PLAINTEXT\nsecurity.inter.broker.protocol="
+    assert read_security(properties(f"{text}SASL_PLAINTEXT\n"), serves=True)[0].name == "SASL_PLAINTEXT"
     with pytest.raises(ConfigurationError, match="differ; keep one"):
-        read_security(file, serves=True)
+        read_security(properties(f"{text}SASL_SSL\n"), serves=True)
 
 
 def test_certificates_that_vanish_leave_the_former_ones_in_use(tmp_path: Path) -> None:

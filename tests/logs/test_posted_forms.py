@@ -596,17 +596,20 @@ EVERY_NTH: Final = 11
 """Which pairs of a form and a log are tried each time; the others are slow together."""
 
 
+def read(pieces: Iterable[bytes], name: str = "kafka.log", **reading: Any) -> tuple[list[Any], list[str]]:
+    """What a reader gives of a log, and the reasons of what it notes."""
+    summary = CaptureSummary()
+    reader = CaptureReader(apis=None, summary=summary, logs=LogReading(**reading))
+    reader.begin_file(name)
+    events = [event for piece in pieces for event in reader.feed(piece)] + reader.end()
+    return events, [bad.reason for bad in summary.bad_inputs]
+
+
 def rows_of(data: str | bytes, name: str = "kafka.log") -> list[tuple[int, dict[str, Any]]]:
     """The exchanges of a log; nothing is noted."""
-    summary = CaptureSummary()
-    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
-    events = []
     with Source(data.encode() if isinstance(data, str) else data) as source:
-        reader.begin_file(name)
-        while piece := source.read():
-            events += reader.feed(piece)
-    events += reader.end()
-    assert summary.bad_inputs == []
+        events, noted = read(iter(source.read, b""), name)
+    assert noted == []
     return [(each.time_ns, each.to_json()) for each in events if isinstance(each, Exchange)]
 
 
@@ -675,29 +678,22 @@ def test_dates_of_numbers_whose_order_they_show(date: str, wanted: str) -> None:
 @pytest.mark.parametrize("date", ["03/04/2024", "03-04-2024", "23/11/20"])
 def test_a_date_that_may_be_two_days_is_none(date: str) -> None:
     line = lines_of("requests as JSON")[0]
-    summary = CaptureSummary()
-    reader = CaptureReader(apis=None, summary=summary, logs=LogReading(day="2024-01-01"))
-    reader.begin_file("kafka.log")
-    events = reader.feed(f"{date} 19:35:10 {line.level} {line.text}\n".encode()) + reader.end()
-    assert events == []
+    text = f"{date} 19:35:10 {line.level} {line.text}\n"
     reason = "a date whose day and month may be either number, such as 03/04/2024"
-    assert [bad.reason for bad in summary.bad_inputs] == [reason]
+    assert read([text.encode()], day="2024-01-01") == ([], [reason])
 
 
 @pytest.mark.parametrize("letters", ["IST", "BST"])
 def test_letters_that_stand_for_several_zones_are_refused_unless_the_zone_is_named(letters: str) -> None:
     x = lines_of("requests as JSON")[0]
     for zone, count in (("", 0), ("Asia/Kolkata", 1)):
-        summary = CaptureSummary()
-        reader = CaptureReader(apis=None, summary=summary, logs=LogReading(zone=zone))
-        reader.begin_file("kafka.log")
-        events = reader.feed(f"{x.at} {letters} {x.level} {x.text}\n".encode()) + reader.end()
+        events, noted = read([f"{x.at} {letters} {x.level} {x.text}\n".encode()], zone=zone)
         found = [each for each in events if isinstance(each, Exchange)]
         assert len(found) == count
         if found:
             assert found[0].time_ns == rows_of(x.line + "\n")[0][0] - 19800 * NS
         else:
-            assert [bad.reason for bad in summary.bad_inputs] == [
+            assert noted == [
                 f"a time in {letters}, which may be several zones; name the log's: --log-zone Asia/Kolkata"
             ]
 
@@ -786,14 +782,9 @@ def test_lines_at_info_in_another_order_are_noted(run: str) -> None:
     """There a line of a partition does not name its request."""
     data = logs_of(run, "INFO")["broker-1/state-change.log"].decode()
     lines = [each for line in data.splitlines() if (each := parts_of(line)) is not None]
-    summary = CaptureSummary()
-    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
-    reader.begin_file("state-change.log")
     lines.reverse()
-    reader.feed(plain(sorted(lines, key=lambda x: x.at)).encode())
-    reader.end()
-    (bad,) = summary.bad_inputs
-    assert bad.reason.startswith("lines of one millisecond stand in another order than they were written in")
+    _events, (reason,) = read([plain(sorted(lines, key=lambda x: x.at)).encode()], "state-change.log")
+    assert reason.startswith("lines of one millisecond stand in another order than they were written in")
 
 
 def test_equal_lines_of_one_log_are_no_copies() -> None:
@@ -812,11 +803,9 @@ def test_equal_lines_of_one_log_are_no_copies() -> None:
 @pytest.mark.parametrize("log", [log for log in LOGS if "requests" not in log])
 def test_a_line_that_was_shown_in_part_is_not_read_in_part(log: str, mark: str) -> None:
     lines = [x.line[:60] + mark for x in lines_of(log)]
-    summary = CaptureSummary()
-    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
-    reader.begin_file("state-change.log")
-    assert reader.feed("\n".join(lines).encode()) + reader.end() == []
-    assert {bad.reason for bad in summary.bad_inputs} == {"a line whose end is missing: a program cut it to show it"}
+    events, noted = read(["\n".join(lines).encode()], "state-change.log")
+    assert events == []
+    assert set(noted) == {"a line whose end is missing: a program cut it to show it"}
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -887,14 +876,8 @@ def test_offsets_of_lines_of_a_mails_source_are_those_of_the_file(step: int) -> 
 def test_a_part_of_a_mail_in_base64_is_noted_and_a_mail_of_base64_is_refused() -> None:
     lines = lines_of("states at TRACE")
     part = "Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(plain(lines).encode()).decode()
-    summary = CaptureSummary()
-    reader = CaptureReader(apis=None, summary=summary, logs=LogReading())
-    reader.begin_file("mail.eml")
-    reader.feed(f"{plain(lines)}--boundary\n{part}".encode())
-    reader.end()
-    assert [bad.reason for bad in summary.bad_inputs] == [
-        "a part of a mail that is in base64: save it as a file of its own"
-    ]
+    _events, noted = read([f"{plain(lines)}--boundary\n{part}".encode()], "mail.eml")
+    assert noted == ["a part of a mail that is in base64: save it as a file of its own"]
     with pytest.raises(CaptureError, match="a mail whose text is in base64"):
         rows_of(f"From: a@b\nSubject: c\n{part}")
 
