@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey, response_header_version
@@ -55,19 +56,19 @@ class AdminChange(NamedTuple):
     """One thing that an administrative request asked for.
 
     Attributes:
-        topic, partition: The partition, or the topic alone; None: something else.
         what: In a few words, without secrets.
         error_code: Of the answer; None: it is missing.
-        topic_id: The topic's id, as the answer or the request names it; None: they do not.
         subject: What its records must name.
+        topic, partition: The partition, or the topic alone; None: something else.
+        topic_id: The topic's id, as the answer or the request names it; None: they do not.
     """
 
-    topic: str | None
-    partition: int | None
     what: str
     error_code: int | None
-    topic_id: bytes | None
     subject: tuple[Any, ...]
+    topic: str | None = None
+    partition: int | None = None
+    topic_id: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -299,8 +300,8 @@ def _create_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
         what = f"create the topic, {partitions} partition{'s' * (count != 1)}"
         topic_id = getattr(result, "topic_id", None) or None
         yield AdminChange(
-            topic.name, None, what, None if result is None else result.error_code,
-            None if topic_id in (None, _NO_ID) else topic_id, ("topic", _ID),
+            what, None if result is None else result.error_code, ("topic", _ID), topic.name,
+            topic_id=None if topic_id in (None, _NO_ID) else topic_id,
         )  # fmt: skip
 
 
@@ -314,56 +315,48 @@ def _delete_topics(asked: Any, answer: Any) -> Iterator[AdminChange]:
         told = getattr(result, "topic_id", _NO_ID)
         topic_id = topic_id if topic_id != _NO_ID else told
         yield AdminChange(
-            name or getattr(result, "name", None), None, "delete the topic",
-            None if result is None else result.error_code, None if topic_id == _NO_ID else topic_id, ("removed", _ID),
+            "delete the topic", None if result is None else result.error_code, ("removed", _ID),
+            name or getattr(result, "name", None), topic_id=None if topic_id == _NO_ID else topic_id,
         )  # fmt: skip
 
 
 def _create_partitions(asked: Any, answer: Any) -> Iterator[AdminChange]:
     said = {topic.name: topic.error_code for topic in answer.results} if answer is not None else {}
     for topic in asked.topics:
-        yield AdminChange(
-            topic.name, None, f"raise the number of partitions to {topic.count}", said.get(topic.name), None,
-            ("partitions", _ID),
-        )  # fmt: skip
+        what = f"raise the number of partitions to {topic.count}"
+        yield AdminChange(what, said.get(topic.name), ("partitions", _ID), topic.name)
 
 
 def _reassignments(asked: Any, answer: Any) -> Iterator[AdminChange]:
-    said = {}
-    if answer is not None:
-        said = {
-            (topic.name, part.partition_index): part.error_code or answer.error_code
-            for topic in answer.responses
-            for part in topic.partitions
-        }
+    said = _of_partitions(answer, "responses name partitions partition_index")
     for topic in asked.topics:
         for part in topic.partitions:
-            to = part.replicas
+            to, at = part.replicas, (topic.name, part.partition_index)
             what = "cancel the reassignment" if to is None else f"move to replicas {list(to)}"
-            yield AdminChange(
-                topic.name, part.partition_index, what, said.get((topic.name, part.partition_index)), None,
-                ("replicas", _ID, part.partition_index),
-            )  # fmt: skip
+            yield AdminChange(what, said.get(at), ("replicas", _ID, part.partition_index), *at)
 
 
 def _elect_leaders(asked: Any, answer: Any) -> Iterator[AdminChange]:
-    said = {}
-    if answer is not None:
-        said = {
-            (topic.topic, part.partition_id): part.error_code or answer.error_code
-            for topic in answer.replica_election_results
-            for part in topic.partition_result
-        }
+    said = _of_partitions(answer, "replica_election_results topic partition_result partition_id")
     kind = "an unclean" if asked.election_type else "the preferred"
     named = [(topic.topic, number) for topic in asked.topic_partitions or () for number in topic.partitions]
-    for name, number in named or list(said):
-        yield AdminChange(name, number, f"elect {kind} leader", said.get((name, number)), None, ("leader", _ID, number))
+    for at in named or list(said):
+        yield AdminChange(f"elect {kind} leader", said.get(at), ("leader", _ID, at[1]), *at)
+
+
+def _of_partitions(answer: Any, names: str) -> dict[tuple[str, int], int]:
+    """The errors of an answer by partition; ``names``: of its topics, their names, partitions, and their numbers."""
+    topics, name, partitions, number = map(attrgetter, names.split())
+    return {
+        (name(topic), number(part)): part.error_code or answer.error_code
+        for topic in (() if answer is None else topics(answer))
+        for part in partitions(topic)
+    }
 
 
 def _configs(asked: Any, answer: Any) -> Iterator[AdminChange]:
-    said = {}
-    if answer is not None:
-        said = {(one.resource_type, one.resource_name): one.error_code for one in answer.responses}
+    responses = () if answer is None else answer.responses
+    said = {(one.resource_type, one.resource_name): one.error_code for one in responses}
     for resource in asked.resources:
         kind, name = resource.resource_type, resource.resource_name
         of = f"{_RESOURCES.get(kind, f'resource type {kind}')} {name or '(default)'}"
@@ -378,9 +371,7 @@ def _configs(asked: Any, answer: Any) -> Iterator[AdminChange]:
             subject: tuple[Any, ...] = ("config", kind, name, entry.name)
             if operation in (0, 1):  # what it is then is known
                 subject += (None if operation else entry.value,)
-            yield AdminChange(
-                name if kind == _TOPIC_RESOURCE else None, None, what, said.get((kind, name)), None, subject
-            )
+            yield AdminChange(what, said.get((kind, name)), subject, name if kind == _TOPIC_RESOURCE else None)
 
 
 def _features(asked: Any, answer: Any) -> Iterator[AdminChange]:
@@ -388,12 +379,12 @@ def _features(asked: Any, answer: Any) -> Iterator[AdminChange]:
     said = {one.feature: one.error_code for one in answer.results} if answer is not None else {}
     for update in asked.feature_updates:
         what = f"set the feature {update.feature} to {update.max_version_level}"
-        yield AdminChange(None, None, what, error or said.get(update.feature, error), None, ("feature", update.feature))
+        yield AdminChange(what, error or said.get(update.feature, error), ("feature", update.feature))
 
 
 def _unregister(asked: Any, answer: Any) -> Iterator[AdminChange]:
     error = None if answer is None else answer.error_code
-    yield AdminChange(None, None, f"unregister broker {asked.broker_id}", error, None, ("unregister", asked.broker_id))
+    yield AdminChange(f"unregister broker {asked.broker_id}", error, ("unregister", asked.broker_id))
 
 
 def _entry(entry: Any, pattern_type: int) -> tuple[Any, ...]:
@@ -402,6 +393,11 @@ def _entry(entry: Any, pattern_type: int) -> tuple[Any, ...]:
         entry.resource_type, entry.resource_name, pattern_type, entry.principal, entry.host, entry.operation,
         entry.permission_type,
     )  # fmt: skip
+
+
+def _topic(entry: Any) -> str | None:
+    """The topic that a rule is about."""
+    return entry.resource_name if entry.resource_type == _TOPIC_RESOURCE else None
 
 
 def _rule(entry: tuple[Any, ...]) -> str:
@@ -420,10 +416,7 @@ def _acls_created(asked: Any, answer: Any) -> Iterator[AdminChange]:
     for place, creation in enumerate(asked.creations):
         entry = _entry(creation, creation.resource_pattern_type)
         error = results[place].error_code if place < len(results) else None
-        yield AdminChange(
-            creation.resource_name if creation.resource_type == _TOPIC_RESOURCE else None, None,
-            f"add the rule: {_rule(entry)}", error, None, ("entry", *entry),
-        )  # fmt: skip
+        yield AdminChange(f"add the rule: {_rule(entry)}", error, ("entry", *entry), _topic(creation))
 
 
 def _acls_deleted(asked: Any, answer: Any) -> Iterator[AdminChange]:
@@ -433,10 +426,8 @@ def _acls_deleted(asked: Any, answer: Any) -> Iterator[AdminChange]:
         matching = [] if result is None else result.matching_acls
         for one in matching:
             entry = _entry(one, one.pattern_type)
-            yield AdminChange(
-                one.resource_name if one.resource_type == _TOPIC_RESOURCE else None, None,
-                f"remove the rule: {_rule(entry)}", one.error_code, None, ("entry removed", *entry),
-            )  # fmt: skip
+            rule = f"remove the rule: {_rule(entry)}"
+            yield AdminChange(rule, one.error_code, ("entry removed", *entry), _topic(one))
         if not matching:
             rule = _rule(
                 (
@@ -445,7 +436,7 @@ def _acls_deleted(asked: Any, answer: Any) -> Iterator[AdminChange]:
                 )
             )  # fmt: skip
             error = None if result is None else result.error_code
-            yield AdminChange(None, None, f"remove rules: {rule}", error, None, ("no entry",))
+            yield AdminChange(f"remove rules: {rule}", error, ("no entry",))
 
 
 def _entity(parts: Iterable[Any]) -> tuple[tuple[str, str | None], ...]:
@@ -459,7 +450,7 @@ def _quotas(asked: Any, answer: Any) -> Iterator[AdminChange]:
         of = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
         for op in entry.ops:
             what = f"quota of {of}: " + (f"remove {op.key}" if op.remove else f"{op.key}={op.value:.15g}")
-            yield AdminChange(None, None, what, said.get(entity), None, ("quota", entity, op.key))
+            yield AdminChange(what, said.get(entity), ("quota", entity, op.key))
 
 
 def _credentials(asked: Any, answer: Any) -> Iterator[AdminChange]:
@@ -468,13 +459,13 @@ def _credentials(asked: Any, answer: Any) -> Iterator[AdminChange]:
         for one in some:
             kind = _MECHANISMS.get(one.mechanism, f"mechanism {one.mechanism}")
             what = f"{verb} the {kind} credential of user {one.name}"
-            yield AdminChange(None, None, what, said.get(one.name), None, ("credential", one.name, one.mechanism, verb))
+            yield AdminChange(what, said.get(one.name), ("credential", one.name, one.mechanism, verb))
 
 
 def _voter(asked: Any, answer: Any) -> Iterator[AdminChange]:
     error = None if answer is None else answer.error_code
     verb = "add" if asked.api_key == ApiKey.ADD_RAFT_VOTER else "remove"
-    yield AdminChange(None, None, f"{verb} the voter {asked.voter_id} of the quorum", error, None, ("voters",))
+    yield AdminChange(f"{verb} the voter {asked.voter_id} of the quorum", error, ("voters",))
 
 
 _PREFIXED: Final = 4
