@@ -2,11 +2,11 @@
 
     python benches/channel_product.py what=fanout|small|build|memory|body ports=20000,20001 [control=19999] \\
         [topics=1000] [partitions=20] [rounds=5] [total=20000] [gap_ms=300] [recorder=FILE] [send_threads=1] \\
-        [file=FILE]
+        [file=FILE] [bare=1]
 
 Prints one JSON object a line. Times are CLOCK_MONOTONIC; CPU is the whole process's, user and system. ``recorder``
 records all traffic in a pcapng file; ``send_threads`` is a number or ``per_broker``; ``what=body`` writes the request's
-body that the floor sends to ``file``.
+body that the floor sends to ``file``; ``bare`` sends small requests by the bare loop of ``channel_bare``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from channel_bare import BareCluster
 from channel_cluster import EPOCH, Cluster, Latch, emit, measured, percentiles
 
 from channel.config import ChannelConfig
@@ -230,9 +231,14 @@ def main() -> None:
         return
     with contextlib.ExitStack() as stack:
         file = given.get("recorder")
-        recorder = stack.enter_context(PcapngRecorder(file)) if file else None
-        config = ChannelConfig(send_threads=given["send_threads"]) if "send_threads" in given else None
-        cluster = stack.enter_context(Cluster(ports, topics, partitions, recorder=recorder, config=config))
+        cluster: Any
+        if "bare" in given:
+            recording = stack.enter_context(Path(file).open("wb")) if file else None
+            cluster = BareCluster(ports, per_broker="send_threads" in given, recording=recording)
+        else:
+            recorder = stack.enter_context(PcapngRecorder(file)) if file else None
+            config = ChannelConfig(send_threads=given["send_threads"]) if "send_threads" in given else None
+            cluster = stack.enter_context(Cluster(ports, topics, partitions, recorder=recorder, config=config))
         per = total // len(ports)
         for number in range(rounds):
             match what:

@@ -134,11 +134,9 @@ def _command(program: str, load: Workload, sink: Sink, total: int, scratch: Path
             subprocess.run([*product, *keys, "what=body", f"file={body}"], check=True)
             floor = [str(SCRATCH / "bin" / "floor"), "--ports", ports, "--body", str(body)]
             return [*floor, "--api", "6", "--version", "8", "--rounds", str(load.rounds)]
-        case "kproto-recorder":
-            return [*product, *keys, f"recorder={scratch / 'recording.pcapng'}"]
-        case "kproto-per-broker":
-            return [*product, *keys, "send_threads=per_broker"]
-    return [*product, *keys]
+    who, _, how = program.partition("-")
+    options = {"recorder": [f"recorder={scratch / 'recording.pcapng'}"], "per-broker": ["send_threads=per_broker"]}
+    return [*product, *keys, *(["bare=1"] if who == "bare" else []), *options.get(how, [])]
 
 
 FIELDS = ("wall_s", "cpu_s", "cpu_us", "per_s", "p50_us", "p99_us", "ns_partition", "bodies")
