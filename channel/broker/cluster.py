@@ -213,9 +213,8 @@ class EmbeddedCluster(Startable):
             stores=bool(records),
             answers_groups=self._ANSWERS_GROUPS,
         )
-        self._delayed = DelayedAnswers(
-            self._server.call_later, self._worker.submit, self._metadata_of_all if waits_for_all else None
-        )
+        self._waits_for_all = waits_for_all
+        self._delayed = DelayedAnswers(self._server.call_later, self._worker.submit, self._who_must_show)
         self.members: dict[int, ClusterMember] = {}
 
     def start(self) -> Self:
@@ -364,8 +363,10 @@ class EmbeddedCluster(Startable):
         """Call a non-blocking function on the network thread after a delay; never once the cluster is closed."""
         self._server.call_later(delay_ms, function)
 
-    def _metadata_of_all(self) -> list[MetadataCache]:
-        """The metadata of the brokers that are up, and not paused."""
+    def _who_must_show(self, answering: MetadataCache) -> list[MetadataCache]:
+        """The metadata that must show a change before it is answered; of a scripted controller all brokers must."""
+        if not self._waits_for_all and self._controller_for is None:
+            return [answering]
         return [m.broker.metadata for m in list(self.members.values()) if m.is_up and not m.is_paused]
 
     def _apis_before_authentication(self, version: int) -> Any:

@@ -67,19 +67,19 @@ class DelayedAnswers:
     Args:
         call_later: Calls a function after a time in ms.
         submit: Calls a function soon, on a thread that may encode a large answer.
-        everybody: Returns the metadata of all brokers that must show a change; None for those of the broker that
-            answers, as in Kafka.
+        who_must_show: Returns the metadata that must show a change, given that of the broker that answers; by default
+            that alone, as in Kafka.
     """
 
     def __init__(
         self,
         call_later: Callable[[int, Callable[[], None]], None],
         submit: Callable[[Callable[[], None]], None],
-        everybody: Callable[[], Iterable[MetadataCache]] | None = None,
+        who_must_show: Callable[[MetadataCache], Iterable[MetadataCache]] = lambda own: (own,),
     ) -> None:
         self._call_later = call_later
         self._submit = submit
-        self._everybody = everybody
+        self._who_must_show = who_must_show
         self._lock = new_lock("delayed answers")
         self._numbers = itertools.count()
         self._waiting: dict[int, _WaitingAnswer] = {}
@@ -99,7 +99,7 @@ class DelayedAnswers:
         counts: dict[str, int] = {}
         if api_key == ApiKey.CREATE_PARTITIONS:  # those that there are need not be led
             counts = {topic.name: len(snapshot.partitions.get(topic.name, ())) for topic in request.topics}
-        return partial(self._take, api_key, request, counts, self._everybody or (lambda: (metadata,)), answer)
+        return partial(self._take, api_key, request, counts, partial(self._who_must_show, metadata), answer)
 
     def _take(
         self,

@@ -205,7 +205,7 @@ class BrokerService:
         answer = answer or partial(self._answer, received, context, request)
         controller, records = self.broker.controller_apis, self._records_for(context)
         if controller is not None and context.api_key in controller.keys:
-            if context.api_key in DELAYED_APIS and not self.broker.is_led_by_kraft:
+            if context.api_key in DELAYED_APIS and (self.broker.cluster_controller or not self.broker.is_led_by_kraft):
                 answer = self._delayed.until_shown(context.api_key, request, self.broker.metadata, answer)
             controller(context, request, answer)
         elif records is not None:

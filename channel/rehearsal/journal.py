@@ -14,7 +14,7 @@ from kproto.api import api_name
 from kproto.error_codes import error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Iterator
 
     from channel.send.encoded_requests import ControlRequest
     from channel.send.send_thread import DroppedRequest
@@ -122,28 +122,22 @@ class Journal:
             self._open.pop(id(request), None)
             self._changed.notify_all()
 
-    def wait(self, most_waiting: int = 0, timeout_s: float = 30.0, brokers: Set[int] | None = None) -> None:
+    def wait(self, most_waiting: int = 0, timeout_s: float = 30.0) -> None:
         """Wait until no more than ``most_waiting`` requests are neither answered nor dropped.
 
         Args:
             most_waiting: The number of requests that may be left.
             timeout_s: The longest time to wait.
-            brokers: The brokers whose requests count; all by default.
 
         Raises:
             RequestTimeout: More than that are left after ``timeout_s`` seconds; the text names their brokers.
         """
-
-        def left() -> list[SentRequest]:
-            return [entry for entry in self._open.values() if brokers is None or entry.broker_id in brokers]
-
         with self._changed:
-            if self._changed.wait_for(lambda: len(left()) <= most_waiting, timeout_s):
-                return
-            silent = sorted({entry.broker_id for entry in left()})
-            raise RequestTimeout(
-                f"{len(left())} requests are not answered after {timeout_s:g} s, by brokers {bounded(silent)}"
-            )
+            if not self._changed.wait_for(lambda: len(self._open) <= most_waiting, timeout_s):
+                silent = sorted({entry.broker_id for entry in self._open.values()})
+                raise RequestTimeout(
+                    f"{len(self._open)} requests are not answered after {timeout_s:g} s, by brokers {bounded(silent)}"
+                )
 
 
 guards_changes(Journal, "_changed", "_open")

@@ -198,7 +198,7 @@ class ScriptedController(Startable):
             self.close()
             raise
         if isinstance(self._brokers, EmbeddedCluster) and self.manager.controller_id in self._brokers.members:
-            controller_for = partial(self._as_seen_by, self._brokers)
+            controller_for = partial(AdministratorAnswers, self, self._worker, self._creates_topics)
             self._brokers.lead_by(controller_for)
             self._end_lead = partial(self._brokers.end_lead, controller_for)
             # librdkafka does not ask again whoever knows no brokers yet, and its administrators wait in vain.
@@ -210,15 +210,6 @@ class ScriptedController(Startable):
         if self._is_closed or not self._is_started:
             self.start()
         return self
-
-    def _as_seen_by(self, cluster: EmbeddedCluster, broker_id: int) -> AdministratorAnswers:
-        return AdministratorAnswers(
-            self,
-            broker_id,
-            self._worker,
-            lambda: {member.id for member in cluster if member.is_up and not member.is_paused},
-            creates_topics=self._creates_topics,
-        )
 
     def close(self, timeout_s: float | None = None) -> None:
         """End the event thread and all channels; queued requests are dropped. Harmless if closed.
@@ -646,15 +637,14 @@ _PARTITIONS, _REPLICAS = 1, 1
 class AdministratorAnswers:
     """Serves CreateTopics, CreatePartitions and DeleteTopics at one broker of a cluster; a ``ClusterController``.
 
-    The broker that is the controller makes the decisions, and answers once all brokers that are up know of them. Other
-    brokers answer NOT_CONTROLLER, and the client asks the controller that their metadata name.
+    The broker that is the controller makes the decisions; its answers wait until all brokers know of them, as the
+    cluster has it. Other brokers answer NOT_CONTROLLER, and the client asks the controller that their metadata name.
 
     Args:
-        controller: The controller.
-        broker_id: The broker.
+        controller: Makes the decisions.
         worker: Runs what may block.
-        reachable: Returns the ids of the brokers that can answer now.
         creates_topics: Whether a client that asks for a topic that does not exist creates it.
+        broker_id: The broker that is asked.
 
     Attributes:
         keys: The API keys that are served here.
@@ -662,20 +652,11 @@ class AdministratorAnswers:
 
     keys: Set[int] = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
 
-    def __init__(
-        self,
-        controller: ScriptedController,
-        broker_id: int,
-        worker: Worker,
-        reachable: Callable[[], Set[int]],
-        *,
-        creates_topics: bool,
-    ) -> None:
+    def __init__(self, controller: ScriptedController, worker: Worker, creates_topics: bool, broker_id: int) -> None:
         self._controller = controller
-        self._broker_id = broker_id
         self._worker = worker
-        self._reachable = reachable
         self._creates_topics = creates_topics
+        self._broker_id = broker_id
 
     def __call__(self, context: RequestContext, request: Any, answer: Callable[[Any], None]) -> None:
         """Serve or refuse a request; a response of None closes the connection."""
@@ -735,14 +716,6 @@ class AdministratorAnswers:
     def _names(self) -> dict[Uuid, str]:
         return {topic_id: name for name, topic_id in self._controller.context.topic_ids.items()}
 
-    def _is_known(self, timeout_ms: int) -> bool:
-        """Wait until all brokers that can answer have answered the controller."""
-        try:
-            self._controller.journal.wait(timeout_s=max(0, timeout_ms) / 1000, brokers=self._reachable())
-        except RequestTimeout:
-            return False
-        return True
-
     def _create_topics(self, request: Any) -> Any:
         controller = self._controller
         results = {}
@@ -758,8 +731,6 @@ class AdministratorAnswers:
                     controller.topic_settings[name] = new.config
                     controller.create_topic(name, assignment=list(new.replicas.values()))
                     result.topic_id = controller.context.topic_ids[name]
-        if not request.validate_only:
-            self._mark_unknown(results.values(), request.timeout_ms)
         return messages.CreateTopicsResponse(topics=list(results.values()))
 
     def _create_partitions(self, request: Any) -> Any:
@@ -781,8 +752,6 @@ class AdministratorAnswers:
                     continue
                 if not request.validate_only:
                     controller.add_partitions(topic.name, topic.count, assignment=list(added.values()))
-        if not request.validate_only:
-            self._mark_unknown(results.values(), request.timeout_ms)
         return messages.CreatePartitionsResponse(results=list(results.values()))
 
     def _delete_topics(self, request: Any) -> Any:
@@ -802,15 +771,7 @@ class AdministratorAnswers:
                     continue
                 result.topic_id = controller.context.topic_ids.get(name, topic_id)
                 controller.delete_topic(name)
-        self._mark_unknown(results, request.timeout_ms)
         return messages.DeleteTopicsResponse(responses=results)
-
-    def _mark_unknown(self, results: Any, timeout_ms: int) -> None:
-        """Answer with REQUEST_TIMED_OUT what brokers do not know in time; it is decided all the same, as in Kafka."""
-        if not self._is_known(timeout_ms):
-            for result in results:
-                if result.error_code == ErrorCode.NONE:
-                    result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers", "_names")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import ask_port
 from network_peers import until
 
 from channel.broker.cluster import EmbeddedCluster
@@ -377,11 +377,7 @@ class Administrator:
         self._cluster = cluster
 
     def ask(self, request: Any, broker_id: int = 1, version: int = 5) -> Any:
-        apis = self._cluster[broker_id].broker.controller_apis
-        assert apis is not None
-        answers: SimpleQueue[Any] = SimpleQueue()
-        apis(RequestContext(request.api_key, version, 1, "test", "PLAINTEXT"), request, answers.put)
-        return answers.get(timeout=30)
+        return ask_port(self._cluster[broker_id].port, request, version)
 
     def create(self, *topics: Any, broker_id: int = 1, **options: Any) -> dict[str, int]:
         answer = self.ask(messages.CreateTopicsRequest(topics=list(topics), **options), broker_id)
@@ -435,6 +431,14 @@ def test_a_broker_that_hangs_is_not_waited_for_and_a_time_limit_of_zero_times_ou
     cluster.resume(3)
     cluster[0].intercept(Interception(delay_s=0.2), ApiKey.UPDATE_METADATA)
     assert administrator.create(new("b"), timeout_ms=0) == {"b": ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_the_answer_of_a_kraft_controller_waits_for_all_brokers_too() -> None:
+    with EmbeddedCluster(3, kraft=True) as cluster, ScriptedController(cluster, controller_id=1) as controller:
+        controller.migrate()
+        cluster[0].intercept(Interception(delay_s=0.1), ApiKey.UPDATE_METADATA)
+        assert Administrator(cluster).create(new("a")) == {"a": 0}
+        assert all(member.broker.metadata.contains("a") for member in cluster)
 
 
 def test_clients_create_topics_by_asking_unless_the_controller_forbids_it(cluster: EmbeddedCluster) -> None:
