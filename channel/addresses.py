@@ -58,7 +58,6 @@ def why_unreachable(host: str, port: int, timeout: float = 2) -> str | None:
 
     Args:
         host: The name or address of the node.
-        port: Its port.
         timeout: Seconds that each of its addresses may take.
     """
     try:

@@ -57,7 +57,6 @@ def guards(kind: type, lock: str, *attributes: str) -> None:
     that they are.
 
     Args:
-        kind: The class.
         lock: The name of the attribute that holds the lock, or a condition around it.
         attributes: The names of what it guards, every read and write of them.
     """

@@ -172,10 +172,7 @@ class Metrics:
         """Add the gauges of one of many like objects, whose readers all such objects share.
 
         Args:
-            group: The group.
             gauges: Name, reader and description of each; a reader takes the object.
-            of: The object.
-            tags: The tags.
         """
         together, arguments = _tags(tags), (of,)
         added = [(MetricName(group, name, together), (read, arguments, doc)) for name, read, doc in gauges]

@@ -62,7 +62,6 @@ def read_security(
     make it stricter than it is made here is an error, never ignored.
 
     Args:
-        path: The file.
         serves: Whether the settings are those of a listener; a client passes over what concerns listeners alone.
         listener: The listener's name, by default the file's ``inter.broker.listener.name`` or the protocol's name.
 

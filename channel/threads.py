@@ -135,7 +135,6 @@ def call_within(timeout_s: float, name: str, function: Callable[[], object]) -> 
     Args:
         timeout_s: The longest time to wait.
         name: Names the thread on which the function goes on after that time.
-        function: The function to call.
 
     Returns:
         Whether it has ended; a line in the log says if not. Its error is raised.

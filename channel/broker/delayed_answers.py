@@ -91,7 +91,6 @@ class DelayedAnswers:
 
         Args:
             api_key: One of ``DELAYED_APIS``.
-            request: The request, as it arrives.
             metadata: The metadata of the broker that answers.
             answer: Sends the response.
         """

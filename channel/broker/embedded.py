@@ -451,7 +451,6 @@ class EmbeddedBroker:
     """A broker that serves the control plane, and producers and consumers if it is given ``records``.
 
     Args:
-        broker_id: The broker's id.
         broker_epoch: The epoch of its registration in ZooKeeper (the znode's czxid).
         cluster_id: The cluster id in Metadata answers.
         kraft_epoch: The epoch of its registration with a KRaft controller, where a migration is enabled.

@@ -72,7 +72,6 @@ class Fleet(EmbeddedCluster):
 
     Args:
         zookeeper: ``HOST:PORT``, several with commas between them, and ``/PATH`` at the end for a chroot.
-        broker_ids: The ids of the brokers.
         base_port: Broker N listens at this port + N; 0 lets the system choose.
         host: The address to listen at, and to register.
         advertised_host: The host to register in place of ``host``, such as that of a tap, with the same ports.

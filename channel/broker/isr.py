@@ -37,7 +37,6 @@ class IsrProposal(NamedTuple):
     """A leader's new ISR for a partition, valid for one leader epoch and partition epoch.
 
     Attributes:
-        tp: The partition.
         topic_id: The id of the partition's topic, the zero id if it has none.
         isr: The proposed in-sync replicas, as broker ids.
         leader_epoch, partition_epoch, controller_epoch: The epochs of the state that the proposal replaces.
@@ -55,7 +54,6 @@ class LedPartitions:
     """The partitions that one broker leads, and the times since which their followers have been silent.
 
     Args:
-        broker: The leader.
         is_fetching: Returns whether a broker fetches a partition from this leader in this leader epoch.
         lag_max_ms: The time after which a silent follower leaves the ISR.
         propose: Announces proposals; ``accepted`` or ``forget`` takes the outcome of each.

@@ -48,10 +48,8 @@ def quorum_provider(
     It does not follow the voters' elections. Until a voter accepts requests, it names each voter for a second in turn.
 
     Args:
-        voters: The controllers.
         security_protocol: The security protocol of their listener.
         sasl_mechanism: The SASL mechanism of that listener; None for that of the broker's security settings.
-        clock: Time.
     """
     named = [Node(node.id, node.host, node.port, node.rack, _LISTENER) for node in voters]
     known = [ControllerInformation(node, _LISTENER, security_protocol, False, sasl_mechanism) for node in named]
@@ -156,7 +154,6 @@ class Quorum:
 
     Args:
         name: Names the thread.
-        voters: The controllers.
         protocol: The security protocol of their listener.
         config: Limits of the network.
         security: The brokers' security settings.

@@ -89,7 +89,6 @@ class BrokerLinks:
         stand: Makes the broker's candidacy in the controller election; None if it does not stand.
 
     Attributes:
-        session: The session with ZooKeeper.
         candidacy: The broker's part in the controller election; None if it does not stand.
         to_controller: The broker's channel to the controller.
         led: The partitions that the broker leads.
@@ -202,7 +201,6 @@ class ShutdownRequest(NamedTuple):
 
     Attributes:
         channel: The broker's channel to its controller.
-        request: The request.
         refusal: Returns an answer's reason why the broker may not leave yet; None if it may leave.
     """
 

@@ -215,7 +215,6 @@ def apply_update(
     Args:
         snapshot: The state before; it is not changed.
         request: The decoded message.
-        version: The version of the message.
         migration_enabled: Whether this broker takes part in a migration to KRaft, so that full updates count as full.
         lineage: The lineage of the next snapshot.
     """
@@ -282,7 +281,6 @@ class _Body:
     """A decoded body, and its live brokers once a broker has applied the body: even different snapshots share them.
 
     Attributes:
-        message: The request.
         is_large: Whether it is above the budget of the requests that are kept.
     """
 
@@ -439,7 +437,6 @@ class MetadataCache:
     """One broker's metadata of the cluster, from the controller's UpdateMetadata requests.
 
     Args:
-        broker_id: The broker.
         migration_enabled: Whether a KRaft controller's full update counts as full.
         updates: The updates that the brokers of a process share, so that equal snapshots are one object.
 
@@ -468,7 +465,6 @@ class MetadataCache:
         Args:
             correlation_id: The correlation id of the request, for the log.
             request: The decoded message; the cache keeps its rows.
-            version: The version of the message.
 
         Returns:
             The partitions that the update deleted, in order.
@@ -538,7 +534,6 @@ class MetadataCache:
         """The topics of a Metadata answer; topics that are not known are left out.
 
         Args:
-            topics: The topics asked for.
             listener: The listener of the client's connection.
             error_unavailable_endpoints: For version 0: replicas and ISR only of brokers that are alive, and
                 REPLICA_NOT_AVAILABLE (9) where a replica was left out.

@@ -491,7 +491,6 @@ class BrokerRecords:
     """One broker's answers to its record clients.
 
     Args:
-        broker: The broker.
         store: The logs of its cluster.
     """
 

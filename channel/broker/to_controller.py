@@ -46,7 +46,6 @@ class ControllerInformation:
     Attributes:
         node: The controller's address; None if no controller is known, or its broker is not alive.
         listener: The listener's name.
-        security_protocol: The security protocol of that listener.
         is_zookeeper: Whether the controller is elected in ZooKeeper; false for a KRaft controller.
         sasl_mechanism: The SASL mechanism of that listener; None for that of the broker's security settings.
     """
@@ -74,9 +73,7 @@ def controller_of_metadata(
     Args:
         metadata: The broker's metadata cache.
         listener: The control-plane listener's name, or the inter-broker listener's where there is none.
-        security_protocol: The security protocol of that listener.
         quorum: Provides the KRaft controller, once one has sent an UpdateMetadata; None while no quorum is known.
-        sasl_mechanism: The SASL mechanism of that listener.
     """
     nobody = ControllerInformation(None, listener, security_protocol, sasl_mechanism=sasl_mechanism)
 

@@ -49,7 +49,6 @@ class Worker:
         """Queue a task.
 
         Args:
-            work: The task.
             dropped: Called instead if the worker ends before the task's turn, on the thread that ends it.
 
         Raises:

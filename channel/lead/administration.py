@@ -100,7 +100,6 @@ class Administration:
     """Answers brokers and administrators for an elected controller; on the event thread only.
 
     Args:
-        cluster: The cluster.
         session: The ZooKeeper session, for znodes that the store does not handle.
         brokers, topics, deletions, reassignments, isr_changes, balance: The decisions, by their subject.
     """

@@ -30,7 +30,6 @@ class BrokerChanges:
     """The decisions about brokers; on the event thread only.
 
     Args:
-        cluster: The cluster.
         channels: The channels to its brokers.
         deletions: The topics that are being deleted.
         reassignments: The partitions that are being reassigned.

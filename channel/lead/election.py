@@ -103,10 +103,8 @@ class Controller(Startable):
         unregister_broker: Ends this registration, once it has resigned.
         on_change: Takes the active controller's broker id (-1: none is known) and, if it is this broker, the
             controller epoch (else 0), at each change; on the event thread.
-        clock: Time.
 
     Attributes:
-        session: The session with ZooKeeper.
         events: The event manager, whose ``put`` takes requests as events.
         epoch: The controller epoch while it is active, else 0.
         active_id: The broker id of the active controller, -1 if none is known.

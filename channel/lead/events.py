@@ -187,7 +187,6 @@ class ApiRequest(ControllerEvent):
 
     Attributes:
         api_key, version: The API and the version of the request.
-        request: The message.
         callback: Takes the response, once.
     """
 
@@ -226,7 +225,6 @@ class TopicDeletionStopReplicaResponseReceived(ControllerEvent, state=Controller
     """A broker has answered a StopReplica request that deletes replicas of topics whose deletion has begun.
 
     Attributes:
-        broker_id: The broker.
         request_error: The top-level error code.
         partition_errors: The error code of each such replica.
     """

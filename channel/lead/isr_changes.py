@@ -26,7 +26,6 @@ class IsrChanges:
     """The decisions about ISRs; on the event thread only.
 
     Args:
-        cluster: The cluster.
         reassignments: The partitions that are being reassigned; an ISR with all target replicas completes one.
     """
 
@@ -48,7 +47,6 @@ class IsrChanges:
         before the answer to its request.
 
         Args:
-            broker_id, broker_epoch: The leader.
             proposed: The proposed states, with the leader and partition epochs that the leader knows.
             version: The version of AlterPartition; codes for refused replicas depend on it.
             respond: Answers the leader; called before reassignments are completed, with what is returned.

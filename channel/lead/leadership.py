@@ -97,7 +97,6 @@ class Leadership:
         metrics: Takes the controller's gauges.
 
     Attributes:
-        cluster: As given.
         context: The controller's knowledge; for reading.
         deletions, topics, reassignments, brokers, isr_changes, balance: The decisions, by their subject.
     """

@@ -27,7 +27,6 @@ class Registration(NamedTuple):
 
     Attributes:
         broker: Its id, endpoints and rack.
-        epoch: Its broker epoch.
         is_fenced: Whether the broker is down, or has not caught up yet.
         is_zookeeper_broker: Whether it still is a ZooKeeper broker, which takes part in the migration.
     """

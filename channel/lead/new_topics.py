@@ -63,9 +63,7 @@ def new_topics(
     """Place the replicas of each topic of a CreateTopics request; a topic that cannot be made has its error instead.
 
     Args:
-        request: The request.
         known: The names of the topics that there are.
-        brokers: The live brokers.
         num_partitions, replication_factor: What a topic has whose request leaves it to the controller.
     """
     asked = Counter(topic.name for topic in request.topics)
@@ -89,7 +87,6 @@ def new_topic(topic: Any, brokers: ReplicaBrokers, num_partitions: int, replicat
 
     Args:
         topic: The topic, as the request has it.
-        brokers: The live brokers.
         num_partitions, replication_factor: What a topic has whose request leaves it to the controller.
 
     Raises:
@@ -126,7 +123,6 @@ def added_partitions(topic: Any, known: Sequence[Sequence[int]], brokers: Replic
     Args:
         topic: The topic, as the request has it.
         known: The replicas of its present partitions, by partition; none if there is no such topic.
-        brokers: The live brokers.
 
     Raises:
         RequestRejected: The partitions cannot be made.
@@ -156,8 +152,6 @@ def check_topic_name(name: str, topics: Container[str], alike: Mapping[str, str]
     """Refuse the name of a new topic if it is wrong or taken.
 
     Args:
-        name: The name.
-        topics: The known topics.
         alike: The known topics by their names in metrics.
 
     Raises:

@@ -29,7 +29,6 @@ class Reassignments:
     """The partitions that are being reassigned; on the event thread only.
 
     Args:
-        cluster: The cluster.
         deletions: The topics that are being deleted.
     """
 

@@ -44,7 +44,6 @@ class ControlledCluster:
         without_storage: The brokers that keep no records: they get no replicas.
 
     Attributes:
-        controller_id, config, context, store, without_storage: As given.
         brokers_write_isr: Whether leaders write their ISRs themselves, as they did before AlterPartition.
         log: The controller's log.
         state_log: Kafka's state-change log.
@@ -124,7 +123,6 @@ class ControlledCluster:
         brokers write ISRs themselves, the context may be outdated, so all znodes are read first.
 
         Args:
-            partitions: The partitions.
             change: Returns the next state for the present one: the same object for no change, None to refuse. It may be
                 called again with a newer state.
 
@@ -246,9 +244,6 @@ PREVIOUS_PARTITION_STATES: Final[Mapping[PartitionState, frozenset[PartitionStat
 class PartitionStateMachine:
     """The states of all partitions; on the event thread only.
 
-    Args:
-        cluster: The cluster.
-
     Attributes:
         unclean_elections: The number of unclean elections so far.
     """
@@ -317,8 +312,6 @@ class PartitionStateMachine:
         """Move partitions to a state, if it may follow their present state; ONLINE creates or elects leaders.
 
         Args:
-            partitions: The partitions.
-            target: The state.
             election: The kind of the election for those that had a leader before.
 
         Returns:

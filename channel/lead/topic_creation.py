@@ -23,7 +23,6 @@ class TopicChanges:
     """The decisions about new topics and partitions; on the event thread only.
 
     Args:
-        cluster: The cluster.
         forget_topic: Forgets everything about a topic.
     """
 

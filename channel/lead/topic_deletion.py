@@ -28,7 +28,6 @@ class TopicDeletions:
     """The topics that are being deleted; on the event thread only.
 
     Args:
-        cluster: The cluster.
         forget_topic: Forgets everything about a topic.
     """
 

@@ -93,9 +93,6 @@ class ZooKeeperStore:
         session: The session; its expiry ends the watches, which the next controller's reads begin again.
         put: Takes the events of watches, on a thread of the session's.
         fence: The version of ``/controller_epoch`` that the controller was elected with.
-
-    Attributes:
-        fence: As given.
     """
 
     def __init__(self, session: ZooKeeperSession, put: Callable[[ControllerEvent], object], fence: int) -> None:
@@ -297,7 +294,6 @@ class ZooKeeperStore:
         """The states of those partitions that have one; the partition epoch is the version of the znode.
 
         Args:
-            partitions: The partitions.
             watch: Watch the znodes: a change becomes ``PartitionReassignmentIsrChange``.
         """
         paths = map(znodes.partition_state_path, partitions)

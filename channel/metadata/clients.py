@@ -62,7 +62,6 @@ class DefaultMetadataUpdater(MetadataUpdater):
             (``metadata.recovery.strategy=rebootstrap``).
 
     Attributes:
-        metadata: As given.
         source: The node whose response was taken last, None before the first.
     """
 

@@ -474,7 +474,6 @@ class Metadata:
 
         Args:
             question: The content of the request.
-            response: A ``MetadataResponse``.
             now: The time of its arrival.
             api_version: The version that the response was written in: leader epochs count from 9 on.
 

@@ -25,7 +25,6 @@ class BriefThreads:
     """A few threads that make calls in their order, and end when none waits.
 
     Args:
-        name: The threads' name.
         most_threads: The number of calls that are made at the same time; further calls wait.
     """
 

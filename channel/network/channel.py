@@ -314,7 +314,6 @@ class Channel:
         ended: The reason of the channel's end, if its connection's phase does not show it.
         broken: Whether a write has failed, so that the selector will close the channel.
         closed: Whether the channel takes no more frames to send.
-        authentication_error: The error of a failed authentication.
         metrics: The metrics that count this channel, None without metrics.
     """
 

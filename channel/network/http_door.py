@@ -145,11 +145,7 @@ guards(DoorServer, "_lock", "_deadlines")
 
 
 class RefusedRequest(Exception):
-    """A request is refused.
-
-    Attributes:
-        status: The status of the answer.
-    """
+    """A request is refused."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)

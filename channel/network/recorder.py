@@ -117,7 +117,6 @@ class Recorder(Protocol):
         Args:
             direction: Whether this end sent it.
             local, remote: The two ends.
-            time_ns: The time of day.
             buffers: The frame. Their memory may be used for another frame afterwards.
             more: Whether the caller calls ``flush`` soon, so that the frame need not be written now.
         """

@@ -149,7 +149,6 @@ class ScramUsers:
     that a user exists. A user who does not gets a salt too, always the same, and is refused with the last token.
 
     Args:
-        mechanism: The mechanism.
         users: The users, name to password.
     """
 
@@ -372,7 +371,6 @@ class SaslServer:
     Attributes:
         complete: Whether the client has been accepted.
         failure: The reason of its refusal, None if it was not refused.
-        session_lifetime_ms: ``session_ms``.
         user: The user of the session, None before it.
         renewable: Whether the client can renew its session, by SaslAuthenticate v1 or newer.
 

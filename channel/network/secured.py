@@ -60,7 +60,6 @@ def server_channels(
     """Make the builder of accepted connections.
 
     Args:
-        protocol: The security protocol of the listener.
         security: This end's certificate, and the users and authorities to accept.
         api_versions: Returns the response to an ApiVersions request of this version, which clients send before they
             authenticate.

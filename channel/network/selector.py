@@ -86,9 +86,6 @@ class StalledFrames:
     """Incomplete frames, of which a 64th, or the rest, must arrive in each interval.
 
     Without this limit a peer could announce a frame, send nothing, and hold its share of a memory pool for ever.
-
-    Args:
-        interval_ms: The interval.
     """
 
     __slots__ = ("_interval_ns", "_marks", "_next_check_ns")
@@ -474,7 +471,6 @@ class ChannelReader:
         stalled: Watches incomplete frames, None without a limit for them.
 
     Attributes:
-        pool: The pool.
         completed: The frames that have been received since ``clear``.
         buffered: The channels with buffered bytes or frames on this side.
         out_of_memory: Whether the pool had no memory, so that channels have muted themselves.

@@ -114,7 +114,6 @@ class ReceivedRequest:
     Until then its connection is not read, so that not even its end is noticed, and its bytes count against the budget.
 
     Attributes:
-        connection: The connection that it arrived on.
         payload: Header and body, without the length.
     """
 
@@ -256,13 +255,11 @@ class SocketServer(StoppableThread, Startable):
             ``queued.max.request.bytes``, ``connections.max.idle.ms``; of ``security``:
             ``connection.failed.authentication.delay.ms``.
         clock: The source of time.
-        metrics: The selector's metrics, None for none.
         recorder: Records every frame.
         channel_builder: Makes the transports of accepted sockets.
 
     Attributes:
         selector: Moves the bytes.
-        listeners: The open listeners.
     """
 
     _life_level = logging.DEBUG

@@ -80,7 +80,6 @@ class Peer(NamedTuple):
 
     Attributes:
         host: The host's name as the caller gave it (for SNI and host-name checks); an accepted peer's IP address.
-        port: Its port.
         listener: The name of the peer's listener, or of our listener if the peer connected to us.
         accepted: Whether the peer connected to us.
         node_id: The id of the node that was dialled.
@@ -214,7 +213,6 @@ class Acceptor:
     that connections are refused, in a line every ten seconds at most.
 
     Args:
-        sock: The listening socket.
         make_room: Ends another connection at once, in place of which a new one is accepted; returns whether it has.
         is_bounded: The listener has few connections, whoever connects, which may take the last descriptors.
     """

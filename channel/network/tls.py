@@ -63,7 +63,6 @@ class TlsTransport(PlaintextTransport):
         connected: Whether the socket is connected already.
 
     Attributes:
-        state: The state of the connection.
         local, remote: The two ends, once connected.
         has_pending_writes: Whether ciphertext has not gone out yet.
         has_bytes_buffered: Whether plaintext may be read without any event on the socket: not after a read that made no

@@ -75,7 +75,6 @@ class ControllerNode(Startable):
         make_channels: Makes the channels of the elected controller to the brokers.
 
     Attributes:
-        controller: The candidate.
         metrics: As given, or its own.
         endpoint: The listener's address, from ``start`` on.
     """
@@ -254,7 +253,6 @@ class Candidate(Controller):
     """A broker that stands for election as controller: the ``Candidacy`` of a fleet's broker.
 
     Args:
-        broker_id: The broker.
         session: The session of its registration.
         config: The controller's settings.
         on_elected: See ``candidates``.

@@ -259,7 +259,6 @@ def rehearse(
 
     Args:
         fleet: A fleet that has started.
-        steps: The steps.
         quiet_s: The time without control requests after which a step is over, if every broker has its update.
         timeout_s: The time limit of a step; ZooKeeper notices a kill only after its session timeout.
         seed: Decides the brokers of ``random:N``; None for different brokers each time.

@@ -26,7 +26,6 @@ class SentRequest:
     Args:
         broker_id: The broker that the request was sent to.
         controller_id: The controller that sent the request.
-        request: The request.
 
     Attributes:
         broker_id, controller_id, controller_epoch, broker_epoch: Sender and receiver.
@@ -85,9 +84,6 @@ class Journal:
     """The requests of one or more controllers in the order in which they were sent.
 
     The journal keeps every request, so its memory grows: it is for tests, not for a long-running service.
-
-    Attributes:
-        entries: The requests.
     """
 
     def __init__(self) -> None:

@@ -152,8 +152,6 @@ def rewrite(message: Any, version: int, endpoints: Mapping[Address, Address], br
     """Return a copy of a request that names no address of the captured cluster.
 
     Args:
-        message: The request.
-        version: Its version.
         endpoints: The address that stands for each; an address that is not in it becomes the same port on loopback.
         broker_epoch: The broker epoch to put in, where this version has one.
     """

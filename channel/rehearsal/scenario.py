@@ -27,7 +27,6 @@ class Scenario:
     """A day of a small cluster: topics come and go, leaders move, a broker restarts, a deposed controller is fenced.
 
     Args:
-        brokers: The number of brokers.
         seed: Decides the numbers of topics and partitions, the replicas, and the brokers and partitions that change.
         recorder: Sees every frame of the controllers.
         on_step: Called with a description of each step before it is taken.

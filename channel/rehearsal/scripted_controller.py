@@ -416,7 +416,6 @@ class ScriptedController(Startable):
         """Make a replica the leader, in a new leader epoch.
 
         Args:
-            topic, partition: The partition.
             leader: A live replica; by default the first in the assignment that is live and in the ISR.
             unclean: Elect ``leader`` though it is not in the ISR; the ISR is then the leader alone.
 

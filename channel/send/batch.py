@@ -59,8 +59,6 @@ class RequestBatch:
     Args:
         controller_id: The controller's broker id.
         config: ``inter.broker.protocol.version`` decides the versions, the inter-broker listener leaders' addresses.
-        sender: Takes the requests.
-        context: The controller's context.
     """
 
     is_kraft_controller: bool = False

@@ -25,7 +25,6 @@ class ControllerContext:
         epoch: The controller epoch, 0 before an election.
 
     Attributes:
-        epoch: As given.
         shutting_down_broker_ids: Brokers in a controlled shutdown.
         all_topics: Every topic's name.
         topics_to_be_deleted: Topics queued for deletion; UpdateMetadata sends them as deleted.

@@ -32,7 +32,6 @@ class ListenerNotExpressible(UnsupportedVersion):
     Version 0 carries one PLAINTEXT address of each broker; 1 and 2 name a listener by its security protocol.
 
     Attributes:
-        broker_id: The broker.
         listener: Its listener, or all of its listeners, as text.
     """
 
@@ -100,7 +99,6 @@ class ControlRequest:
     A network client takes it as the builder of a request's body.
 
     Attributes:
-        api_key: The API of the request.
         oldest_version, latest_version: The one version that it is written in.
         controller_epoch, broker_epoch: The epochs in the request, for the log; -1 for no broker epoch.
     """
@@ -202,7 +200,6 @@ class SharedRequest(ControlRequest):
 
     Args:
         shared: The body that the requests share.
-        controller_epoch: The controller epoch in the body.
         broker_epoch: This broker's epoch.
     """
 
@@ -230,7 +227,6 @@ class UnwritableRequest(ControlRequest):
 
     Args:
         readable: The same request in a version that can express it.
-        error: The reason.
     """
 
     __slots__ = ("_error", "_readable")

@@ -72,7 +72,6 @@ class ControllerChannelManager(Closeable):
         controller_id: The controller's broker id: names threads, and the client id in every header.
         controller_epoch: Returns the controller's epoch, for the log.
         config: Timeouts and listeners.
-        clock: Time.
         metrics: Takes queue sizes and times, and the selectors' metrics.
         send_threads: The number of threads that serve the brokers; that of ``config`` if None.
         on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
@@ -279,7 +278,6 @@ class ControllerChannelManager(Closeable):
         """Queue a request. If the broker has no channel, the request is logged and passed to ``on_dropped``.
 
         Args:
-            broker_id: The receiver.
             request: A message, sent in the version of ``inter.broker.protocol.version``, or a ``SingleRequest`` in its
                 own version.
             callback: Takes the response, even one with an error code, on the broker's send thread.
@@ -503,7 +501,6 @@ class SendThreadPool:
     Args:
         count: The largest number of threads.
         controller: The controller's name, with which the threads' names begin.
-        clock: Time.
         new_thread: Makes a send thread from its name and the counters of its selector's polls.
 
     Raises:
@@ -584,7 +581,6 @@ class BrokerClients:
     Args:
         controller_id: The controller's broker id, the client id of every request.
         config: Timeouts, listeners and security.
-        clock: Time.
         recorder: Records every frame.
         metrics_of: Returns the selector metrics of a broker, by its node id.
 

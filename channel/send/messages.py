@@ -352,7 +352,6 @@ class MetadataColumns:
 
         Args:
             message: The request's other fields.
-            version: The version to write.
             topic_ids: A topic without an id has the zero id.
 
         Returns:

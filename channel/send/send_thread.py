@@ -60,7 +60,6 @@ class DroppedRequest(NamedTuple):
     """A request that will not be answered any more.
 
     Attributes:
-        request: The request.
         callback: The request's callback, which is not called.
         enqueue_time_ms: The time at which it was queued, in ms of the clock.
         outcome: Whether the broker may have applied the request, as all of it was sent at least once.
@@ -78,7 +77,6 @@ class QueueItem:
     """A request that waits for its broker.
 
     Attributes:
-        request: The request to send.
         callback: Takes the response, on the send thread; None for no call.
         enqueue_time_ms: The time at which it was put into the queue, in ms of the clock.
     """
@@ -119,14 +117,11 @@ class BrokerRequests:
     is sent while a callback runs.
 
     Args:
-        node: The broker.
         thread: The send thread that the broker is assigned to.
         queue_time: Takes the time in the queue of each request, in ms.
         on_undeliverable: Takes a request that cannot be encoded.
 
     Attributes:
-        node: The broker.
-        thread: Its send thread.
         closed: Whether the broker's requests have ended.
     """
 

@@ -53,8 +53,6 @@ class StateChangeLog:
         Check ``logs_info`` first.
 
         Args:
-            epoch: The controller epoch.
-            broker_id: The receiving broker.
             states: Topic and partition state.
         """
         logs_traces, leaders, followers = self.logs_traces, 0, 0

@@ -87,11 +87,9 @@ class Link:
         client, node: The two connections, not yet open.
         client_address, node_address: The client's own address and the node's, as they appear in the recording.
         recorder: Takes what passes.
-        clock: Time.
         epoll: Waits for the events of both connections.
 
     Attributes:
-        client_address, node_address: As given.
         opened: Whether both connections and their TLS handshakes are complete, so that payload may pass.
         finished: Whether both directions have ended.
         deadline_ns: The time by which the link must be opened.

@@ -90,7 +90,6 @@ class Tap(Startable):
         listener_tls: The TLS context for clients, or a function that returns it for each connection; None for
             plaintext. The recording is plaintext in any case.
         upstream_tls: The same towards nodes.
-        clock: Time.
 
     Attributes:
         listening: The address of each mapping, with the port that was chosen.

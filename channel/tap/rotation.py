@@ -34,7 +34,6 @@ class RotatingRecorder(PcapngRecorder):
         max_bytes: The size at which a file is finished; 0 for no limit.
         max_seconds: The age at which a file is finished; 0 for no limit.
         keep_secrets: Record passwords and tokens too; by default zeros stand in their places.
-        clock: Time.
 
     Attributes:
         finished: Number of files that have got their final name.

@@ -219,7 +219,6 @@ class ReadMany:
     """A request for data and stat of many znodes, without watches; paths are whole, with the chroot.
 
     Attributes:
-        paths: The znodes.
         type: ZooKeeper's number of this request.
     """
 
