@@ -221,6 +221,7 @@ def main() -> None:
     ports = [int(port) for port in given["ports"].split(",")]
     topics, partitions = int(given.get("topics", 1000)), int(given.get("partitions", 20))
     rounds, total = int(given.get("rounds", 5)), int(given.get("total", 20000))
+    cluster: Any
     if what in ("build", "body"):
         kept = Kept()
         cluster = Cluster(ports, topics, partitions, kept)
@@ -231,7 +232,6 @@ def main() -> None:
         return
     with contextlib.ExitStack() as stack:
         file = given.get("recorder")
-        cluster: Any
         if "bare" in given:
             recording = stack.enter_context(Path(file).open("wb")) if file else None
             cluster = BareCluster(ports, per_broker="send_threads" in given, recording=recording)

@@ -97,23 +97,6 @@ class _NodeState:
         self.last_address: str | None = None
         self.attempt = object()
 
-    def set_addresses(self, addresses: Sequence[str]) -> None:
-        self.addresses = addresses
-        # The address tried last may be the reason of the new look-up: begin with the next address, if there is one.
-        self.next_address = int(len(addresses) > 1 and addresses[0] == self.last_address)
-
-    def address(self) -> str | None:
-        if not self.addresses:
-            return None
-        self.last_address = self.addresses[self.next_address]
-        return self.last_address
-
-    def move_to_next_address(self) -> None:
-        if self.addresses:
-            self.next_address += 1
-            if self.next_address == len(self.addresses):
-                self.addresses = ()
-
 
 class ClusterConnectionStates:
     """The states of all nodes that a client has tried to reach, by node id.
@@ -206,7 +189,11 @@ class ClusterConnectionStates:
 
     def current_address(self, node_id: str) -> str | None:
         """The address to try; None if the host's name must be resolved first."""
-        return self._node(node_id).address()
+        node = self._node(node_id)
+        if not node.addresses:
+            return None
+        node.last_address = node.addresses[node.next_address]
+        return node.last_address
 
     def has_untried_address(self, node_id: str) -> bool:
         """Whether the last look-up of the host gave addresses that were not tried since."""
@@ -226,7 +213,10 @@ class ClusterConnectionStates:
         if node is not None and node.host == host:
             node.last_attempt = now
             node.state = ConnectionState.CONNECTING
-            node.move_to_next_address()
+            if node.addresses:
+                node.next_address += 1
+                if node.next_address == len(node.addresses):
+                    node.addresses = ()
             node.attempt = object()
         else:
             if node is not None:
@@ -237,7 +227,10 @@ class ClusterConnectionStates:
 
     def resolved(self, node_id: str, addresses: Sequence[str]) -> None:
         """Take the addresses of the host's name."""
-        self._node(node_id).set_addresses(addresses)
+        node = self._node(node_id)
+        node.addresses = addresses
+        # The address tried last may be the reason of the new look-up: begin with the next address, if there is one.
+        node.next_address = int(len(addresses) > 1 and addresses[0] == node.last_address)
 
     def disconnected(self, node_id: str, now: int) -> None:
         """Note that the connection ended, or an attempt failed."""

@@ -19,6 +19,7 @@ from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed, IllegalState
 from channel.locks import guards_calls
 from channel.logs import PeerLines, get_logger
+from channel.threads import close_all
 
 from . import sockets
 from .channel import Channel, ChannelState, Disconnection, KafkaConnection, MuteState, Phase, Receive
@@ -773,15 +774,6 @@ class ChannelRegistry:
         """Return every channel, open or closing; from any thread."""
         return [*self.open.values(), *self.closing.values()]
 
-    def lowest_priority(self) -> Channel | None:
-        """Choose a channel to close to make room: one that is closing, else the least recently used, else any."""
-        if self.closing:
-            return next(iter(self.closing.values()))
-        oldest = self._expiry.oldest()
-        if oldest is not None:
-            return self.open.get(oldest)
-        return next(iter(self.open.values()), None)
-
     # ---- taking ------------------------------------------------------------------------------------------------------
 
     def add(self, channel: Channel, now: int) -> None:
@@ -1119,7 +1111,10 @@ class Selector:
 
     def lowest_priority_channel(self) -> Channel | None:
         """Choose a connection to close to make room: one that is closing, else the least recently used, else any."""
-        return self._registry.lowest_priority()
+        closing, oldest = self._registry.closing, self._expiry.oldest()
+        if closing or oldest is None:
+            return next(iter((closing or self.channels).values()), None)
+        return self.channels.get(oldest)
 
     def client_information(self, channel_id: str, name: str, version: str) -> None:
         """Note the client software of a connection."""
@@ -1324,21 +1319,9 @@ class Selector:
 
     def close(self) -> None:
         """Close every connection and the selector; an error is raised after all have been closed."""
-        failures: list[BaseException] = []
-        try:
-            for channel in self._registry.all():
-                try:
-                    self.close_channel(channel.id)
-                except Exception as e:  # noqa: BLE001 - raised below, when the others are closed
-                    failures.append(e)
-        finally:
-            self._traffic.flush()
-            self._waker.close()
-            self._poller.close()
-            if self._metrics is not None:
-                self._metrics.close()
-        if failures:
-            raise failures[0]
+        ends: list[Callable[[], object]] = [partial(self.close_channel, each.id) for each in self._registry.all()]
+        ends += [self._traffic.flush, self._waker.close, self._poller.close]
+        close_all(*ends, *([] if self._metrics is None else [self._metrics.close]))
 
     def abandon(self) -> None:
         """Close a forked child's copies of all descriptors; the parent's connections go on."""

@@ -126,23 +126,15 @@ class ControllerChannelManager(Closeable):
 
     def _publish(self) -> None:
         threads = self._threads
-        gauges: list[tuple[str, Callable[[], float], str]] = [
-            ("TotalQueueSize", self._total_queue_size, "Requests that wait for any broker"),
-            ("DroppedRequests", lambda: self.dropped, "Requests that will not be answered"),
-            ("PossiblyAppliedRequests", lambda: self.possibly_applied, "Dropped requests that were sent"),
-            ("FailedSendThreads", lambda: len(self.failed_threads), "Send threads that have died of an error"),
-            (
-                "CallbackTimeMsMax",
-                threads.callback_ms_max,
-                "Longest time that a callback held its send thread up",
-            ),
-            (
-                "CallbackTimeMsMean",
-                threads.callback_ms_mean,
-                "Mean time that callbacks held their send threads up",
-            ),
-        ]
-        for name, read, doc in gauges:
+        gauges: dict[str, tuple[Callable[[], float], str]] = {
+            "TotalQueueSize": (self._total_queue_size, "Requests that wait for any broker"),
+            "DroppedRequests": (lambda: self.dropped, "Requests that will not be answered"),
+            "PossiblyAppliedRequests": (lambda: self.possibly_applied, "Dropped requests that were sent"),
+            "FailedSendThreads": (lambda: len(self.failed_threads), "Send threads that have died of an error"),
+            "CallbackTimeMsMax": (threads.callback_ms_max, "Longest time that a callback held its send thread up"),
+            "CallbackTimeMsMean": (threads.callback_ms_mean, "Mean time that callbacks held their send threads up"),
+        }
+        for name, (read, doc) in gauges.items():
             self.metrics.gauge(GROUP, name, read, doc=doc)
 
     @property

@@ -195,12 +195,9 @@ class BrokerRequests:
             self._queue.clear()
             current, self._current = self._current, None
             if current is not None:
-                left.insert(0, current.dropped(self._outcome()))
+                sent = self._sent_before or _all_sent(self._request)
+                left.insert(0, current.dropped(Outcome.POSSIBLY_APPLIED if sent else Outcome.NOT_SENT))
             return left
-
-    def _outcome(self) -> Outcome:
-        sent = self._sent_before or _all_sent(self._request)
-        return Outcome.POSSIBLY_APPLIED if sent else Outcome.NOT_SENT
 
     # ---- for the delivering thread
 
@@ -502,10 +499,8 @@ class RequestSendThread(StoppableThread):
     def _begin_anew(self, broker: BrokerRequests) -> None:
         self._connecting.pop(broker.node.key, None)
         self.client.close_node(broker.node.key)
-        self._schedule(self.client.clock.milliseconds() + RETRY_BACKOFF_MS, broker.deliver)
-
-    def _schedule(self, due_ms: int, action: Callable[[], None]) -> None:
-        heapq.heappush(self._timers, (due_ms, next(self._numbers), action))
+        due_ms = self.client.clock.milliseconds() + RETRY_BACKOFF_MS
+        heapq.heappush(self._timers, (due_ms, next(self._numbers), broker.deliver))
 
     def trace_answer(self, broker: BrokerRequests, request: ControlRequest, body: Any) -> None:
         """Log a response in Kafka's state-change log."""
