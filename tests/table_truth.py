@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
-from conftest import DATA, read_jsonl
+import pytest
+from conftest import DATA, FEW, read_jsonl
 
 from kproto.tables import TABLES, read
 from kproto.tables.stored import SCHEMA
@@ -66,6 +67,12 @@ def store(place: Path, *captures: Path) -> None:
 
 def name_of(path: Any) -> str:
     return str(path.name).removesuffix(".pcap.gz")
+
+
+NAMES_WITH_TRUTH = [
+    pytest.param(name_of(path), marks=[] if path.name.startswith(FEW) else pytest.mark.slow) for path in WITH_TRUTH
+]
+"""Of captures whose brokers' logs are there; in every run those of a few."""
 
 
 def truth_rows(name: str) -> Iterator[Row]:

@@ -16,6 +16,7 @@ import packets as make
 import pytest
 from commands import kproto_on_a_terminal, kproto_prints, kproto_rows, run_kproto
 from conftest import DATA, read_jsonl
+from table_truth import NAMES_WITH_TRUTH
 
 from channel.network.recorder import PcapngRecorder
 from kproto.cli.text import is_styled
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CAPTURES = DATA / "captures"
-WITH_TRUTH = sorted(p.name.removesuffix(".truth.jsonl.gz") for p in CAPTURES.glob("*.truth.jsonl.gz"))
 KEYS = [
     *("record", "time", "server", "client", "api_key", "api_version", "correlation_id", "client_id"),
     *("request", "response", "latency_ms"),
@@ -59,7 +59,7 @@ def name_of(connection: str) -> tuple[str, str]:
     return endpoint(server), endpoint(client)
 
 
-@pytest.mark.parametrize("name", WITH_TRUTH)
+@pytest.mark.parametrize("name", NAMES_WITH_TRUTH)
 def test_every_request_that_a_broker_logged_is_shown_equal(name: str) -> None:
     shown: dict[Any, list[dict[str, Any]]] = {}
     for row in objects(path(name)):

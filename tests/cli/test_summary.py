@@ -19,6 +19,7 @@ from commands import run_kproto
 from conftest import DATA, read_jsonl
 from hypothesis import given
 from hypothesis import strategies as st
+from table_truth import NAMES_WITH_TRUTH
 
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.sections import Section, lines_of
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CAPTURES = DATA / "captures"
-WITH_TRUTH = sorted(p.name.removesuffix(".truth.jsonl.gz") for p in CAPTURES.glob("*.truth.jsonl.gz"))
 
 
 def path(name: str) -> str:
@@ -51,7 +51,7 @@ def logged(name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["in_capture"] and row["api_key"] in (4, 5, 6)]
 
 
-@pytest.mark.parametrize("name", WITH_TRUTH)
+@pytest.mark.parametrize("name", NAMES_WITH_TRUTH)
 def test_requests_controllers_and_brokers_are_those_that_brokers_logged(name: str) -> None:
     found = figures(path(name))
     truth = logged(name)
