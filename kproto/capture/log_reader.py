@@ -94,6 +94,12 @@ _OF_STATES: Final = re.compile(
 )
 """How lines begin that tell of a partition's state."""
 
+_CUT_START: Final = re.compile(
+    rb"\] (?:Leader|Follower) \S{1,300} (?:with topic id \S{1,60} )?starts at leader epoch (?!.{0,3000}?"
+    rb"(?:removing ?[rR]eplicas \[[\d,]*\]|Current leader is -?\d+[^\d]|revious leader epoch was -?\d+[^\d]))"
+)
+"""A line of a broker that leads or follows from now on, up to a place before its ISR or leader ends."""
+
 _THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
 
 _MOST_WAITING: Final = 64 << 20
@@ -104,6 +110,8 @@ _LONGEST_WHY: Final = 300
 """Of an error that may hold a value of any length."""
 
 _NO_STATE: Final = "a line of a state change with a number that is none"
+_CUT: Final = "a line whose end is missing: a program cut it to show it"
+_NOT_JOINED: Final = "a line of a state change that was cut where its parts cannot be put together"
 
 _STEP: Final = 128
 _MOST_SEEN: Final = 1 << 22
@@ -560,8 +568,8 @@ class LogReader:
 
     def _state(self, first: LogLine, forms: list[bytes]) -> None:
         """Take a line of a state change, in the first form that tells anything."""
-        problem = ""
-        for form in forms:
+        problem = _CUT if len(forms) == 1 and _CUT_START.search(forms[0]) else ""
+        for form in () if problem else forms:
             try:
                 if self._tells(form, first.stamps):
                     return
@@ -569,8 +577,8 @@ class LogReader:
                 problem = str(e)
             except (ValueError, OverflowError):  # perhaps a space was put into a number
                 problem = _NO_STATE
-        if not problem and len(forms) > 1 and _OF_STATES.search(forms[0], 0, _LONGEST_PREFIX):
-            problem = "a line of a state change that was cut where its parts cannot be put together"
+        if not problem and _OF_STATES.search(forms[0], 0, _LONGEST_PREFIX):
+            problem = _CUT if len(forms) == 1 else _NOT_JOINED
         if problem:
             self.summary.bad(problem, first.offset, first.length)
 
@@ -585,7 +593,7 @@ class LogReader:
                 raise UnusableLine("a part of a mail that is in base64: save it as a file of its own")
             return False
         if _CHOPPED.search(text, max(len(text) - 18, 0)):
-            raise UnusableLine("a line whose end is missing: a program cut it to show it")
+            raise UnusableLine(_CUT)
         stamps = stamps + stamps_in(text[:at])
         if not stamps and _THROWN.search(text[:at]):
             return False  # the text of an exception that follows a line

@@ -746,6 +746,16 @@ def test_two_logs_side_by_side_are_called_so(log: str, width: int, left_column: 
         rows_of(sides)
 
 
+@pytest.mark.parametrize("log", [log for log in LOGS if log != "controller.log"])
+@pytest.mark.parametrize("columns", [150, 180, 220])
+def test_lines_that_lack_their_ends_are_noted(log: str, columns: int) -> None:
+    """As ``cut -c 1-180`` leaves them; where none that tells of a state is as long they are the plain log."""
+    lines = [x.line[:columns] + "\n" for x in lines_of(log)]
+    summary = CaptureSummary()
+    found = [(each.time_ns, each.to_json()) for each in exchanges("".join(lines).encode(), summary=summary, apis=None)]
+    assert found == wanted(log) or summary.bad_inputs
+
+
 @pytest.mark.parametrize("log", ["states before 1.0", "states at TRACE", "a controller's states"])
 def test_a_state_whose_parts_cannot_be_put_together_is_noted(log: str) -> None:
     lines = "".join(x.line.replace("eaderEpoch", "eaderE\n>-<\npoch") + "\n" for x in lines_of(log))
