@@ -556,7 +556,7 @@ BROKER_PROGRESS: Final = described(
     column("told_offset", pa.int64(), "The last offset that answers had carried to it by then; null: none."),
     column("committed_offset", pa.int64(), "The last that was committed by then, as answers said; null: not shown."),
     column("applied_offset", pa.int64(), "The offset that it had applied."),
-    column("lag_us", pa.int64(), "For how long the offset after that was committed by then; 0: it was not."),
+    column("lag_us", pa.int64(), "For how long the process had lacked a committed offset; 0: it lacked none."),
     column("late", pa.int64(), "Heartbeats of these ten seconds that were behind by over a second."),
 )
 
