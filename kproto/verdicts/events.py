@@ -14,7 +14,7 @@ from kproto.api import ApiKey
 from kproto.text import counted, pasted
 from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name, the_broker
-from kproto.verdicts.facts import was_named_before
+from kproto.verdicts.facts import SHUTDOWN, was_named_before
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ _AT_ONCE: Final = _SECOND
 
 _NAMES_TARGETS: Final = 3
 """The version of LeaderAndIsr that names added and removed replicas first."""
-
-_BEFORE: Final = 60 * _SECOND
-"""A controlled shutdown ends within this time, in us, after its StopReplica requests."""
 
 Kind = Literal[
     "controller", "broker left", "broker back", "broker new", "registered again", "no leader", "leader again",
@@ -116,7 +113,7 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
     named = _first_named(facts)
     for ts, live in facts.live_changes[1:]:
         for broker in live - known:
-            back[broker].append((ts - _BEFORE, ts))  # it had left before the first list, or is new
+            back[broker].append((ts - SHUTDOWN, ts))  # it had left before the first list, or is new
             show = _query("restarts", "--broker", str(broker))
             if named.get(broker, ts) < ts:
                 text = f"Broker {broker} is back; it had left before the first list of live brokers in the capture"
@@ -128,7 +125,7 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
     for broker, some in lives.items():
         options = ("--broker", str(broker)) if isinstance(broker, int) else ()
         for life in some:
-            if any(since <= life.first <= until + _BEFORE for since, until in back[broker]):
+            if any(since <= life.first <= until + SHUTDOWN for since, until in back[broker]):
                 continue
             text = f"{the_broker(broker)} registers again with broker epoch {life.epoch}: {life.shown_by}"
             yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)

@@ -83,6 +83,9 @@ _SAME: Final = PointClock("", "")
 _ONE_BATCH: Final = 1_000_000
 """The requests of one batch of a controller pass within this time, in us."""
 
+SHUTDOWN: Final = 60_000_000
+"""A controlled shutdown ends within this time, in us, after its StopReplica requests."""
+
 Partition = tuple[str, int]
 Listener = tuple[int, str | None, int | None, str | None]
 """Broker, host, port and name of an advertised listener; host, port and name are null where only the id is known."""
@@ -726,7 +729,7 @@ class Facts:
     def how_it_left(self, broker: int, ts: int) -> str | None:
         """How a broker left the live brokers at a time, by what the controller did since it came.
 
-        None: the captures do not tell, as they show no replica of it before.
+        None: the captures do not tell, as they show no replica of it before, or as what told so may be missing.
         """
         times, arrivals = self._shut_down.get(broker, []), self._arrivals.get(broker, [])
         place, came = bisect_right(times, ts), bisect_left(arrivals, ts)
@@ -735,7 +738,7 @@ class Facts:
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
             return fenced
-        if (broker, ts) in self._left_in_sync:
+        if (broker, ts) in self._left_in_sync and not self._lacks_bytes(broker, ts - SHUTDOWN, ts):
             return "killed, hung or cut off (no controlled shutdown)"
         return None
 
@@ -1152,6 +1155,12 @@ class Facts:
             for reign, until in zip(self._reigns, ends, strict=True)
         )
 
+    def _lacks_bytes(self, broker: Any, begin: int, end: int, since: int | None = None) -> bool:
+        """Whether bytes of what a broker was sent between two times are missing; see ``may_hide``."""
+        missing = [(hole, begin) for hole in self.holes.get(broker, ())]
+        missing += [(hole, begin if since is None else min(since, begin)) for hole in self.blind]
+        return any(hole.since <= end and (hole.until is None or begin <= hole.until) for hole, begin in missing)
+
     def may_hide(self, broker: Any, first: int, last: int, within: int, since: int | None = None) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.
 
@@ -1164,10 +1173,7 @@ class Facts:
             within: How long before and after, in us, it may have passed as well.
             since: It may also have passed from this time on where the captures show what no broker was told.
         """
-        begin, end = first - within, last + within
-        missing = [(hole, begin) for hole in self.holes.get(broker, ())]
-        missing += [(hole, begin if since is None else min(since, begin)) for hole in self.blind]
-        if any(hole.since <= end and (hole.until is None or begin <= hole.until) for hole, begin in missing):
+        if self._lacks_bytes(broker, first - within, last + within, since):
             return "bytes of its connection are missing in the capture"
         if broker in self._may_lack_connections:
             spans = self.spans.get(broker)

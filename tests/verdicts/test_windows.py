@@ -226,6 +226,16 @@ def test_a_deletion_amid_a_stretch_without_packets_accuses_no_broker(name: str, 
     assert "bytes of its connection are missing in the capture" in {f.cannot_tell for f in found if f.rule == "KP041"}
 
 
+def test_how_a_broker_left_is_unknown_where_what_told_so_may_be_missing(tmp_path: Path) -> None:
+    window, _every = whole(next(path for path in CAPTURES if name_of(path) == "ibp-2.4-IV1-a"))
+    found = []
+    for name, part in (("whole", window), ("part", window.lacking(0.574, 0.585))):
+        facts = Facts(resolved_pieces([str(part.write(tmp_path / f"{name}.pcap"))]))
+        found.append([facts.how_it_left(0, since) for since, _until in facts.absences[0]])
+    killed = "killed, hung or cut off (no controlled shutdown)"
+    assert found == [[killed, "a controlled shutdown"], [killed, None]]
+
+
 def test_an_error_just_before_the_end_may_yet_be_put_right() -> None:
     window, every, _truth = planted(910)
     (refused,) = (finding for finding in every if finding.rule == "KP051")
