@@ -5,7 +5,7 @@ The evidence:
 1. The connections of a capture have one end in common, its side: one broker that was asked, or one broker that asked
    or was asked on each connection. Captures of one side that follow each other are of one host.
 2. A connection of one capture goes on in another one: the controller's next request to the same broker stands there.
-3. The logs of one broker are of its host.
+3. The logs of one broker are of its host, and what it decided as a controller.
 
 Captures that show the same exchange at different times, that show one broker at the same time but no common exchange,
 or in which two controllers lead in one epoch, are of different hosts, whatever they have in common. Where captures that
@@ -148,7 +148,8 @@ class HostEvidence:
         servers = {link.server for link in links}
         brokers = {link.broker for link in links}
         if self._is_log(capture):
-            (broker, *others) = brokers or {None}
+            is_of_controller = len(brokers) > 1 and not any(link.has_ids for link in links)
+            (broker, *others) = {link.controller for link in links} if is_of_controller else brokers or {None}
             if broker is not None and not others:
                 return "log", broker
             return ("log", *servers) if len(servers) == 1 else None

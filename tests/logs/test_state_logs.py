@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import defaultdict
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -515,3 +517,24 @@ def test_logs_of_which_others_are_not_there_accuse_nobody_of_more(run: str, leve
     shares["state-change.log"] = [name for name in logs if name.endswith("state-change.log")]
     found = {share: accused(tmp_path / name for name in names) - whole for share, names in shares.items()}
     assert {share: more for share, more in found.items() if more} == {}
+
+
+@pytest.mark.parametrize(("run", "level"), [("ibp-3.9-a", "INFO"), ("kafka-2.8.2", "TRACE")])
+def test_what_a_broker_decided_as_controller_is_on_its_clock(run: str, level: str, tmp_path: Path) -> None:
+    """Its log names other brokers, too; on another clock than the rest of its host it accused them."""
+
+    def shifted(found: re.Match[bytes]) -> bytes:
+        at = datetime.strptime(found[1].decode(), "%Y-%m-%d %H:%M:%S") + timedelta(minutes=2)
+        return b"[" + at.isoformat(" ").encode()
+
+    found = []
+    for hosts in ((), ("broker-1", "broker-2")):
+        for name, data in logs_of(run, level).items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            is_ahead = name.partition("/")[0] in hosts
+            lines = re.sub(rb"(?m)^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", shifted, data) if is_ahead else data
+            (tmp_path / name).write_bytes(lines)
+        rows = kproto_rows("doctor", *sorted(tmp_path.iterdir()), "--log-zone", "UTC")
+        found.append({(row["rule"], row["severity"], row.get("topic"), row.get("partition")) for row in rows})
+    assert {each for each in found[1] if each[0] != "KP063"} == {each for each in found[0] if each[0] != "KP063"}
+    assert "KP063" in {rule for rule, *_ in found[1]}
