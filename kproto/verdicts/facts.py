@@ -174,11 +174,13 @@ class _ShownReign:
         since: The time of its first request.
         asked: The brokers that it asked, by capture point.
         live: Those that it listed as alive last.
+        listed: The time of its first list.
     """
 
     since: int
     asked: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
     live: frozenset[int] = frozenset()
+    listed: int | None = None
 
     def lacks(self, broker: Any) -> bool:
         """Whether a broker is alive, and each capture shows requests to one other alone."""
@@ -738,7 +740,10 @@ class Facts:
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
             return fenced
-        if (broker, ts) in self._left_in_sync and not self._lacks_bytes(broker, ts - SHUTDOWN, ts):
+        is_logged = any(
+            request.is_logged and request.ts == ts for request, _live in self._listing
+        )  # with all decisions
+        if (broker, ts) in self._left_in_sync and (is_logged or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)):
             return "killed, hung or cut off (no controlled shutdown)"
         return None
 
@@ -847,7 +852,8 @@ class Facts:
     def _shows_alive(self, ts: int) -> bool:
         """Whether anything tells who was alive: a log of states, or the controller's lists, which no broker logs."""
         place = max(bisect_right(self._reigns, ts, key=lambda reign: reign.since) - 1, 0)
-        return not self._reigns or bool(self._reigns[place].live) or any(self._rows("broker_states"))
+        listed = self._reigns[place].listed if self._reigns else self.begin
+        return (listed is not None and listed <= ts + _ONE_BATCH) or any(self._rows("broker_states"))
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""
@@ -1133,7 +1139,9 @@ class Facts:
                 found[epoch] = _ShownReign(request.ts)
             if epoch in found:
                 found[epoch].asked[request.capture].add(request.broker_id)
-                found[epoch].live = self.live_in(request) or found[epoch].live
+                if live := self.live_in(request):
+                    found[epoch].live = live
+                    found[epoch].listed = found[epoch].listed or request.ts
         return list(found.values())
 
     @cached_property

@@ -825,7 +825,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         "KP041": "never got the deletion of {} and is back: its log stays",
         "KP042": "never accepted the deletion of {}, whose name is used again",
     }
-    asked = {request.broker_id for request in facts.requests} if found else set()
+    asked = {request.broker_id: request for request in reversed(facts.requests)} if found else {}  # each one's first
     for (rule, topic, broker), deletions in found.items():
         first, since = map(min, zip(*deletions, strict=True))
         if facts.end - first <= doctor.us("told"):
@@ -837,6 +837,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         dead = facts.dead_since(broker)
         if broker not in asked and (dead is None or dead > first):
             lacks = "the capture has no request to that broker"
+        elif broker in asked and asked[broker].is_logged and asked[broker].ts > first:
+            lacks = "the logs tell nothing of that broker before"
         of: dict[str, Any] = {"broker": broker, "topic": topic}
         yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
 

@@ -538,3 +538,22 @@ def test_what_a_broker_decided_as_controller_is_on_its_clock(run: str, level: st
         found.append({(row["rule"], row["severity"], row.get("topic"), row.get("partition")) for row in rows})
     assert {each for each in found[1] if each[0] != "KP063"} == {each for each in found[0] if each[0] != "KP063"}
     assert "KP063" in {rule for rule, *_ in found[1]}
+
+
+@pytest.mark.parametrize(
+    ("run", "begin"), [("kafka-2.8.2", "20:31:36"), ("kafka-1.0.2", "20:30:05"), ("kafka-0.10.2.2", "20:39:32")]
+)
+def test_logs_from_some_line_on_accuse_nobody_of_more(run: str, begin: str, tmp_path: Path) -> None:
+    """A controller logs who is alive when that changes: until the first such line nothing tells it."""
+    logs = logs_of(run, "TRACE")
+    for path, is_cut in ((tmp_path / "whole", False), (tmp_path / "late", True)):
+        for name, data in logs.items():
+            lines = data.splitlines(keepends=True)
+            first = next((n for n, line in enumerate(lines) if line[12:20] >= begin.encode() and line[:1] == b"["), 0)
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(b"".join(lines[first * is_cut :]))
+    rules = ("KP014", "KP015", "KP016", "KP022")
+    whole, late = (
+        [f for f in doctor(tmp_path / part, "--log-zone", "UTC") if f["rule"] in rules] for part in ("whole", "late")
+    )
+    assert whole == late == []
