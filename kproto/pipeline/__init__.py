@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from kproto.capture import BadInput
 from kproto.pipeline.cluster import check_workers, is_cluster
-from kproto.pipeline.derived import derived_table, verdicts_of
+from kproto.pipeline.derived import derived_table, read_table, verdicts_of
 from kproto.pipeline.frames import read_frames, requests_of, states_of
 from kproto.pipeline.job import Run, analyze, unchanged
 from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.session import check_java, spark_session
-from kproto.pipeline.stored import read_table
 from kproto.pipeline.streaming import follow, stream_frames
 
 __all__ = [

@@ -1,22 +1,22 @@
-"""The tables that follow from the stored ones, as Spark DataFrames."""
+"""The stored tables, and those that follow from them, as Spark DataFrames."""
 
 from __future__ import annotations
 
+import uuid
 from string import Formatter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
-from kproto.pipeline.parquet import spark_schema
-from kproto.pipeline.queries import Queries
-from kproto.pipeline.stored import read_table
-from kproto.tables import TABLES
+from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.tables.places import place_of
 from kproto.tables.resolved import resolution_of, resolved_reader
+from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.stored import current_tables, reader_of
+from kproto.tables.writing import DATED
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.history import CHANGES, TOLD, folded
@@ -36,6 +36,31 @@ _OF_STATES: Final = (
     "changes", "leadership", "isr_events", "stale_requests", "spans", "partition_states_by_broker",
 )  # fmt: skip
 """The derived tables that follow from requests and partition states alone."""
+
+
+def read_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame:
+    """A stored table.
+
+    Its schema is known, so no file is opened to find it.
+
+    Args:
+        spark: The session.
+        tables: The directory that ``kproto analyze`` wrote, or its URI.
+        name: One of ``kproto.tables.TABLES``, or of a metadata log's tables.
+
+    Raises:
+        ConfigurationError: There is no such table, or there are no tables in that directory.
+    """
+    stored_tables = TABLES | METADATA_TABLES
+    if name not in stored_tables:
+        raise ConfigurationError(
+            f"there is no stored table {name!r}; try {', '.join(stored_tables)}; derived_table gives the others"
+        )
+    schema = stored_tables[name]
+    if name in DATED and "date" not in schema.names:
+        schema = schema.append(pa.field("date", pa.date32()))
+    stored = current_tables(place_of(tables))
+    return parquet_rows(spark, schema, stored.files(name), stored.run / name)
 
 
 def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFrame:
@@ -92,6 +117,49 @@ def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
         raise ConfigurationError(f"verdicts_of has no table {name!r}; try {', '.join(_OF_STATES)}")
 
     return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name)
+
+
+class Queries:
+    """Runs SQL queries in which ``{name}`` stands for a relation.
+
+    Spark's own way, ``spark.sql(text, name=frame)``, makes views and drops them after each query; and dropping a view
+    of a cached relation drops its cache, so that captures would be read again for every query. Here the views last as
+    long as this object does, under names that no one else uses. A session of Spark Connect looks names up when rows are
+    asked for; there Spark's own way is taken.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._prefix = f"kproto_{uuid.uuid4().hex}"
+        self._is_remote = getattr(spark, "sparkContext", None) is None
+        self._frames: dict[str, DataFrame] = {}
+        self._views: list[str] = []
+        self._by_name: dict[str, str] = {}
+
+    def add(self, **frames: DataFrame) -> None:
+        """Name relations; a name that is used again replaces the earlier relation."""
+        if self._is_remote:
+            self._frames |= frames
+            return
+        for name, frame in frames.items():
+            view = f"{self._prefix}_{len(self._views)}_{name}"
+            frame.createTempView(view)
+            self._views.append(view)
+            self._by_name[name] = view
+
+    def __call__(self, text: str, **frames: DataFrame) -> DataFrame:
+        """Run a query over the relations named so far and ``frames``."""
+        self.add(**frames)
+        if self._is_remote:
+            return self.spark.sql(text, args=None, **self._frames)
+        return self.spark.sql(text.format_map(self._by_name))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)
 
 
 def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) -> DataFrame:

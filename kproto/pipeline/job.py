@@ -190,8 +190,9 @@ def unchanged(
         ConfigurationError: The tables there cannot be read, and are not to be overwritten.
     """
     try:
-        plan = _plan(captures, out, filters or Filters(), capture_point, cluster)
-        return _as_stored(captures, plan) if plan.is_empty else None
+        with readable(out.path):
+            plan = _plan(captures, out, filters or Filters(), capture_point, cluster)
+            return _as_stored(captures, plan) if plan.is_empty else None
     except FileNotFoundError:
         return None  # another run has just written other ones: a run of one's own waits for it
 
@@ -207,23 +208,15 @@ def _plan(
     logs, captures = logs_among(captures)
     files = capture_files(expand(captures), unfinished=False) if captures or not logs else []
     stored = _stored(out, filters)
-    with readable(out.path):
-        known = Known(stored)
-        copies, _overlaps = within_others(known.changed(files), FileEnds(open_file))
-        knows_some = known.is_named(files)
-        parts = known.parts_to_read(files, cluster, capture_point, copies)
-        labels = known.labels_for(files, cluster, capture_point)
-        log, notes = None, list[str]()
-        if logs:
-            recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
-            log, notes = plan_log(
-                logs,
-                {file: each.capture for file, each in recorded.items()},
-                {file: each.id for file, each in recorded.items()},
-                stored,
-                cluster,
-                is_more_shown=bool(parts or labels),
-            )
+    known = Known(stored)
+    copies, _overlaps = within_others(known.changed(files), FileEnds(open_file))
+    knows_some = known.is_named(files)
+    parts = known.parts_to_read(files, cluster, capture_point, copies)
+    labels = known.labels_for(files, cluster, capture_point)
+    log, notes = None, list[str]()
+    if logs:
+        recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
+        log, notes = plan_log(logs, recorded, stored, cluster, is_more_shown=bool(parts or labels))
     return _Plan(stored, known, parts, copies, labels, knows_some, log, notes)
 
 
@@ -754,7 +747,8 @@ class _Job:
             self._out.publish(manifest)
             return
         summary.unlink(missing_ok=True)
-        self._out.append(self._stored.run, self._moves, manifest)
+        move_files(self._moves, self._stored.run)
+        self._out.publish(manifest, self._stored.run)
         for file in self._replaced:
             (self._stored.run / file).unlink(missing_ok=True)
         if whole_summary or self._figures is None:

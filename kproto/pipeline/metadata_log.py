@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kproto.metadata_log.files import ShownLog
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
+    from kproto.tables.recordings import Recording
     from kproto.tables.stored import StoredTables
 
 _LOG: Final = "log"
@@ -85,25 +86,23 @@ class LogPlan:
 
     Attributes:
         files: Its files.
-        captures: The captures that are named beside them, with the label of each.
+        captures: The captures that are named beside them, and the recording that each is.
         held: What the tables will hold then, if no capture shows the log.
-        recordings: The recordings that the captures are.
         replaced: The clusters whose logs these tables replace.
         known: The stored files of ``known_batches`` of these.
         shown: Those of the other tables, where captures showed the log that are not named again.
     """
 
     files: LogFiles
-    captures: Mapping[str, str]
+    captures: Mapping[str, Recording]
     held: _Held
-    recordings: Mapping[str, str]
     replaced: list[str] = field(default_factory=list)
     known: list[Place] = field(default_factory=list)
     shown: dict[str, list[Place]] = field(default_factory=dict)
 
     def held_with(self, shown_by: Collection[str]) -> _Held:
         """What the tables hold of the log, where these captures show it."""
-        captures = frozenset(self.recordings[file] for file in shown_by) | self.held.captures
+        captures = frozenset(self.captures[file].id for file in shown_by) | self.held.captures
         return self.held._replace(captures=captures, blank=self.held.blank - captures)
 
 
@@ -132,8 +131,7 @@ def logs_among(captures: Sequence[str]) -> tuple[LogFiles, list[str]]:
 
 def plan_log(
     files: LogFiles,
-    captures: Mapping[str, str],
-    recordings: Mapping[str, str],
+    captures: Mapping[str, Recording],
     stored: StoredTables | None,
     cluster: str,
     *,
@@ -143,8 +141,7 @@ def plan_log(
 
     Args:
         files: The log's files.
-        captures: The captures beside them, with the label of each.
-        recordings: The id of the recording that each of these is.
+        captures: The captures beside them, and the recording that each is.
         stored: The tables.
         cluster: The cluster of the log.
         is_more_shown: Whether the captures have more than the tables.
@@ -152,6 +149,7 @@ def plan_log(
     Raises:
         CaptureError: A file cannot be read.
     """
+    recordings = frozenset(each.id for each in captures.values())
     facts = {} if stored is None else stored.facts.get("logs", {})
     former = {name: _Held.from_json(entry) for name, entry in facts.items()}
     sizes = sorted({size for held in former.values() for size, _hash in held.segments})
@@ -165,7 +163,7 @@ def plan_log(
         assert stored is not None
         of_log = [stored.place(file) for file in stored.paths("known_batches") if is_of_log(file, [name])]
         missing = len(former[name].segments - beginnings)
-        unshown = len(former[name].captures.difference(recordings.values()))
+        unshown = len(former[name].captures - recordings)
         if unshown and of_log and replaced == [cluster] and not recordings:
             unshown = 0
             for table in METADATA_TABLES:
@@ -186,12 +184,12 @@ def plan_log(
         frozenset(hashes[-1] for hashes in named),
         frozenset(_hashes(path, ())[-1] for path in (*files.snapshots, *files.states)),
         former[replaced[0]].captures if shown else frozenset(),
-        former[replaced[0]].blank if shown else frozenset(recordings.values()),
+        former[replaced[0]].blank if shown else recordings,
     )
     same = former.get(cluster)
     if same is not None and not is_more_shown and same[:2] == held[:2] and held.blank <= same.captures | same.blank:
         return None, []
-    return LogPlan(files, captures, held, recordings, replaced, known, shown), []
+    return LogPlan(files, captures, held, replaced, known, shown), []
 
 
 def _known(files: Sequence[Place]) -> ShownLog:
@@ -277,7 +275,7 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
     traffic = read_traffic(points, ports=filters.ports)
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
     shown = {name: _read(files, METADATA_TABLES[name]) for name, files in plan.shown.items()}
-    labels = [*(plan.captures[file] for file in shown_by[:1])]
+    labels = [plan.captures[file].capture for file in shown_by[:1]]
     labels += [table["capture"][0].as_py() for table in shown.values() if table.num_rows][:1]
     tables = tables_of_files(
         plan.files, filters, traffic if shown_by else None, capture=labels[0] if labels else None, cluster=cluster,

@@ -163,17 +163,6 @@ class OutputDirectory:
                     (self.path / RUNS).rmdir()
                     self.path.rmdir()
 
-    def append(self, run: Place, moves: Mapping[str, Place], facts: Mapping[str, Any]) -> None:
-        """Add files of this run to those of the current one.
-
-        Args:
-            run: The directory of the current run.
-            moves: See ``move_files``.
-            facts: The content of the manifest, which lists the files of both.
-        """
-        move_files(moves, run)
-        self.publish(facts, run)
-
     def publish(self, facts: Mapping[str, Any], run: Place | None = None) -> None:
         """Write the manifest.
 

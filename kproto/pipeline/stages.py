@@ -14,6 +14,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from kproto.tables.places import place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
 from kproto.tables.relations import wanted_partitions
-from kproto.tables.schemas import BODIES, STAGED, TABLES
+from kproto.tables.schemas import BODIES, COUNTS, STAGED, TABLES
 from kproto.tables.writing import TableFiles
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -442,12 +443,6 @@ def merged_rows(name: str, table: pa.Table) -> pa.Table:
     return table
 
 
-_SUMMED: Final = (
-    "packets", "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps",
-    "gap_bytes", "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses", "bad_inputs",
-)  # fmt: skip
-
-
 _MOST_SERVERS: Final = 2000
 
 
@@ -462,7 +457,7 @@ def _merged_captures(table: pa.Table) -> pa.Table:
         known = found.setdefault(key, row)
         if known is row:
             continue
-        known |= {name: known[name] + row[name] for name in _SUMMED if None not in (known[name], row[name])}
+        known |= {name: known[name] + row[name] for name in COUNTS if None not in (known[name], row[name])}
         known["first_ts"] = min(filter(None, (known["first_ts"], row["first_ts"])), default=None)
         known["last_ts"] = max(filter(None, (known["last_ts"], row["last_ts"])), default=None)
         for name in ("losses", "senders", "controller_events"):
@@ -470,14 +465,18 @@ def _merged_captures(table: pa.Table) -> pa.Table:
         both = [*(known["servers"] or ()), *(row["servers"] or ())]
         known["servers"] = [*{tuple(one.values()): one for one in both}.values()][:_MOST_SERVERS]
         known["assumed_zone"] = bool(known["assumed_zone"] or row["assumed_zone"])
-        requests: Counter[tuple[int, int]] = Counter()
-        for each in (*known["all_requests"], *row["all_requests"]):
-            requests[each["api_key"], each["api_version"]] += each["requests"]
-        known["all_requests"] = [
-            {"api_key": api, "api_version": version, "requests": n} for (api, version), n in sorted(requests.items())
-        ]
+        known |= {name: _added(known[name], row[name]) for name in ("not_read", "all_requests")}
     merged = pa.Table.from_pylist([*found.values()], table.schema)
     return pa.concat_tables([table.filter(pc.invert(several)), merged])
+
+
+def _added(*lists: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Rows that end with a number, those that are else equal as one."""
+    totals: Counter[tuple[tuple[str, Any], ...]] = Counter()
+    for row in chain.from_iterable(filter(None, lists)):
+        *key, (count, number) = row.items()
+        totals[*key, (count, 0)] += number
+    return [dict(key) | {key[-1][0]: number} for key, number in sorted(totals.items())]
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,19 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kproto.pipeline.settling import JOINED
+from kproto.tables.files import file_size
 from kproto.tables.known import KnownTable
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
-from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
+from kproto.tables.schemas import KNOWN, TABLES
 from kproto.tables.stored import (
     SCHEMA,
     StoredTables,
     current_tables,
     read_parquet,
+    whole_table,
 )
-from kproto.tables.writing import DATED, kind_of, span_of, write_table
+from kproto.tables.writing import BY_BODY, kind_of, span_of, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
@@ -43,45 +47,48 @@ _COMPACT_BYTES: Final = 64 << 20
 
 
 class _NewRun:
-    """The run that takes the place of stored tables.
+    """The run that takes the place of stored tables: it begins with all of their files.
 
     Args:
         out: The output directory, in ``writing``.
         stored: The tables.
+
+    Attributes:
+        tables: Its tables. Files that it has written stand in its own directory, the others still in the former one.
     """
 
     def __init__(self, out: OutputDirectory, stored: StoredTables) -> None:
         self._out = out
         self._from = stored
-        self._links: dict[str, str] = {}
-        self._rows: dict[str, int] = {}
-        self._spans: dict[str, list[int]] = {}
+        self._spans: dict[str, list[int]] = dict(stored.facts.get("spans", {}))
+        self.tables = replace(stored, rows=dict(stored.rows), moves={})
 
-    def keep(self, files: Iterable[str]) -> None:
-        """Keep files as they are."""
-        for file in files:
-            self._links[file] = file
-            if (span := self._from.facts.get("spans", {}).get(file)) is not None:
-                self._spans[file] = span
-            self._rows[file] = self._from.rows[file]
+    def drop(self, file: str) -> None:
+        """Leave a file out."""
+        del self.tables.rows[file]
+        self._spans.pop(file, None)
 
     def write(self, file: str, table: pa.Table) -> None:
         """Write a file of the table in whose directory it is."""
         write_table(self._out.run / file, file.partition("/")[0], table)
-        self._rows[file] = table.num_rows
+        self.tables.rows[file] = table.num_rows
+        self.tables.moves[file] = self._out.run
         if file.startswith("requests/"):
             self._spans[file] = span_of(table)
 
-    def files(self, name: str) -> list[str]:
-        """The files of a table that have rows."""
-        return [file for file, rows in self._rows.items() if rows and file.startswith(f"{name}/")]
-
-    def place(self, file: str) -> Place:
-        """Return where a file stands until the run is the current one."""
-        return (self._from.run if file in self._links else self._out.run) / file
+    def narrow(self, file: str, column: str, is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
+        """Keep the rows of a file whose values in a column are wanted."""
+        table = read_parquet(self.tables.place(file))
+        wanted = table.filter(is_wanted(table[column]))
+        if wanted.num_rows < table.num_rows:
+            self.drop(file)
+            if wanted.num_rows:
+                self.write(file, wanted)
 
     def know(self, name: str, rows: pa.Table) -> None:
         """Write all rows of a table of ``KNOWN``."""
+        for file in self.tables.paths(name):
+            self.drop(file)
         if rows.num_rows:
             self.write(KnownTable(None, name).next_file(self._out.run.name), rows)
 
@@ -92,20 +99,19 @@ class _NewRun:
             changes: What changes in the manifest beside the files.
         """
         facts = self._from.facts | dict(changes or {})
-        links = self._links | {name: name for name in facts.get("beside", []) if (self._from.run / name).exists()}
-        run = self._out.run
+        run, rows = self._out.run, self.tables.rows
+        links = {name for name in facts.get("beside", []) if (self._from.run / name).exists()}
+        links |= rows.keys() - self.tables.moves.keys()
         for folder in {(run / file).parent for file in links}:
             folder.mkdir(parents=True, exist_ok=True)
         at_store(lambda file: _link(self._from.run / file, run / file), links)
         for name, schema in TABLES.items():
-            if not any(file.startswith(f"{name}/") for file in self._rows):
+            if not self.tables.paths(name):
                 self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
-        new = StoredTables(run, self._rows, {})
-        manifest = facts | {"tables": new.counts()}
-        manifest["spans"] = self._spans
-        del manifest["run"]
-        self._out.publish(manifest | {"schema": SCHEMA, "files": self._rows})
-        return new
+        counts = self.tables.counts()
+        del facts["run"]
+        self._out.publish(facts | {"tables": counts, "spans": self._spans, "schema": SCHEMA, "files": rows})
+        return self.tables
 
 
 def _link(file: Place, place: Place) -> None:
@@ -144,50 +150,33 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
     with out.writing():
         stored = current_tables(out.path)
         new = _NewRun(out, stored)
-        kept = [file for file in stored.rows if not ("/date=" in file and _day(file) < day)]
-        requests = _column(stored, kept, "requests", "frame_id")
-        answers = _column(stored, kept, "requests", "response_frame_id")
-        bodies: list[pa.Array] = []
-        for file in (file for file in kept if file.partition("/")[0] in DATED):
-            if _day(file) > day or file.startswith("requests/"):
-                new.keep([file])
-            elif file.startswith(("responses/", "partition_errors/", "frames/")):
-                # some answer requests of the day before
-                table = read_parquet(stored.run / file)
-                of_kept = pc.is_in(table["frame_id"], value_set=pa.concat_arrays([requests, answers]))
-                wanted = table.filter(of_kept)
-                _write_what_stays(new, file, table, wanted)
-                if file.startswith("frames/"):
-                    bodies.append(wanted["body_id"].combine_chunks())
-        later = [file for file in kept if _day(file) > day]
-        bodies.append(_column(stored, later, "frames", "body_id"))
-        bodies.append(_column(stored, kept, "requests", "body_id"))  # those of a metadata log have no frames
+        for file in stored.rows:
+            if "" < _day(file) < day and file.partition("/")[0] not in BY_BODY:
+                new.drop(file)
+        asked = [_column(new.tables, "requests", name) for name in ("frame_id", "response_frame_id")]
+        for file in [file for name in ("responses", "partition_errors", "frames") for file in new.tables.paths(name)]:
+            if _day(file) == day:  # some answer requests of the day before
+                new.narrow(file, "frame_id", partial(pc.is_in, value_set=pa.concat_arrays(asked)))
+        sent = _column(new.tables, "requests", "body_id")  # those of a metadata log have no frames
         needed = {
-            "bodies": ("body_id", pc.unique(pa.concat_arrays(bodies)).drop_null()),
-            "partition_states": ("body_id", _column(stored, kept, "requests", "body_id")),
-            "live_brokers": ("live_brokers_id", _column(stored, kept, "requests", "live_brokers_id")),
+            "bodies": ("body_id", pa.concat_arrays([_column(new.tables, "frames", "body_id"), sent])),
+            "partition_states": ("body_id", sent),
+            "live_brokers": ("live_brokers_id", _column(new.tables, "requests", "live_brokers_id")),
         }
         for name, (column, values) in needed.items():
             for file in stored.paths(name):
-                if _day(file) > day:
-                    continue
-                table = read_parquet(stored.run / file)
-                wanted = table.filter(pc.is_in(table[column], value_set=values))
-                _write_what_stays(new, file, table, wanted)
+                if _day(file) <= day:
+                    new.narrow(file, column, partial(pc.is_in, value_set=values))
         midnight = pa.scalar(datetime.fromisoformat(f"{day}T00:00:00+00:00"), pa.timestamp("us", "UTC"))
-        gone: set[str] = set()
         for file in stored.paths("captures"):
-            table = read_parquet(stored.run / file)
-            wanted = table.filter(pc.fill_null(pc.greater_equal(table["last_ts"], midnight), True))
-            gone.update(set(table["file"].to_pylist()) - set(wanted["file"].to_pylist()))
-            _write_what_stays(new, file, table, wanted)
+            new.narrow(file, "last_ts", lambda ts: pc.fill_null(pc.greater_equal(ts, midnight), True))
+        files, left = (
+            set(whole_table(tables, "captures", ["file"])["file"].to_pylist()) for tables in (stored, new.tables)
+        )
+        gone = pa.array(sorted(files - left), pa.string())
         for file in stored.paths("bad_inputs"):
-            table = read_parquet(stored.run / file)
-            of_gone = pc.is_in(table["file"], value_set=pa.array(sorted(gone), pa.string()))
-            _write_what_stays(new, file, table, table.filter(pc.invert(of_gone)))
-        for name in ("brokers", *METADATA_TABLES, "known_recordings", "known_names", "known_places", "known_batches"):
-            new.keep(stored.paths(name))
-        written = [read_parquet(new.place(file), ["body_id"]) for file in new.files("bodies")]
+            new.narrow(file, "file", lambda names: pc.invert(pc.is_in(names, value_set=gone)))
+        written = [read_parquet(file, ["body_id"]) for file in new.tables.files("bodies")]
         new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]))
         borders = KnownTable(stored, "known_borders").all()
         seen_ns = int(midnight.value) * 1000 - _STILL_GOES_ON_NS
@@ -198,16 +187,8 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         clusters = set(KnownTable(stored, "known_places").distinct("cluster"))
         marks = dict(stored.facts.get("watermarks", {}))
         marks |= {name: max(day, marks.get(name, day)) for name in clusters}
-        after = new.publish({"watermarks": marks, "beside": sorted(edges)})
-    left = after.counts()
-    return {name: rows - left.get(name, 0) for name, rows in stored.counts().items()}
-
-
-def _write_what_stays(new: _NewRun, file: str, table: pa.Table, wanted: pa.Table) -> None:
-    if wanted.num_rows == table.num_rows:
-        new.keep([file])
-    elif wanted.num_rows:
-        new.write(file, wanted)
+        after = new.publish({"watermarks": marks, "beside": sorted(edges)}).counts()
+    return {name: rows - after.get(name, 0) for name, rows in stored.counts().items()}
 
 
 def compact(out: OutputDirectory) -> tuple[int, int]:
@@ -226,22 +207,15 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
     with out.writing():
         stored = current_tables(out.path)
         new = _NewRun(out, stored)
-        number = 0
-        for group in _groups(stored):
-            if len(group) == 1:
-                new.keep(group)
-                continue
-            joined = pa.concat_tables([read_parquet(stored.run / file) for file in group])
-            new.write(
-                f"{group[0].rpartition('/')[0]}/{kind_of(group[0])}-{JOINED}-{out.run.name}.{number}.zstd.parquet",
-                joined,
-            )
-            number += 1
-        new.keep(stored.paths("known_batches"))
+        for number, group in enumerate(group for group in _groups(stored) if len(group) > 1):
+            joined = pa.concat_tables([read_parquet(stored.place(file)) for file in group])
+            for file in group:
+                new.drop(file)
+            name = f"{kind_of(group[0])}-{JOINED}-{out.run.name}.{number}.zstd.parquet"
+            new.write(f"{group[0].rpartition('/')[0]}/{name}", joined)
         for name in KNOWN.keys() - {"known_batches"}:
             new.know(name, KnownTable(stored, name).all())
-        after = new.publish()
-    return len(stored.rows), len(after.rows)
+        return len(stored.rows), len(new.publish().rows)
 
 
 def _groups(stored: StoredTables) -> list[list[str]]:
@@ -252,7 +226,7 @@ def _groups(stored: StoredTables) -> list[list[str]]:
         if file.partition("/")[0] in KNOWN:
             continue
         key = file.rpartition("/")[0], kind_of(file), *_clusters(stored.run / file)
-        size = _size(stored.run / file)
+        size = file_size(str(stored.run / file))
         of_group, group = sizes.get(key, (_COMPACT_BYTES, []))
         if of_group + size > _COMPACT_BYTES:
             of_group, group = 0, []
@@ -273,22 +247,11 @@ def _clusters(file: Place) -> tuple[str, ...]:
     return min(each.min for each in of_groups), max(each.max for each in of_groups)
 
 
-def _size(file: Place) -> int:
-    if isinstance(file, Path):
-        return file.stat().st_size
-    files, path = file.arrow()
-    return int(files.get_file_info(path).size or 0)
-
-
 def _day(file: str) -> str:
     return file.partition("/date=")[2].partition("/")[0]
 
 
-def _column(stored: StoredTables, files: Collection[str], name: str, column: str) -> pa.Array:
-    """The distinct values of a column in some files of a table."""
-    found = [
-        pc.unique(read_parquet(stored.run / file, [column])[column])
-        for file in files
-        if file.startswith(f"{name}/") and stored.rows[file]
-    ]
+def _column(stored: StoredTables, name: str, column: str) -> pa.Array:
+    """The distinct values of a column of a table."""
+    found = [pc.unique(read_parquet(file, [column])[column]) for file in stored.files(name)]
     return pc.unique(pa.chunked_array(found, pa.binary())).drop_null()

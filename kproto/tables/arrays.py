@@ -192,6 +192,14 @@ class TableBuilder:
 _PIECE_ROWS: Final = 1 << 16
 
 
+def table_of(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return the table of rows that give all columns in their order."""
+    builder = TableBuilder(schema, schema.names)
+    for row in rows:
+        builder.add(*row)
+    return builder.table()
+
+
 def with_column(rows: Rows, name: str, values: Any) -> Rows:
     """Return rows with other values, of the same type, in a column."""
     place = rows.schema.get_field_index(name)

@@ -29,6 +29,8 @@ from kproto.tables.schemas import column, described
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kproto.capture import Exchange
+
 CLOCKS: Final = described(
     "The clock of each capture point, against that of the point with the most connections of controllers.",
     column("capture", pa.string(), "Capture point."),
@@ -83,6 +85,14 @@ class PointClock(NamedTuple):
     def ahead(self, ts: int) -> int:
         """By how many us it is ahead at a time by this clock."""
         return self.offset_us + round(self.drift_ppm * (ts - self.anchor_us) / 1_000_000)
+
+    def move(self, exchange: Exchange) -> None:
+        """Date an exchange's frames, which this clock has dated, by the reference."""
+        for frame in (exchange.request, exchange.response) if self.differs else ():
+            if frame is not None:
+                ahead_ns = 1000 * self.ahead(frame.time_ns // 1000)
+                frame.time_ns -= ahead_ns
+                frame.time_last_ns -= ahead_ns
 
     def common(self, times: Any) -> Any:
         """Return times by this clock, int64 us since 1970, by the reference."""
@@ -273,14 +283,6 @@ def _slope(points: list[tuple[int, int]], otherwise: float) -> float:
     if not spread:
         return otherwise
     return 1_000_000 * sum((x - middle_x) * (y - middle_y) for x, y in points) / spread
-
-
-def clock_table(clocks: Iterable[PointClock]) -> pa.Table:
-    """Return the table ``CLOCKS``."""
-    columns = list(zip(*clocks, strict=True)) or [()] * len(CLOCKS)
-    return pa.Table.from_arrays(
-        [pa.array(values, kind) for values, kind in zip(columns, CLOCKS.types, strict=True)], schema=CLOCKS
-    )
 
 
 def on_common_clock(

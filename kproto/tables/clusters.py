@@ -294,15 +294,6 @@ def topic_ids_of(states: Iterable[pa.Table]) -> dict[bytes, set[tuple[str, bytes
     return found
 
 
-def cluster_table(clusters: Mapping[Node, str]) -> pa.Table:
-    """Return the table ``CLUSTERS``."""
-    rows = sorted((*node, cluster) for node, cluster in clusters.items())
-    columns = list(zip(*rows, strict=True)) or [()] * len(CLUSTERS)
-    return pa.Table.from_arrays(
-        [pa.array(values, kind) for values, kind in zip(columns, CLUSTERS.types, strict=True)], schema=CLUSTERS
-    )
-
-
 def cluster_names(clusters: Iterable[str]) -> list[str]:
     """Return the names of clusters, each once: the one that was not declared first."""
     return sorted(set(clusters), key=lambda name: (name != DEFAULT_CLUSTER, name))

@@ -257,11 +257,3 @@ def _fits(
 
 def _are_alike(one: _SentTo, other: _SentTo) -> bool:
     return one.bodies == other.bodies and one.lists == other.lists
-
-
-def identity_table(found: Iterable[Identity]) -> pa.Table:
-    """Return the table ``IDENTITIES``."""
-    columns = list(zip(*found, strict=True)) or [()] * len(IDENTITIES)
-    return pa.Table.from_arrays(
-        [pa.array(values, kind) for values, kind in zip(columns, IDENTITIES.types, strict=True)], schema=IDENTITIES
-    )

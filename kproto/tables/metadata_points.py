@@ -15,7 +15,7 @@ from kproto.capture import CaptureSummary, exchanges
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.metadata_log.deliveries import APIS, MetadataTraffic, batches_told
-from kproto.tables.clocks import BATCH_US, PointClock, compared, densest
+from kproto.tables.clocks import BATCH_US, compared, densest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,19 +104,9 @@ def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchan
         here, there = ahead.get(clock.reference), ahead.get(main) if main is not None else None
         if clock.reference != main and here is not None and there is not None and abs(here - there) >= _EQUAL_MS:
             clocks[name] = clock._replace(offset_us=clock.offset_us + (here - there) * _US)
-    moved = [(_moved(exchange, clocks[name]), name) for exchange, name in chosen.values()]
-    yield from sorted(moved, key=lambda one: one[0].time_ns)
-
-
-def _moved(exchange: Exchange, clock: PointClock) -> Exchange:
-    """An exchange with its times by the common clock."""
-    if clock.differs:
-        for frame in (exchange.request, exchange.response):
-            if frame is not None:
-                ahead = clock.ahead(frame.time_ns // _US) * _US
-                frame.time_ns -= ahead
-                frame.time_last_ns -= ahead
-    return exchange
+    for exchange, name in chosen.values():
+        clocks[name].move(exchange)
+    yield from sorted(chosen.values(), key=lambda one: one[0].time_ns)
 
 
 def controllers_clocks(traffic: MetadataTraffic) -> Mapping[int, int]:

@@ -26,7 +26,7 @@ from kproto.metadata_log.secrets import stored_bytes, without_secrets
 from kproto.tables.arrays import TableBuilder, array_of, plain_text
 from kproto.tables.metadata_points import controllers_clocks
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
+from kproto.tables.schemas import COUNTS, KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 
 if TYPE_CHECKING:
@@ -457,7 +457,7 @@ class _Rows:
         for path, count in self._log.file_batches.items():
             self.made["captures"].append(
                 self.of
-                | dict.fromkeys(_COUNTS, 0)
+                | dict.fromkeys(COUNTS, 0)
                 | {
                     "file": path,
                     "format": FORMAT,
@@ -489,10 +489,3 @@ class _Rows:
                 self.made["bad_inputs"].append(
                     {"file": self.of["capture"], "reason": f"{number:,} {text}", "offset": 0, "bytes_skipped": 0}
                 )
-
-
-_COUNTS: Final = (
-    "connections", "kafka_connections", "without_handshake", "tls_connections", "partial_starts", "gaps", "gap_bytes",
-    "cut_packets", "ip_fragments", "bad_checksums", "dropped_packets", "unmatched_responses", "untimed_packets",
-    "copied_connections",
-)  # fmt: skip

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.errors import ConfigurationError
-from kproto.tables.arrays import rows_of, with_column
-from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, clock_table, on_common_clock
+from kproto.tables.arrays import rows_of, table_of, with_column
+from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, on_common_clock
 from kproto.tables.clusters import (
     CLUSTER_COLUMNS,
     CLUSTERS,
@@ -32,7 +32,6 @@ from kproto.tables.clusters import (
     ClusterEvidence,
     Node,
     cluster_names,
-    cluster_table,
     topic_ids_of,
 )
 from kproto.tables.filters import Filters
@@ -43,7 +42,6 @@ from kproto.tables.identities import (
     IDENTITY_STATES,
     Identity,
     identities,
-    identity_table,
 )
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import chunks_of, points_in
@@ -212,7 +210,6 @@ class Resolution:
         self.clusters = clusters
         self.repeated = repeated
         self._differs = any(clock.differs for clock in clocks.values())
-        self._cluster_table = cluster_table(clusters)
         names = set(clusters.values())
         self._one = next(iter(names)) if len(names) == 1 else None
         self._identities: list[Identity] = []
@@ -235,9 +232,9 @@ class Resolution:
 
     def small(self, name: str) -> pa.Table:
         """Return the table ``clocks``, ``clusters`` or ``identities``."""
-        if name == "identities":
-            return identity_table(self._identities)
-        return clock_table(self.clocks.values()) if name == "clocks" else self._cluster_table
+        clusters = sorted((*node, cluster) for node, cluster in self.clusters.items())
+        rows = {"clocks": self.clocks.values(), "clusters": clusters, "identities": self._identities}
+        return table_of(rows[name], _SMALL[name])
 
     def requests(self, rows: pa.Table) -> pa.Table:
         """Return resolved rows of ``requests``, with the columns ``NODE`` and those that tell of what is resolved."""
@@ -273,19 +270,14 @@ class Resolution:
 
     def takes(self, exchange: Exchange, cluster: str | None = None) -> bool:
         """Whether an exchange is of a cluster, and no other sighting stands for it; its frames get the common time."""
-        request, response, point = exchange.request, exchange.response, exchange.connection.capture
+        request, point = exchange.request, exchange.connection.capture
         server = exchange.server
         if cluster is not None and self.clusters.get((point, server.ip, server.port), DEFAULT_CLUSTER) != cluster:
             return False
         if request is not None and len(self.repeated) and request.frame_id in self._repeated_frames:
             return False
-        clock = self.clocks.get(point)
-        if clock is not None and clock.differs:
-            for frame in (request, response):
-                if frame is not None:
-                    ahead_ns = 1000 * clock.ahead(frame.time_ns // 1000)
-                    frame.time_ns -= ahead_ns
-                    frame.time_last_ns -= ahead_ns
+        if (clock := self.clocks.get(point)) is not None:
+            clock.move(exchange)
         return True
 
     @cached_property
@@ -344,8 +336,7 @@ class Resolution:
         if self._one is not None:
             return with_column(rows, "cluster", pa.repeat(pa.scalar(self._one, pa.string()), rows.num_rows))
         keys = pa.table(dict(zip(NODE, node, strict=True)))
-        names = {tuple(key): cluster for *key, cluster in rows_of(self._cluster_table)}
-        found = [names.get(key, DEFAULT_CLUSTER) for key in rows_of(keys)]
+        found = [self.clusters.get(key, DEFAULT_CLUSTER) for key in rows_of(keys)]
         return with_column(rows, "cluster", pa.array(found, pa.string()))
 
 

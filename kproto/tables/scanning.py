@@ -13,14 +13,13 @@ from kproto.capture.collector import CAPTURE_ENDED
 from kproto.capture.payloads import PayloadStore
 from kproto.capture.read import problem_of, read_frames
 from kproto.capture.reader import CaptureReader
-from kproto.capture.summary import LOSSES
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
 from kproto.tables import ids
 from kproto.tables.arrays import BATCH_BYTES, RowBuffer, plain_text
 from kproto.tables.files import open_file
-from kproto.tables.schemas import SCAN
+from kproto.tables.schemas import COUNTS, SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -405,17 +404,10 @@ def _facts(summary: CaptureSummary) -> dict[str, Any]:
     """Return the row of ``CAPTURES`` about a file, without its names."""
     return {
         "format": summary.format,
-        "packets": summary.packets,
         "first_ts": summary.first_ns // 1000 if summary.first_ns else None,
         "last_ts": summary.last_ns // 1000 if summary.last_ns else None,
-        "connections": summary.connections,
-        "kafka_connections": summary.kafka_connections,
-        "without_handshake": summary.without_handshake,
-        "tls_connections": summary.tls_connections,
         "not_read": [{"protocol": name, "packets": count} for name, count in summary.all_not_read.items()],
-        "untimed_packets": summary.untimed_packets,
-        "copied_connections": summary.copied_connections,
-        **{name: getattr(summary, name) for name in LOSSES},
+        **{name: getattr(summary, name) for name in COUNTS},
         "bad_inputs": summary.bad_input_count,
         "losses": [
             {

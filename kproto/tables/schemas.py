@@ -20,37 +20,23 @@ INTS: Final = pa.list_(pa.field("element", pa.int32()))
 _FLOW: Final = pa.struct(
     [("src_ip", pa.string()), ("src_port", pa.int32()), ("dst_ip", pa.string()), ("dst_port", pa.int32())]
 )
-_COUNTS: Final = pa.list_(
-    pa.field("element", pa.struct([("api_key", pa.int16()), ("api_version", pa.int16()), ("requests", pa.int64())]))
-)
-_NOT_READ: Final = pa.list_(pa.field("element", pa.struct([("protocol", pa.string()), ("packets", pa.int64())])))
-_STREAM_LOSSES: Final = pa.list_(
-    pa.field(
-        "element",
-        pa.struct(
-            [
-                ("conn_id", _ID), ("server_ip", pa.string()), ("server_port", pa.int32()), ("direction", pa.string()),
-                ("kind", pa.string()), ("ts", TIME), ("bytes", pa.int64()),
-            ]
-        ),
-    )
+
+
+def _structs(*fields: tuple[str, pa.DataType]) -> pa.ListType:
+    return pa.list_(pa.field("element", pa.struct(fields)))
+
+
+_REQUEST_COUNTS: Final = _structs(("api_key", pa.int16()), ("api_version", pa.int16()), ("requests", pa.int64()))
+_NOT_READ: Final = _structs(("protocol", pa.string()), ("packets", pa.int64()))
+_STREAM_LOSSES: Final = _structs(
+    ("conn_id", _ID), ("server_ip", pa.string()), ("server_port", pa.int32()), ("direction", pa.string()),
+    ("kind", pa.string()), ("ts", TIME), ("bytes", pa.int64()),
 )  # fmt: skip
-_SENDERS: Final = pa.list_(
-    pa.field("element", pa.struct([("ip", pa.string()), ("broker_id", pa.int32()), ("ts", TIME)]))
-)
-_SERVERS: Final = pa.list_(
-    pa.field("element", pa.struct([("ip", pa.string()), ("port", pa.int32()), ("is_kafka", pa.bool_())]))
-)
-_CONTROLLER_EVENTS: Final = pa.list_(
-    pa.field(
-        "element",
-        pa.struct(
-            [
-                ("kind", pa.string()), ("controller_id", pa.int32()), ("broker_id", pa.int32()), ("topic", pa.string()),
-                ("partition", pa.int32()), ("ts", TIME), ("last_ts", TIME), ("times", pa.int64()),
-            ]
-        ),
-    )
+_SENDERS: Final = _structs(("ip", pa.string()), ("broker_id", pa.int32()), ("ts", TIME))
+_SERVERS: Final = _structs(("ip", pa.string()), ("port", pa.int32()), ("is_kafka", pa.bool_()))
+_CONTROLLER_EVENTS: Final = _structs(
+    ("kind", pa.string()), ("controller_id", pa.int32()), ("broker_id", pa.int32()), ("topic", pa.string()),
+    ("partition", pa.int32()), ("ts", TIME), ("last_ts", TIME), ("times", pa.int64()),
 )  # fmt: skip
 
 
@@ -196,11 +182,14 @@ CAPTURES: Final = described(
     ),
     column(
         "all_requests",
-        _COUNTS,
+        _REQUEST_COUNTS,
         "Requests of every API by API and version. A request that begins in one file and ends in the next is counted "
         "if it is one of the three control requests.",
     ),
 )
+
+COUNTS: Final = [field.name for field in CAPTURES if field.type == pa.int64()]
+"""The columns of ``captures`` that count: of a file that was read in parts they add up."""
 
 _BAD_INPUT: Final = [
     column("reason", pa.string(), "What is wrong, one line; names the connection where it is about one."),

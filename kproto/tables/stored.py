@@ -249,7 +249,7 @@ def checked_run(tables: Place) -> StoredTables:
         return stored
     again = f"make the tables again: kproto analyze CAPTURE --out {tables} --overwrite"
     for path, written in stored.rows.items():
-        file, name = stored.run / path, path.partition("/")[0]
+        file = stored.run / path
         try:
             footer = pq.read_metadata(str(file))
         except FileNotFoundError:
@@ -259,11 +259,6 @@ def checked_run(tables: Place) -> StoredTables:
         wrong = _beyond_limits(file, footer, file.stat().st_size)
         if wrong is not None:
             raise ConfigurationError(f"{file} {wrong}; {again}")
-        lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names)
-        if lacking:
-            raise ConfigurationError(
-                f"{file} has no column {min(lacking)}: another version or program wrote it; {again}"
-            )
         if footer.num_rows != written:
             raise ConfigurationError(f"{file} has {footer.num_rows} rows, where {written} were written; {again}")
     return stored
@@ -376,7 +371,9 @@ def readable(tables: Place) -> Iterator[None]:
     """
     try:
         yield
-    except pa.ArrowException as e:
+    except (pa.ArrowException, OSError) as e:
+        if isinstance(e, OSError) and e.errno is not None:
+            raise
         raise ConfigurationError(
             f"a file of the tables in {tables} cannot be read ({str(e).splitlines()[0]}); make them again: kproto "
             f"analyze CAPTURE --out {tables} --overwrite"
@@ -402,7 +399,8 @@ def opened_parquet(file: Place) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file.
 
     Raises:
-        pa.ArrowException: It is damaged, or has more rows or unpacked bytes than any that kproto writes of its size.
+        pa.ArrowException: It is damaged, lacks a column of the table in whose directory it is, or has more rows or
+            unpacked bytes than any that kproto writes of its size.
     """
     path, files = arrow_path(file)
     with (
@@ -419,6 +417,9 @@ def _beyond_limits(file: Place, footer: pq.FileMetaData, size: int) -> str | Non
     """Say what no file of this size that kproto writes holds; what reads it would need much memory. None: nothing."""
     rows, folder = footer.num_rows, file.parent
     name = (folder.parent if folder.name.startswith("date=") else folder).name
+    lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names) if name in _STORED else set()
+    if lacking:
+        return f"has no column {min(lacking)}: another version or program wrote it"
     if rows > size * _MOST_ROWS_A_BYTE or rows * _ROW_BYTES.get(name, 0) > size:
         return f"claims {rows} rows in {size} bytes, more than can be"
     unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))

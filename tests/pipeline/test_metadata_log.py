@@ -93,7 +93,7 @@ def plan_of(
     files, others = logs_among([str(each) for each in sources])
     assert files
     assert not others
-    return plan_log(files, {}, {}, stored, cluster, is_more_shown=False)
+    return plan_log(files, {}, stored, cluster, is_more_shown=False)
 
 
 def planned(*sources: Path, held: dict[str, Any] | None = None, cluster: str = "default") -> LogPlan | None:

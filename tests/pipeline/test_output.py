@@ -14,6 +14,7 @@ import pytest
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory
+from kproto.pipeline.output import move_files
 from kproto.tables import TABLES
 from kproto.tables.places import MANIFEST
 from kproto.tables.stored import SCHEMA, current_run, current_tables
@@ -40,7 +41,9 @@ def add(out: OutputDirectory, text: str) -> None:
             (moves[added] / name).mkdir(parents=True)
             (moves[added] / added).write_text(text)
         facts = {"schema": SCHEMA, "tables": {}, "files": files | {f"{name}/part.parquet": 1 for name in TABLES}}
-        out.append(current_run(out.path), moves, facts)
+        run = current_run(out.path)
+        move_files(moves, run)
+        out.publish(facts, run)
 
 
 def listed(path: Path) -> set[str]:

@@ -17,7 +17,7 @@ from kproto.capture import CapturePoint
 from kproto.pipeline import stages
 from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodies
 from kproto.pipeline.tasks import body_bytes_a_task
-from kproto.tables import read, scan
+from kproto.tables import read, scan, schemas
 from kproto.tables.filters import Filters
 from kproto.tables.ids import body_id
 
@@ -88,3 +88,12 @@ def test_ten_terabytes_take_no_more_receipts_than_the_driver_holds_in_two_gigaby
     bytes_each = tracemalloc.get_traced_memory()[0] / len(held) + len(sample)
     tracemalloc.stop()
     assert tasks * bytes_each < 2 << 30
+
+
+def test_all_counts_of_the_parts_of_a_file_add_up() -> None:
+    """And what was not read, by its protocol."""
+    row = dict.fromkeys(schemas.COUNTS, 1) | {"cluster": "default", "capture": "a", "file": "a.pcap", "losses": []}
+    row |= {"not_read": [{"protocol": "WireGuard", "packets": 2}], "all_requests": []}
+    merged = stages.merged_rows("captures", pa.Table.from_pylist([row, row], schemas.CAPTURES)).to_pylist()
+    assert [{name: each[name] for name in schemas.COUNTS} for each in merged] == [dict.fromkeys(schemas.COUNTS, 2)]
+    assert merged[0]["not_read"] == [{"protocol": "WireGuard", "packets": 4}]

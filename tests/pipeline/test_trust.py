@@ -203,6 +203,16 @@ def test_a_damaged_file_of_a_table_is_an_error_of_one_line(damage: bytes, tables
         assert "\n" not in str(caught.value)
 
 
+def test_a_file_of_another_table_is_an_error_of_one_line(tables: Path) -> None:
+    stored = current_tables(tables)
+    requests, frames = (Path(str(stored.files(name)[0])) for name in ("requests", "frames"))
+    requests.write_bytes(frames.read_bytes())
+    for work in (compact, lambda out: expire(out, datetime(2000, 1, 1, tzinfo=UTC))):
+        with pytest.raises(ConfigurationError, match="has no column") as caught:
+            work(OutputDirectory(tables))
+        assert "\n" not in str(caught.value)
+
+
 def many_rows(table: pa.Table) -> pa.Table:
     return table.take(pa.array([0] * 300_000))
 
