@@ -330,7 +330,7 @@ class _Job:
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
         knowledge = learn(pieces, self._filters, [former.facts])
-        knowledge.connections, knowledge.undated = joiner.connections, joiner.undated
+        knowledge.connections = joiner.connections
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._watermarks.get(cluster))
         settled = settle(pieces, self._stored, self._spans, watermark_us, taken_back)

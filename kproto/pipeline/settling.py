@@ -121,8 +121,7 @@ def _ranked(requests: pa.Table) -> pa.Table:
     final = pc.invert(pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False))
     told = pc.is_valid(requests["error_code"])  # a response may be cut
     read = pc.is_null(requests["decode_error"])
-    latest = (1 << 58) - 1
-    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], latest)), latest)
+    late = pc.min_element_wise(pc.abs(pc.fill_null(requests["latency_us"], 0)), (1 << 58) - 1)
     rank = pc.negate(late)
     for bit, each in enumerate((final, told, read, answered, whole), start=58):
         rank = pc.add(rank, pc.multiply(each.cast(pa.int64()), 1 << bit))

@@ -36,7 +36,7 @@ from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.summary import ACCEPTED, Figures, first_accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
@@ -93,12 +93,11 @@ class StagedPart:
 
 @dataclass(slots=True)
 class BrokersAndEpochs:
-    """The brokers' addresses and the epochs of all pieces together; of a ``Joiner`` what it is called there."""
+    """The brokers' addresses and the epochs of all pieces together; and ``Joiner.connections``."""
 
     directory: BrokerDirectory
     seen: Epochs
     connections: dict[bytes, bytes] = field(default_factory=dict)
-    undated: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -281,7 +280,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
         tables = {name: _with_connections(table, knowledge.connections) for name, table in tables.items()}
         tables = _with_brokers(without_requests(tables, left_out), knowledge.directory, filters)
-        requests = tables["requests"] = _with_latencies(tables["requests"], knowledge.undated)
+        requests = tables["requests"]
         unsettled = requests.filter(unsettled_rows(requests))["frame_id"].combine_chunks()
         for name, table in (tables if not len(unsettled) else without_requests(tables, unsettled)).items():
             files.write(name, table)
@@ -340,14 +339,6 @@ def _with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa
     at = pc.index_in(former, value_set=pa.array(connections, pa.binary()))
     column = pc.coalesce(pa.array(connections.values(), pa.binary()).take(at.combine_chunks()), former.combine_chunks())
     return with_column(table, "conn_id", column)
-
-
-def _with_latencies(requests: pa.Table, undated: Collection[bytes]) -> pa.Table:
-    """Return requests with a latency where request and response are dated by one clock."""
-    if not undated:
-        return requests
-    is_undated = pc.is_in(requests["response_frame_id"], value_set=pa.array(undated, pa.binary()), skip_nulls=True)
-    return with_column(requests, "latency_us", pc.if_else(is_undated, None, requests["latency_us"]))
 
 
 def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filters: Filters) -> dict[str, pa.Table]:

@@ -240,8 +240,6 @@ class Joiner:
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
         answered: Of each label and file how many responses there answer requests of an earlier recording.
-        undated: Responses in another recording than their requests, by frame, where nothing shows that both have one
-            clock: connections went on there within a second.
         taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
             beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
     """
@@ -254,9 +252,7 @@ class Joiner:
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.answered: dict[tuple[str, str], int] = {}
-        self.undated: set[bytes] = set()
         self.taken_back: set[tuple[bytes, bytes | None]] = set()
-        self._steps_ns: dict[tuple[str, str], int] = {}  # the least from one part to another
         self._selection = selection
         self._load = load
         self._store = store
@@ -286,11 +282,7 @@ class Joiner:
         goes_further = True
         while goes_further:
             goes_further = False
-            pairs = matched(left_ends, left_begins)
-            for end, begin in pairs:
-                parts, step_ns = (end.part, begin.part), begin.border.time_ns - end.border.time_ns
-                self._steps_ns[parts] = min(step_ns, self._steps_ns.get(parts, step_ns))
-            for found, begin in pairs:
+            for found, begin in matched(left_ends, left_begins):
                 end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
                 here = begin.part, begin.border.key
                 rests_on_guess = end.state != end.part and (end.part, begin.border.key) in open_begins
@@ -357,16 +349,12 @@ class Joiner:
             return None
         collector, requests = found
         asked = [*requests.waiting]
-        is_dated = end.place == begin.place or self._steps_ns.get((end.part, begin.part), 0) <= _LATE_NS
         answered, has_data = 0, False
         for time_ns, segment in segments:
             has_data = has_data or segment.on_wire > 0
             for event in requests.settled(collector.add_segment(time_ns, segment)):
                 self._rows.add_event(event)
-                if isinstance(event, Exchange) and event.response is not None and event.request in asked:
-                    answered += 1
-                    if not is_dated:
-                        self.undated.add(event.response.frame_id)
+                answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
         if has_data and not begin.guessed:
             self.files.setdefault(here, []).append(begin.border.conn_id)
             self.answered[here] = self.answered.get(here, 0) + answered

@@ -267,7 +267,7 @@ REQUESTS: Final = described(
     column(
         "latency_us",
         pa.int64(),
-        "From the request's last byte to the response's first, in us; null: unanswered, or not by one clock.",
+        "From the request's last byte to the response's first, in us; null: unanswered.",
     ),
     column("error_code", pa.int16(), "Error of the whole request, 0 for none; null: unanswered, or unreadable."),
     column("unmatched_reason", pa.string(), "Why there is no response; null where there is one."),

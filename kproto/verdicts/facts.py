@@ -174,7 +174,7 @@ class _ShownReign:
         since: The time of its first request.
         asked: The brokers that it asked, by capture point.
         live: Those that it listed as alive last.
-        listed: The time of its first list.
+        listed: The time of its first list, or of its first request in a capture, where none lacks its list.
     """
 
     since: int
@@ -1139,8 +1139,9 @@ class Facts:
                 found[epoch] = _ShownReign(request.ts)
             if epoch in found:
                 found[epoch].asked[request.capture].add(request.broker_id)
-                if live := self.live_in(request):
-                    found[epoch].live = live
+                live = self.live_in(request)
+                found[epoch].live = live or found[epoch].live
+                if live or not request.is_logged:
                     found[epoch].listed = found[epoch].listed or request.ts
         return list(found.values())
 

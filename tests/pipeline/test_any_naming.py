@@ -226,6 +226,7 @@ def shifted(packets: list[Packet], later_ns: int) -> list[Packet]:
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
+@example(seed=330)  # an answer comes three seconds later, in another file
 @example(seed=9936)  # answers alone are named first
 @example(seed=159607923)  # a request begins in one file, and all of its rest stands in the next
 @example(seed=20387833)  # the other host's file goes on at the very byte, until that host's own earlier one is named
@@ -261,10 +262,7 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("apart", [-HOUR, -3_000_000_000])
 def test_an_answer_that_another_host_seemed_to_have_is_taken_back(apart: int, tmp_path: Path) -> None:
-    """A host's file ends where the second one of another goes on, whose first one then shows that it belongs there.
-
-    Nothing shows until then that both have one clock: the answer has no latency.
-    """
+    """A host's file ends where the second one of another goes on, whose first one then shows that it belongs there."""
     link, packets = CAPTURED["ibp-2.8-a"]
     begin, cut, end = 100, 300, 500
     files = {"b/control.pcap": shifted(packets[begin:cut], apart), "whole/control.pcap": packets[begin:end]}
@@ -273,15 +271,12 @@ def test_an_answer_that_another_host_seemed_to_have_is_taken_back(apart: int, tm
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(pcap(each, link))
     many, once = tmp_path / "tables", tmp_path / "once"
-    slowest_us, undated = [], []
+    slowest_us = []
     for name in ("b/control.pcap", "a/control.pcap1", "a/control.pcap0"):
         run(many, tmp_path / name)
         requests = table_dataset(current_tables(many), "requests").to_table()
         slowest_us.append(pc.max(requests["latency_us"]).as_py())
-        answered = requests.filter(pc.is_valid(requests["response_frame_id"]))
-        undated.append(answered["latency_us"].null_count)
-    assert max(slowest_us) < 3_000_000
-    assert undated == [0, 3, 0]
+    assert slowest_us[1] > 3_000_000 > slowest_us[2]
     run(once, tmp_path / "whole/control.pcap", tmp_path / "b/control.pcap")
     assert rows(many) == rows(once)
 
