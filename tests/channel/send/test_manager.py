@@ -536,7 +536,7 @@ def test_no_descriptor_is_left(make, scripted) -> None:
         until(lambda n=n: len(answers.codes) == n)
         manager.remove_broker(1)
         until(lambda: all(s.fileno() < 0 for s in broker.sockets))
-        assert descriptors() == before
+        until(lambda: descriptors() == before)  # the broker may see the end before this side has closed
 
 
 def test_a_manager_may_be_started_again(make, scripted) -> None:
