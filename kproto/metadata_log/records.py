@@ -34,7 +34,7 @@ from kproto.reference.datatypes import (
     UInt16,
     Uuid,
 )
-from kproto.reference.fields import Fields, Since, Tagged
+from kproto.reference.fields import Since, Tagged
 from kproto.reference.struct import Struct
 from kproto.reference.wire import build, parse
 
@@ -177,20 +177,18 @@ class UnknownRecord:
 class BrokerEndpoint(Struct):
     """One address. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields: ClassVar[Fields] = Fields("name" / String, "host" / String, "port" / UInt16, "security_protocol" / Int16)
-    name: str
-    host: str
-    port: int
-    security_protocol: int
+    name: str = String
+    host: str = String
+    port: int = UInt16
+    security_protocol: int = Int16
 
 
 class FeatureRange(Struct):
     """A feature and the levels that a node can run."""
 
-    fields: ClassVar[Fields] = Fields("name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
-    name: str
-    min_supported_version: int
-    max_supported_version: int
+    name: str = String
+    min_supported_version: int = Int16
+    max_supported_version: int = Int16
 
 
 class RegisterBrokerRecord(MetadataRecord):
@@ -198,55 +196,40 @@ class RegisterBrokerRecord(MetadataRecord):
 
     record_type = 0
     newest = 3
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32,
-        "is_migrating_zk_broker" / Since(2, Bool),
-        "incarnation_id" / Uuid,
-        "broker_epoch" / Int64,
-        "end_points" / ArrayOf(BrokerEndpoint),
-        "features" / ArrayOf(FeatureRange),
-        "rack" / Nullable(String),
-        "fenced" / Since(0, Bool, default=True),
-        "in_controlled_shutdown" / Since(1, Bool),
-        "log_dirs" / Tagged(0, ArrayOf(Uuid), since=3),
-    )
-    broker_id: int
-    is_migrating_zk_broker: bool
-    incarnation_id: bytes
-    broker_epoch: int
-    end_points: list[BrokerEndpoint]
-    features: list[FeatureRange]
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
-    log_dirs: tuple[bytes, ...]
+    broker_id: int = Int32
+    is_migrating_zk_broker: bool = Since(2, Bool)
+    incarnation_id: bytes = Uuid
+    broker_epoch: int = Int64
+    end_points: list[BrokerEndpoint] = ArrayOf(BrokerEndpoint)
+    features: list[FeatureRange] = ArrayOf(FeatureRange)
+    rack: str | None = Nullable(String)
+    fenced: bool = Since(0, Bool, default=True)
+    in_controlled_shutdown: bool = Since(1, Bool)
+    log_dirs: tuple[bytes, ...] = Tagged(0, ArrayOf(Uuid), since=3)
 
 
 class UnregisterBrokerRecord(MetadataRecord):
     """A broker is no member of the cluster any more."""
 
     record_type = 1
-    fields: ClassVar[Fields] = Fields("broker_id" / Int32, "broker_epoch" / Int64)
-    broker_id: int
-    broker_epoch: int
+    broker_id: int = Int32
+    broker_epoch: int = Int64
 
 
 class FenceBrokerRecord(MetadataRecord):
     """A broker is fenced: it leads nothing."""
 
     record_type = 7
-    fields: ClassVar[Fields] = Fields("id" / Int32, "epoch" / Int64)
-    id: int
-    epoch: int
+    id: int = Int32
+    epoch: int = Int64
 
 
 class UnfenceBrokerRecord(MetadataRecord):
     """A broker is not fenced any more."""
 
     record_type = 8
-    fields: ClassVar[Fields] = Fields("id" / Int32, "epoch" / Int64)
-    id: int
-    epoch: int
+    id: int = Int32
+    epoch: int = Int64
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord):
@@ -254,36 +237,22 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
 
     record_type = 17
     newest = 2
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32,
-        "broker_epoch" / Int64,
-        "fenced" / Tagged(0, Int8, since=0),
-        "in_controlled_shutdown" / Tagged(1, Int8, since=1),
-        "log_dirs" / Tagged(2, ArrayOf(Uuid), since=2),
-    )
-    broker_id: int
-    broker_epoch: int
-    fenced: int
-    in_controlled_shutdown: int
-    log_dirs: tuple[bytes, ...]
+    broker_id: int = Int32
+    broker_epoch: int = Int64
+    fenced: int = Tagged(0, Int8, since=0)
+    in_controlled_shutdown: int = Tagged(1, Int8, since=1)
+    log_dirs: tuple[bytes, ...] = Tagged(2, ArrayOf(Uuid), since=2)
 
 
 class RegisterControllerRecord(MetadataRecord):
     """A node of the quorum registered."""
 
     record_type = 27
-    fields: ClassVar[Fields] = Fields(
-        "controller_id" / Int32,
-        "incarnation_id" / Uuid,
-        "zk_migration_ready" / Bool,
-        "end_points" / ArrayOf(BrokerEndpoint),
-        "features" / ArrayOf(FeatureRange),
-    )
-    controller_id: int
-    incarnation_id: bytes
-    zk_migration_ready: bool
-    end_points: list[BrokerEndpoint]
-    features: list[FeatureRange]
+    controller_id: int = Int32
+    incarnation_id: bytes = Uuid
+    zk_migration_ready: bool = Bool
+    end_points: list[BrokerEndpoint] = ArrayOf(BrokerEndpoint)
+    features: list[FeatureRange] = ArrayOf(FeatureRange)
 
 
 # ---- topics ----------------------------------------------------------------------------------------------------------
@@ -293,17 +262,15 @@ class TopicRecord(MetadataRecord):
     """A topic was created."""
 
     record_type = 2
-    fields: ClassVar[Fields] = Fields("name" / String, "topic_id" / Uuid)
-    name: str
-    topic_id: bytes
+    name: str = String
+    topic_id: bytes = Uuid
 
 
 class RemoveTopicRecord(MetadataRecord):
     """A topic was deleted, with its partitions."""
 
     record_type = 9
-    fields: ClassVar[Fields] = Fields("topic_id" / Uuid)
-    topic_id: bytes
+    topic_id: bytes = Uuid
 
 
 class PartitionRecord(MetadataRecord):
@@ -311,34 +278,19 @@ class PartitionRecord(MetadataRecord):
 
     record_type = 3
     newest = 2
-    fields: ClassVar[Fields] = Fields(
-        "partition_id" / Since(0, Int32, default=-1),
-        "topic_id" / Uuid,
-        "replicas" / ArrayOf(Int32),
-        "isr" / ArrayOf(Int32),
-        "removing_replicas" / ArrayOf(Int32),
-        "adding_replicas" / ArrayOf(Int32),
-        "leader" / Since(0, Int32, default=NO_LEADER),
-        "leader_recovery_state" / Tagged(0, Int8, since=0),
-        "leader_epoch" / Since(0, Int32, default=-1),
-        "partition_epoch" / Since(0, Int32, default=-1),
-        "directories" / Since(1, ArrayOf(Uuid)),
-        "eligible_leader_replicas" / Tagged(1, Nullable(ArrayOf(Int32)), since=2, default=None),
-        "last_known_elr" / Tagged(2, Nullable(ArrayOf(Int32)), since=2, default=None),
-    )
-    partition_id: int
-    topic_id: bytes
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: int
-    leader_epoch: int
-    partition_epoch: int
-    directories: tuple[bytes, ...]
-    eligible_leader_replicas: tuple[int, ...] | None
-    last_known_elr: tuple[int, ...] | None
+    partition_id: int = Since(0, Int32, default=-1)
+    topic_id: bytes = Uuid
+    replicas: tuple[int, ...] = ArrayOf(Int32)
+    isr: tuple[int, ...] = ArrayOf(Int32)
+    removing_replicas: tuple[int, ...] = ArrayOf(Int32)
+    adding_replicas: tuple[int, ...] = ArrayOf(Int32)
+    leader: int = Since(0, Int32, default=NO_LEADER)
+    leader_recovery_state: int = Tagged(0, Int8, since=0)
+    leader_epoch: int = Since(0, Int32, default=-1)
+    partition_epoch: int = Since(0, Int32, default=-1)
+    directories: tuple[bytes, ...] = Since(1, ArrayOf(Uuid))
+    eligible_leader_replicas: tuple[int, ...] | None = Tagged(1, Nullable(ArrayOf(Int32)), since=2, default=None)
+    last_known_elr: tuple[int, ...] | None = Tagged(2, Nullable(ArrayOf(Int32)), since=2, default=None)
 
     def to_json_text(self) -> str:
         """``to_json`` as text, written by hand: a snapshot holds one of these for each partition."""
@@ -365,30 +317,17 @@ class PartitionChangeRecord(MetadataRecord):
 
     record_type = 5
     newest = 2
-    fields: ClassVar[Fields] = Fields(
-        "partition_id" / Since(0, Int32, default=-1),
-        "topic_id" / Uuid,
-        "isr" / Tagged(0, Nullable(ArrayOf(Int32)), since=0, default=None),
-        "leader" / Tagged(1, Int32, since=0, default=SAME_LEADER),
-        "replicas" / Tagged(2, Nullable(ArrayOf(Int32)), since=0, default=None),
-        "removing_replicas" / Tagged(3, Nullable(ArrayOf(Int32)), since=0, default=None),
-        "adding_replicas" / Tagged(4, Nullable(ArrayOf(Int32)), since=0, default=None),
-        "leader_recovery_state" / Tagged(5, Int8, since=0, default=-1),
-        "directories" / Tagged(8, Nullable(ArrayOf(Uuid)), since=1, default=None),
-        "eligible_leader_replicas" / Tagged(6, Nullable(ArrayOf(Int32)), since=2, default=None),
-        "last_known_elr" / Tagged(7, Nullable(ArrayOf(Int32)), since=2, default=None),
-    )
-    partition_id: int
-    topic_id: bytes
-    isr: tuple[int, ...] | None
-    leader: int
-    replicas: tuple[int, ...] | None
-    removing_replicas: tuple[int, ...] | None
-    adding_replicas: tuple[int, ...] | None
-    leader_recovery_state: int
-    directories: tuple[bytes, ...] | None
-    eligible_leader_replicas: tuple[int, ...] | None
-    last_known_elr: tuple[int, ...] | None
+    partition_id: int = Since(0, Int32, default=-1)
+    topic_id: bytes = Uuid
+    isr: tuple[int, ...] | None = Tagged(0, Nullable(ArrayOf(Int32)), since=0, default=None)
+    leader: int = Tagged(1, Int32, since=0, default=SAME_LEADER)
+    replicas: tuple[int, ...] | None = Tagged(2, Nullable(ArrayOf(Int32)), since=0, default=None)
+    removing_replicas: tuple[int, ...] | None = Tagged(3, Nullable(ArrayOf(Int32)), since=0, default=None)
+    adding_replicas: tuple[int, ...] | None = Tagged(4, Nullable(ArrayOf(Int32)), since=0, default=None)
+    leader_recovery_state: int = Tagged(5, Int8, since=0, default=-1)
+    directories: tuple[bytes, ...] | None = Tagged(8, Nullable(ArrayOf(Uuid)), since=1, default=None)
+    eligible_leader_replicas: tuple[int, ...] | None = Tagged(6, Nullable(ArrayOf(Int32)), since=2, default=None)
+    last_known_elr: tuple[int, ...] | None = Tagged(7, Nullable(ArrayOf(Int32)), since=2, default=None)
 
     def to_json_text(self) -> str:
         """``to_json`` as text, the common fields written by hand."""
@@ -409,8 +348,7 @@ class ClearElrRecord(MetadataRecord):
     """The eligible leader replicas of a topic were cleared; without a name, those of all topics."""
 
     record_type = 28
-    fields: ClassVar[Fields] = Fields("topic_name" / String)
-    topic_name: str
+    topic_name: str = String
 
 
 # ---- configurations, features, producers -----------------------------------------------------------------------------
@@ -420,55 +358,44 @@ class ConfigRecord(MetadataRecord):
     """A configuration was set, or removed (null). ``resource_type``: 2 topic, 4 broker, 16 client metrics, 32 group."""
 
     record_type = 4
-    fields: ClassVar[Fields] = Fields(
-        "resource_type" / Int8, "resource_name" / String, "name" / String, "value" / Nullable(String)
-    )
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
+    resource_type: int = Int8
+    resource_name: str = String
+    name: str = String
+    value: str | None = Nullable(String)
 
 
 class FeatureLevelRecord(MetadataRecord):
     """The cluster runs a feature at this level; 0 removes it."""
 
     record_type = 12
-    fields: ClassVar[Fields] = Fields("name" / String, "feature_level" / Int16)
-    name: str
-    feature_level: int
+    name: str = String
+    feature_level: int = Int16
 
 
 class EntityData(Struct):
     """A part of the entity that a quota is for; a name of null is the default of its type."""
 
-    fields: ClassVar[Fields] = Fields("entity_type" / String, "entity_name" / Nullable(String))
-    entity_type: str
-    entity_name: str | None
+    entity_type: str = String
+    entity_name: str | None = Nullable(String)
 
 
 class ClientQuotaRecord(MetadataRecord):
     """A client's quota was set or removed."""
 
     record_type = 14
-    fields: ClassVar[Fields] = Fields(
-        "entity" / ArrayOf(EntityData), "key" / String, "value" / Float64, "remove" / Bool
-    )
-    entity: list[EntityData]
-    key: str
-    value: float
-    remove: bool
+    entity: list[EntityData] = ArrayOf(EntityData)
+    key: str = String
+    value: float = Float64
+    remove: bool = Bool
 
 
 class ProducerIdsRecord(MetadataRecord):
     """A broker was given a block of producer ids."""
 
     record_type = 15
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32, "broker_epoch" / Since(0, Int64, default=-1), "next_producer_id" / Int64
-    )
-    broker_id: int
-    broker_epoch: int
-    next_producer_id: int
+    broker_id: int = Int32
+    broker_epoch: int = Since(0, Int64, default=-1)
+    next_producer_id: int = Int64
 
 
 # ---- security --------------------------------------------------------------------------------------------------------
@@ -478,113 +405,74 @@ class AccessControlRecord(MetadataRecord):
     """An access control entry without an id, which Kafka 3.3 still defines."""
 
     record_type = 6
-    fields: ClassVar[Fields] = Fields(
-        "resource_type" / Int8,
-        "resource_name" / Nullable(String),
-        "pattern_type" / Int8,
-        "principal" / String,
-        "host" / String,
-        "operation" / Int8,
-        "permission_type" / Int8,
-    )
-    resource_type: int
-    resource_name: str | None
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
+    resource_type: int = Int8
+    resource_name: str | None = Nullable(String)
+    pattern_type: int = Int8
+    principal: str = String
+    host: str = String
+    operation: int = Int8
+    permission_type: int = Int8
 
 
 class AccessControlEntryRecord(MetadataRecord):
     """An access control entry was added."""
 
     record_type = 18
-    fields: ClassVar[Fields] = Fields(
-        "id" / Uuid,
-        "resource_type" / Int8,
-        "resource_name" / String,
-        "pattern_type" / Int8,
-        "principal" / String,
-        "host" / String,
-        "operation" / Int8,
-        "permission_type" / Int8,
-    )
-    id: bytes
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
+    id: bytes = Uuid
+    resource_type: int = Int8
+    resource_name: str = String
+    pattern_type: int = Int8
+    principal: str = String
+    host: str = String
+    operation: int = Int8
+    permission_type: int = Int8
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord):
     """An access control entry was removed."""
 
     record_type = 19
-    fields: ClassVar[Fields] = Fields("id" / Uuid)
-    id: bytes
+    id: bytes = Uuid
 
 
 class UserScramCredentialRecord(MetadataRecord):
     """A user's SCRAM credential; salt and keys are secrets."""
 
     record_type = 11
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "mechanism" / Int8,
-        "salt" / Bytes,
-        "stored_key" / Bytes,
-        "server_key" / Bytes,
-        "iterations" / Int32,
-    )
-    name: str
-    mechanism: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
+    name: str = String
+    mechanism: int = Int8
+    salt: bytes = Bytes
+    stored_key: bytes = Bytes
+    server_key: bytes = Bytes
+    iterations: int = Int32
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord):
     """A user's SCRAM credential was removed."""
 
     record_type = 22
-    fields: ClassVar[Fields] = Fields("name" / String, "mechanism" / Int8)
-    name: str
-    mechanism: int
+    name: str = String
+    mechanism: int = Int8
 
 
 class DelegationTokenRecord(MetadataRecord):
     """A delegation token was made or renewed; its HMAC follows from its id and the brokers' secret key."""
 
     record_type = 10
-    fields: ClassVar[Fields] = Fields(
-        "owner" / String,
-        "requester" / String,
-        "renewers" / ArrayOf(String),
-        "issue_timestamp" / Int64,
-        "max_timestamp" / Int64,
-        "expiration_timestamp" / Int64,
-        "token_id" / String,
-    )
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issue_timestamp: int
-    max_timestamp: int
-    expiration_timestamp: int
-    token_id: str
+    owner: str = String
+    requester: str = String
+    renewers: tuple[str, ...] = ArrayOf(String)
+    issue_timestamp: int = Int64
+    max_timestamp: int = Int64
+    expiration_timestamp: int = Int64
+    token_id: str = String
 
 
 class RemoveDelegationTokenRecord(MetadataRecord):
     """A delegation token was removed."""
 
     record_type = 26
-    fields: ClassVar[Fields] = Fields("token_id" / String)
-    token_id: str
+    token_id: str = String
 
 
 # ---- the log itself --------------------------------------------------------------------------------------------------
@@ -594,38 +482,33 @@ class NoOpRecord(MetadataRecord):
     """Nothing: the active controller writes one twice a second, so that lag can be seen."""
 
     record_type = 20
-    fields: ClassVar[Fields] = Fields()
 
 
 class ZkMigrationStateRecord(MetadataRecord):
     """The state of a migration: 0 none, 1 pre-migration, 2 migration, 3 post-migration, 4 ZooKeeper's metadata left."""
 
     record_type = 21
-    fields: ClassVar[Fields] = Fields("zk_migration_state" / Int8)
-    zk_migration_state: int
+    zk_migration_state: int = Int8
 
 
 class BeginTransactionRecord(MetadataRecord):
     """The records from here to the EndTransactionRecord hold together; after an AbortTransactionRecord, none does."""
 
     record_type = 23
-    fields: ClassVar[Fields] = Fields("name" / Tagged(0, Nullable(String), since=0, default=None))
-    name: str | None
+    name: str | None = Tagged(0, Nullable(String), since=0, default=None)
 
 
 class EndTransactionRecord(MetadataRecord):
     """The transaction holds."""
 
     record_type = 24
-    fields: ClassVar[Fields] = Fields()
 
 
 class AbortTransactionRecord(MetadataRecord):
     """The transaction never happened."""
 
     record_type = 25
-    fields: ClassVar[Fields] = Fields("reason" / Tagged(0, Nullable(String), since=0, default=None))
-    reason: str | None
+    reason: str | None = Tagged(0, Nullable(String), since=0, default=None)
 
 
 RECORDS: Final[Mapping[int, type[MetadataRecord]]] = {
@@ -641,7 +524,6 @@ class ControlRecord(MetadataRecord):
     """A record in a control batch, which the quorum writes for itself. ``record_type`` is the type in its key."""
 
     record_type = -1
-    fields: ClassVar[Fields] = Fields()
 
     @classmethod
     @cache
@@ -653,9 +535,8 @@ class ControlRecord(MetadataRecord):
 class Voter(Struct):
     """A voter by its node id, and from version 1 on by its directory."""
 
-    fields: ClassVar[Fields] = Fields("voter_id" / Int32, "voter_directory_id" / Since(1, Uuid))
-    voter_id: int
-    voter_directory_id: bytes
+    voter_id: int = Int32
+    voter_directory_id: bytes = Since(1, Uuid)
 
 
 class LeaderChangeRecord(ControlRecord):
@@ -663,80 +544,65 @@ class LeaderChangeRecord(ControlRecord):
 
     record_type = 2
     newest = 1
-    fields: ClassVar[Fields] = Fields(
-        "version" / Int16, "leader_id" / Int32, "voters" / ArrayOf(Voter), "granting_voters" / ArrayOf(Voter)
-    )
-    version: int
-    leader_id: int
-    voters: list[Voter]
-    granting_voters: list[Voter]
+    version: int = Int16
+    leader_id: int = Int32
+    voters: list[Voter] = ArrayOf(Voter)
+    granting_voters: list[Voter] = ArrayOf(Voter)
 
 
 class SnapshotHeaderRecord(ControlRecord):
     """A snapshot begins; it holds the log up to a record of this time (ms since 1970)."""
 
     record_type = 3
-    fields: ClassVar[Fields] = Fields("version" / Int16, "last_contained_log_timestamp" / Int64)
-    version: int
-    last_contained_log_timestamp: int
+    version: int = Int16
+    last_contained_log_timestamp: int = Int64
 
 
 class SnapshotFooterRecord(ControlRecord):
     """A snapshot ends; one without it is not whole."""
 
     record_type = 4
-    fields: ClassVar[Fields] = Fields("version" / Int16)
-    version: int
+    version: int = Int16
 
 
 class KRaftVersionRecord(ControlRecord):
     """The quorum's version: 0 its voters are configured, 1 they are in the log."""
 
     record_type = 5
-    fields: ClassVar[Fields] = Fields("version" / Int16, "k_raft_version" / Int16)
-    version: int
-    k_raft_version: int
+    version: int = Int16
+    k_raft_version: int = Int16
 
 
 class VoterEndpoint(Struct):
     """An address of a voter."""
 
-    fields: ClassVar[Fields] = Fields("name" / String, "host" / String, "port" / UInt16)
-    name: str
-    host: str
-    port: int
+    name: str = String
+    host: str = String
+    port: int = UInt16
 
 
 class QuorumVersions(Struct):
     """The quorum's versions that a voter can run."""
 
-    fields: ClassVar[Fields] = Fields("min_supported_version" / Int16, "max_supported_version" / Int16)
-    min_supported_version: int
-    max_supported_version: int
+    min_supported_version: int = Int16
+    max_supported_version: int = Int16
 
 
 class VoterEntry(Struct):
     """A voter, its directory, addresses and versions."""
 
-    fields: ClassVar[Fields] = Fields(
-        "voter_id" / Int32,
-        "voter_directory_id" / Uuid,
-        "endpoints" / ArrayOf(VoterEndpoint),
-        "k_raft_version_feature" / StructOf(QuorumVersions),
-    )
-    voter_id: int
-    voter_directory_id: bytes
-    endpoints: list[VoterEndpoint]
-    k_raft_version_feature: QuorumVersions
+    voter_id: int = Int32
+    voter_directory_id: bytes = Uuid
+    endpoints: list[VoterEndpoint] = ArrayOf(VoterEndpoint)
+    k_raft_version_feature: QuorumVersions = StructOf(QuorumVersions)
 
 
 class KRaftVotersRecord(ControlRecord):
     """The quorum's voters from here on."""
 
     record_type = 6
-    fields: ClassVar[Fields] = Fields("version" / Int16, "voters" / ArrayOf(VoterEntry))
-    version: int
-    voters: list[VoterEntry]
+    version: int = Int16
+    voters: list[VoterEntry] = ArrayOf(VoterEntry)
 
 
 CONTROL_RECORDS: Final[Mapping[int, type[ControlRecord]]] = {

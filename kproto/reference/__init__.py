@@ -1,9 +1,9 @@
 """The reference codec on Construct: slow, readable beside the protocol's description, for every API that kproto knows.
 
 It has the names of the C-accelerated codec (``kproto.codec.Codec``), shares no code with it and needs nothing compiled.
-Each API has a module in which every message is one Construct expression over all its versions; ``fields``,
-``datatypes`` and ``primitives`` make up such expressions. The classes of LeaderAndIsr, StopReplica and UpdateMetadata
-here are the reference's own; ``kproto.messages`` has the extension's, and the reference's of all other APIs.
+Each API has a module in which every message declares its fields over all its versions; ``fields``, ``datatypes`` and
+``primitives`` make Constructs of them. The classes of LeaderAndIsr, StopReplica and UpdateMetadata here are the
+reference's own; ``kproto.messages`` has the extension's, and the reference's of all other APIs.
 
 >>> request = decode_request(6, 8, bytes.fromhex("000000010000000002ffffffffffffffff010101000102"))
 >>> request
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kproto.api import check_version
 from kproto.errors import UnsupportedApi
 
-from . import (
+from . import (  # noqa: F401 - each declares messages
     allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
@@ -98,7 +98,7 @@ from .stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from .struct import ReferenceMessage, Struct
+from .struct import ReferenceMessage, RequestMessage, ResponseMessage, Struct
 from .update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -149,63 +149,10 @@ __all__ = [
     "message_class",
 ]
 
-_MODULES = (
-    allocate_producer_ids,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    api_versions,
-    assign_replicas_to_dirs,
-    begin_quorum_epoch,
-    broker_heartbeat,
-    broker_registration,
-    controlled_shutdown,
-    controller_registration,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    describe_quorum,
-    elect_leaders,
-    end_quorum_epoch,
-    envelope,
-    fetch,
-    fetch_snapshot,
-    find_coordinator,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leader_and_isr,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    produce,
-    raft_voters,
-    sasl_authenticate,
-    sasl_handshake,
-    stop_replica,
-    unregister_broker,
-    update_features,
-    update_metadata,
-    vote,
-)
-_CLASSES: dict[str, type[Struct]] = {
-    cls.__name__: cls
-    for module in _MODULES
-    for cls in vars(module).values()
-    if isinstance(cls, type) and issubclass(cls, Struct) and cls.__module__ == module.__name__
-}
 _MESSAGES: dict[tuple[int, str], type[ReferenceMessage]] = {
-    (cls.api_key, cls.kind): cls for cls in _CLASSES.values() if issubclass(cls, ReferenceMessage)
+    (cls.api_key, cls.kind): cls for base in (RequestMessage, ResponseMessage) for cls in base.__subclasses__()
 }
+_CLASSES: dict[str, type[Struct]] = {cls.__name__: cls for cls in (*Struct.__subclasses__(), *_MESSAGES.values())}
 
 if not TYPE_CHECKING:  # a type checker finds the classes in their modules
 

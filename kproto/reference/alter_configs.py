@@ -5,73 +5,47 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
-from .fields import Fields
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class AlterConfigsEntry(Struct):
     """A setting and its value."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "value" / Nullable(String),
-    )
-    name: str
-    value: str | None
+    name: str = String
+    value: str | None = Nullable(String)
 
 
 class AlterConfigsResource(Struct):
     """All settings of one resource. ``resource_type`` is 2 for a topic, 4 for a broker."""
 
-    fields: ClassVar[Fields] = Fields(
-        "resource_type" / Int8,
-        "resource_name" / String,
-        "configs" / ArrayOf(AlterConfigsEntry),
-    )
-    resource_type: int
-    resource_name: str
-    configs: list[AlterConfigsEntry]
+    resource_type: int = Int8
+    resource_name: str = String
+    configs: list[AlterConfigsEntry] = ArrayOf(AlterConfigsEntry)
 
 
 class AlterConfigsRequest(RequestMessage):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
     api_key: int = ApiKey.ALTER_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "resources" / ArrayOf(AlterConfigsResource),
-        "validate_only" / Bool,
-    )
-    resources: list[AlterConfigsResource]
-    validate_only: bool
+    resources: list[AlterConfigsResource] = ArrayOf(AlterConfigsResource)
+    validate_only: bool = Bool
 
 
 class AlterConfigsResourceResponse(Struct):
     """The result for one resource."""
 
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-        "resource_type" / Int8,
-        "resource_name" / String,
-    )
-    error_code: int
-    error_message: str | None
-    resource_type: int
-    resource_name: str
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
+    resource_type: int = Int8
+    resource_name: str = String
 
 
 class AlterConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key: int = ApiKey.ALTER_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "responses" / ArrayOf(AlterConfigsResourceResponse),
-    )
-    throttle_time_ms: int
-    responses: list[AlterConfigsResourceResponse]
+    throttle_time_ms: int = Int32
+    responses: list[AlterConfigsResourceResponse] = ArrayOf(AlterConfigsResourceResponse)

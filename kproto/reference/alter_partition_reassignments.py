@@ -5,88 +5,57 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class ReassignablePartition(Struct):
     """The replicas that a partition is to have; null cancels its reassignment."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "replicas" / Since(0, Nullable(ArrayOf(Int32)), default=None),
-    )
-    partition_index: int
-    replicas: tuple[int, ...] | None
+    partition_index: int = Int32
+    replicas: tuple[int, ...] | None = Since(0, Nullable(ArrayOf(Int32)), default=None)
 
 
 class ReassignableTopic(Struct):
     """Partitions of one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "partitions" / ArrayOf(ReassignablePartition),
-    )
-    name: str
-    partitions: list[ReassignablePartition]
+    name: str = String
+    partitions: list[ReassignablePartition] = ArrayOf(ReassignablePartition)
 
 
 class AlterPartitionReassignmentsRequest(RequestMessage):
     """The partitions to reassign, grouped by topic."""
 
     api_key: int = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    fields: ClassVar[Fields] = Fields(
-        "timeout_ms" / Since(0, Int32, default=60_000),
-        "allow_replication_factor_change" / Since(1, Bool, default=True),
-        "topics" / ArrayOf(ReassignableTopic),
-    )
-    timeout_ms: int
-    allow_replication_factor_change: bool
-    topics: list[ReassignableTopic]
+    timeout_ms: int = Since(0, Int32, default=60_000)
+    allow_replication_factor_change: bool = Since(1, Bool, default=True)
+    topics: list[ReassignableTopic] = ArrayOf(ReassignableTopic)
 
 
 class ReassignablePartitionResponse(Struct):
     """The result for one partition."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-    )
-    partition_index: int
-    error_code: int
-    error_message: str | None
+    partition_index: int = Int32
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
 
 
 class ReassignableTopicResponse(Struct):
     """The results for one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "partitions" / ArrayOf(ReassignablePartitionResponse),
-    )
-    name: str
-    partitions: list[ReassignablePartitionResponse]
+    name: str = String
+    partitions: list[ReassignablePartitionResponse] = ArrayOf(ReassignablePartitionResponse)
 
 
 class AlterPartitionReassignmentsResponse(ResponseMessage):
     """The results, grouped by topic, or an error for the whole request."""
 
     api_key: int = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "allow_replication_factor_change" / Since(1, Bool, default=True, ignorable=True),
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-        "responses" / ArrayOf(ReassignableTopicResponse),
-    )
-    throttle_time_ms: int
-    allow_replication_factor_change: bool
-    error_code: int
-    error_message: str | None
-    responses: list[ReassignableTopicResponse]
+    throttle_time_ms: int = Int32
+    allow_replication_factor_change: bool = Since(1, Bool, default=True, ignorable=True)
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
+    responses: list[ReassignableTopicResponse] = ArrayOf(ReassignableTopicResponse)

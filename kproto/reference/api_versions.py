@@ -12,12 +12,10 @@ Responses always have header version 0: the asker does not know yet whether the 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
-from .fields import Fields, Since, Tagged
+from .fields import Since, Tagged
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -25,70 +23,42 @@ class ApiVersionsRequest(RequestMessage):
     """The request; below version 3 it has no fields."""
 
     api_key: int = ApiKey.API_VERSIONS
-    fields: ClassVar[Fields] = Fields(
-        "client_software_name" / Since(3, String, ignorable=True),
-        "client_software_version" / Since(3, String, ignorable=True),
-    )
-    client_software_name: str
-    client_software_version: str
+    client_software_name: str = Since(3, String, ignorable=True)
+    client_software_version: str = Since(3, String, ignorable=True)
 
 
 class ApiVersion(Struct):
     """One API and the versions of it, both ends included."""
 
-    fields: ClassVar[Fields] = Fields(
-        "api_key" / Int16,
-        "min_version" / Int16,
-        "max_version" / Int16,
-    )
-    api_key: int
-    min_version: int
-    max_version: int
+    api_key: int = Int16
+    min_version: int = Int16
+    max_version: int = Int16
 
 
 class SupportedFeatureKey(Struct):
     """A feature and the levels that the broker can run."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Since(3, String),
-        "min_version" / Since(3, Int16),
-        "max_version" / Since(3, Int16),
-    )
-    name: str
-    min_version: int
-    max_version: int
+    name: str = Since(3, String)
+    min_version: int = Since(3, Int16)
+    max_version: int = Since(3, Int16)
 
 
 class FinalizedFeatureKey(Struct):
     """A feature and the levels that the whole cluster runs."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Since(3, String),
-        "max_version_level" / Since(3, Int16),
-        "min_version_level" / Since(3, Int16),
-    )
-    name: str
-    max_version_level: int
-    min_version_level: int
+    name: str = Since(3, String)
+    max_version_level: int = Since(3, Int16)
+    min_version_level: int = Since(3, Int16)
 
 
 class ApiVersionsResponse(ResponseMessage):
     """The APIs and features of the broker. ``finalized_features_epoch`` is -1 if it is unknown."""
 
     api_key: int = ApiKey.API_VERSIONS
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "api_keys" / ArrayOf(ApiVersion),
-        "throttle_time_ms" / Since(1, Int32, ignorable=True),
-        "supported_features" / Tagged(0, ArrayOf(SupportedFeatureKey), since=3, ignorable=True),
-        "finalized_features_epoch" / Tagged(1, Int64, since=3, default=-1, ignorable=True),
-        "finalized_features" / Tagged(2, ArrayOf(FinalizedFeatureKey), since=3, ignorable=True),
-        "zk_migration_ready" / Tagged(3, Bool, since=3, ignorable=True),
-    )
-    error_code: int
-    api_keys: list[ApiVersion]
-    throttle_time_ms: int
-    supported_features: list[SupportedFeatureKey]
-    finalized_features_epoch: int
-    finalized_features: list[FinalizedFeatureKey]
-    zk_migration_ready: bool
+    error_code: int = Int16
+    api_keys: list[ApiVersion] = ArrayOf(ApiVersion)
+    throttle_time_ms: int = Since(1, Int32, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = Tagged(0, ArrayOf(SupportedFeatureKey), since=3, ignorable=True)
+    finalized_features_epoch: int = Tagged(1, Int64, since=3, default=-1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = Tagged(2, ArrayOf(FinalizedFeatureKey), since=3, ignorable=True)
+    zk_migration_ready: bool = Tagged(3, Bool, since=3, ignorable=True)

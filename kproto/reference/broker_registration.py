@@ -10,78 +10,49 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class Listener(Struct):
     """One address of the broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "host" / String,
-        "port" / UInt16,
-        "security_protocol" / Int16,
-    )
-    name: str
-    host: str
-    port: int
-    security_protocol: int
+    name: str = String
+    host: str = String
+    port: int = UInt16
+    security_protocol: int = Int16
 
 
 class Feature(Struct):
     """A feature and the levels that the broker can run."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "min_supported_version" / Int16,
-        "max_supported_version" / Int16,
-    )
-    name: str
-    min_supported_version: int
-    max_supported_version: int
+    name: str = String
+    min_supported_version: int = Int16
+    max_supported_version: int = Int16
 
 
 class BrokerRegistrationRequest(RequestMessage):
     """A broker's registration: its id, addresses, rack and features."""
 
     api_key: int = ApiKey.BROKER_REGISTRATION
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32,
-        "cluster_id" / String,
-        "incarnation_id" / Uuid,
-        "listeners" / ArrayOf(Listener),
-        "features" / ArrayOf(Feature),
-        "rack" / Nullable(String),
-        "is_migrating_zk_broker" / Since(1, Bool),
-        "log_dirs" / Since(2, ArrayOf(Uuid), ignorable=True),
-        "previous_broker_epoch" / Since(3, Int64, default=-1, ignorable=True),
-    )
-    broker_id: int
-    cluster_id: str
-    incarnation_id: bytes
-    listeners: list[Listener]
-    features: list[Feature]
-    rack: str | None
-    is_migrating_zk_broker: bool
-    log_dirs: tuple[bytes, ...]
-    previous_broker_epoch: int
+    broker_id: int = Int32
+    cluster_id: str = String
+    incarnation_id: bytes = Uuid
+    listeners: list[Listener] = ArrayOf(Listener)
+    features: list[Feature] = ArrayOf(Feature)
+    rack: str | None = Nullable(String)
+    is_migrating_zk_broker: bool = Since(1, Bool)
+    log_dirs: tuple[bytes, ...] = Since(2, ArrayOf(Uuid), ignorable=True)
+    previous_broker_epoch: int = Since(3, Int64, default=-1, ignorable=True)
 
 
 class BrokerRegistrationResponse(ResponseMessage):
     """The broker epoch that the controller gave."""
 
     api_key: int = ApiKey.BROKER_REGISTRATION
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Int16,
-        "broker_epoch" / Since(0, Int64, default=-1),
-    )
-    throttle_time_ms: int
-    error_code: int
-    broker_epoch: int
+    throttle_time_ms: int = Int32
+    error_code: int = Int16
+    broker_epoch: int = Since(0, Int64, default=-1)

@@ -10,12 +10,10 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -23,32 +21,20 @@ class ControlledShutdownRequest(RequestMessage):
     """A broker's request to lose its leaderships before it stops."""
 
     api_key: int = ApiKey.CONTROLLED_SHUTDOWN
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32,
-        "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
-    )
-    broker_id: int
-    broker_epoch: int
+    broker_id: int = Int32
+    broker_epoch: int = Since(2, Int64, default=-1, ignorable=True)
 
 
 class RemainingPartition(Struct):
     """A partition that the broker still leads."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partition_index" / Int32,
-    )
-    topic_name: str
-    partition_index: int
+    topic_name: str = String
+    partition_index: int = Int32
 
 
 class ControlledShutdownResponse(ResponseMessage):
     """The partitions that the broker still leads; it repeats the request while there are any."""
 
     api_key: int = ApiKey.CONTROLLED_SHUTDOWN
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "remaining_partitions" / ArrayOf(RemainingPartition),
-    )
-    error_code: int
-    remaining_partitions: list[RemainingPartition]
+    error_code: int = Int16
+    remaining_partitions: list[RemainingPartition] = ArrayOf(RemainingPartition)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .broker_registration import Feature, Listener
 from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
-from .fields import Fields
 from .struct import RequestMessage, ResponseMessage
 
 
@@ -16,29 +13,17 @@ class ControllerRegistrationRequest(RequestMessage):
     """A controller's registration: its id, addresses and features."""
 
     api_key: int = ApiKey.CONTROLLER_REGISTRATION
-    fields: ClassVar[Fields] = Fields(
-        "controller_id" / Int32,
-        "incarnation_id" / Uuid,
-        "zk_migration_ready" / Bool,
-        "listeners" / ArrayOf(Listener),
-        "features" / ArrayOf(Feature),
-    )
-    controller_id: int
-    incarnation_id: bytes
-    zk_migration_ready: bool
-    listeners: list[Listener]
-    features: list[Feature]
+    controller_id: int = Int32
+    incarnation_id: bytes = Uuid
+    zk_migration_ready: bool = Bool
+    listeners: list[Listener] = ArrayOf(Listener)
+    features: list[Feature] = ArrayOf(Feature)
 
 
 class ControllerRegistrationResponse(ResponseMessage):
     """Whether the controller is registered."""
 
     api_key: int = ApiKey.CONTROLLER_REGISTRATION
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-    )
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
+    throttle_time_ms: int = Int32
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)

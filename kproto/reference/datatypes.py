@@ -123,7 +123,7 @@ class _Bytes(Type):
         return bytes_from_json(json, path)
 
 
-class StructOf(Type):
+class _StructOf(Type):
     """A nested struct: the element of an array, or a tagged field that is written once it is not the default."""
 
     def __init__(self, cls: StructClass) -> None:
@@ -147,12 +147,12 @@ class StructOf(Type):
         return self.cls(**self.cls.fields.from_json(json, version, path))
 
 
-class ArrayOf(Type):
+class _ArrayOf(Type):
     """An array of scalars, held as a tuple, or of structs, held as a list."""
 
     def __init__(self, item: Type | StructClass) -> None:
-        self.item = item if isinstance(item, Type) else StructOf(item)
-        self.sequence: type[Any] = list if isinstance(self.item, StructOf) else tuple
+        self.item = item if isinstance(item, Type) else _StructOf(item)
+        self.sequence: type[Any] = list if isinstance(self.item, _StructOf) else tuple
 
     @property
     def default(self) -> Any:
@@ -186,7 +186,7 @@ class ArrayOf(Type):
         return self.keep([self.item.from_json(item, version, f"{path}[{i}]") for i, item in enumerate(json)])
 
 
-class Nullable(Type):
+class _Nullable(Type):
     """A type with null beside its values, from version ``since`` on. The default stays that of the type."""
 
     def __init__(self, of: Type, since: int = 0) -> None:
@@ -221,15 +221,20 @@ class Nullable(Type):
         return self.of.from_json(json, version, path)
 
 
-Bool: Final = _Bool()
-Int8: Final = _Integer("b")
-Int16: Final = _Integer("h")
-UInt16: Final = _Integer("H")
-Int32: Final = _Integer("l")
-Int64: Final = _Integer("q")
-Float64: Final = _Float64()
-Uuid: Final = _Uuid()
-String: Final = _String()
-PlainString: Final = _String(always_plain=True)
-Bytes: Final = _Bytes()
-Records: Final = _Bytes()
+# Any, since a class assigns them to fields that have the types of their values.
+
+Bool: Final[Any] = _Bool()
+Int8: Final[Any] = _Integer("b")
+Int16: Final[Any] = _Integer("h")
+UInt16: Final[Any] = _Integer("H")
+Int32: Final[Any] = _Integer("l")
+Int64: Final[Any] = _Integer("q")
+Float64: Final[Any] = _Float64()
+Uuid: Final[Any] = _Uuid()
+String: Final[Any] = _String()
+PlainString: Final[Any] = _String(always_plain=True)
+Bytes: Final[Any] = _Bytes()
+Records: Final[Any] = _Bytes()
+StructOf: Final[Any] = _StructOf
+ArrayOf: Final[Any] = _ArrayOf
+Nullable: Final[Any] = _Nullable

@@ -12,62 +12,41 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Nullable, String, Uuid
-from .fields import Fields, Since, Until
+from .fields import Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class DeleteTopicState(Struct):
     """A topic to be deleted, by name or, with a null name, by id."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Since(6, Nullable(String), default=None),
-        "topic_id" / Since(6, Uuid),
-    )
-    name: str | None
-    topic_id: bytes
+    name: str | None = Since(6, Nullable(String), default=None)
+    topic_id: bytes = Since(6, Uuid)
 
 
 class DeleteTopicsRequest(RequestMessage):
     """Delete these topics."""
 
     api_key: int = ApiKey.DELETE_TOPICS
-    fields: ClassVar[Fields] = Fields(
-        "topics" / Since(6, ArrayOf(DeleteTopicState)),
-        "topic_names" / Until(5, ArrayOf(String), ignorable=True),
-        "timeout_ms" / Int32,
-    )
-    topics: list[DeleteTopicState]
-    topic_names: tuple[str, ...]
-    timeout_ms: int
+    topics: list[DeleteTopicState] = Since(6, ArrayOf(DeleteTopicState))
+    topic_names: tuple[str, ...] = Until(5, ArrayOf(String), ignorable=True)
+    timeout_ms: int = Int32
 
 
 class DeletableTopicResult(Struct):
     """The result for one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Nullable(String, since=6),
-        "topic_id" / Since(6, Uuid, ignorable=True),
-        "error_code" / Int16,
-        "error_message" / Since(5, Nullable(String), default=None, ignorable=True),
-    )
-    name: str | None
-    topic_id: bytes
-    error_code: int
-    error_message: str | None
+    name: str | None = Nullable(String, since=6)
+    topic_id: bytes = Since(6, Uuid, ignorable=True)
+    error_code: int = Int16
+    error_message: str | None = Since(5, Nullable(String), default=None, ignorable=True)
 
 
 class DeleteTopicsResponse(ResponseMessage):
     """The result for each topic."""
 
     api_key: int = ApiKey.DELETE_TOPICS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Since(1, Int32, ignorable=True),
-        "responses" / ArrayOf(DeletableTopicResult),
-    )
-    throttle_time_ms: int
-    responses: list[DeletableTopicResult]
+    throttle_time_ms: int = Since(1, Int32, ignorable=True)
+    responses: list[DeletableTopicResult] = ArrayOf(DeletableTopicResult)

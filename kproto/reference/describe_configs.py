@@ -9,53 +9,36 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
-from .fields import Fields, Since, Until
+from .fields import Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class DescribeConfigsResource(Struct):
     """A resource and the names of its settings, null for all. ``resource_type`` is 2 for a topic, 4 for a broker."""
 
-    fields: ClassVar[Fields] = Fields(
-        "resource_type" / Int8,
-        "resource_name" / String,
-        "configuration_keys" / Nullable(ArrayOf(String)),
-    )
-    resource_type: int
-    resource_name: str
-    configuration_keys: tuple[str, ...] | None
+    resource_type: int = Int8
+    resource_name: str = String
+    configuration_keys: tuple[str, ...] | None = Nullable(ArrayOf(String))
 
 
 class DescribeConfigsRequest(RequestMessage):
     """The resources to describe."""
 
     api_key: int = ApiKey.DESCRIBE_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "resources" / ArrayOf(DescribeConfigsResource),
-        "include_synonyms" / Since(1, Bool),
-        "include_documentation" / Since(3, Bool),
-    )
-    resources: list[DescribeConfigsResource]
-    include_synonyms: bool
-    include_documentation: bool
+    resources: list[DescribeConfigsResource] = ArrayOf(DescribeConfigsResource)
+    include_synonyms: bool = Since(1, Bool)
+    include_documentation: bool = Since(3, Bool)
 
 
 class DescribeConfigsSynonym(Struct):
     """A value that the setting would have without those before it, and its source."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Since(1, String),
-        "value" / Since(1, Nullable(String)),
-        "source" / Since(1, Int8),
-    )
-    name: str
-    value: str | None
-    source: int
+    name: str = Since(1, String)
+    value: str | None = Since(1, Nullable(String))
+    source: int = Since(1, Int8)
 
 
 class DescribeConfigsResourceResult(Struct):
@@ -65,52 +48,30 @@ class DescribeConfigsResourceResult(Struct):
     the broker's file, 5 for Kafka's default.
     """
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "value" / Nullable(String),
-        "read_only" / Bool,
-        "is_default" / Until(0, Bool),
-        "config_source" / Since(1, Int8, default=-1, ignorable=True),
-        "is_sensitive" / Bool,
-        "synonyms" / Since(1, ArrayOf(DescribeConfigsSynonym), ignorable=True),
-        "config_type" / Since(3, Int8, ignorable=True),
-        "documentation" / Since(3, Nullable(String), ignorable=True),
-    )
-    name: str
-    value: str | None
-    read_only: bool
-    is_default: bool
-    config_source: int
-    is_sensitive: bool
-    synonyms: list[DescribeConfigsSynonym]
-    config_type: int
-    documentation: str | None
+    name: str = String
+    value: str | None = Nullable(String)
+    read_only: bool = Bool
+    is_default: bool = Until(0, Bool)
+    config_source: int = Since(1, Int8, default=-1, ignorable=True)
+    is_sensitive: bool = Bool
+    synonyms: list[DescribeConfigsSynonym] = Since(1, ArrayOf(DescribeConfigsSynonym), ignorable=True)
+    config_type: int = Since(3, Int8, ignorable=True)
+    documentation: str | None = Since(3, Nullable(String), ignorable=True)
 
 
 class DescribeConfigsResult(Struct):
     """The settings of one resource, or an error."""
 
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-        "resource_type" / Int8,
-        "resource_name" / String,
-        "configs" / ArrayOf(DescribeConfigsResourceResult),
-    )
-    error_code: int
-    error_message: str | None
-    resource_type: int
-    resource_name: str
-    configs: list[DescribeConfigsResourceResult]
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
+    resource_type: int = Int8
+    resource_name: str = String
+    configs: list[DescribeConfigsResourceResult] = ArrayOf(DescribeConfigsResourceResult)
 
 
 class DescribeConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key: int = ApiKey.DESCRIBE_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "results" / ArrayOf(DescribeConfigsResult),
-    )
-    throttle_time_ms: int
-    results: list[DescribeConfigsResult]
+    throttle_time_ms: int = Int32
+    results: list[DescribeConfigsResult] = ArrayOf(DescribeConfigsResult)

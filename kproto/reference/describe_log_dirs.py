@@ -9,88 +9,57 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class DescribableLogDirTopic(Struct):
     """Partitions of one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic" / String,
-        "partitions" / ArrayOf(Int32),
-    )
-    topic: str
-    partitions: tuple[int, ...]
+    topic: str = String
+    partitions: tuple[int, ...] = ArrayOf(Int32)
 
 
 class DescribeLogDirsRequest(RequestMessage):
     """The partitions asked for; null for all."""
 
     api_key: int = ApiKey.DESCRIBE_LOG_DIRS
-    fields: ClassVar[Fields] = Fields(
-        "topics" / Nullable(ArrayOf(DescribableLogDirTopic)),
-    )
-    topics: list[DescribableLogDirTopic] | None
+    topics: list[DescribableLogDirTopic] | None = Nullable(ArrayOf(DescribableLogDirTopic))
 
 
 class DescribeLogDirsPartition(Struct):
     """One replica: its size in bytes, and its lag in records."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "partition_size" / Int64,
-        "offset_lag" / Int64,
-        "is_future_key" / Bool,
-    )
-    partition_index: int
-    partition_size: int
-    offset_lag: int
-    is_future_key: bool
+    partition_index: int = Int32
+    partition_size: int = Int64
+    offset_lag: int = Int64
+    is_future_key: bool = Bool
 
 
 class DescribeLogDirsTopic(Struct):
     """The replicas of one topic in a directory."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "partitions" / ArrayOf(DescribeLogDirsPartition),
-    )
-    name: str
-    partitions: list[DescribeLogDirsPartition]
+    name: str = String
+    partitions: list[DescribeLogDirsPartition] = ArrayOf(DescribeLogDirsPartition)
 
 
 class DescribeLogDirsResult(Struct):
     """One directory, or an error; -1 bytes means an unknown number."""
 
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "log_dir" / String,
-        "topics" / ArrayOf(DescribeLogDirsTopic),
-        "total_bytes" / Since(4, Int64, default=-1, ignorable=True),
-        "usable_bytes" / Since(4, Int64, default=-1, ignorable=True),
-    )
-    error_code: int
-    log_dir: str
-    topics: list[DescribeLogDirsTopic]
-    total_bytes: int
-    usable_bytes: int
+    error_code: int = Int16
+    log_dir: str = String
+    topics: list[DescribeLogDirsTopic] = ArrayOf(DescribeLogDirsTopic)
+    total_bytes: int = Since(4, Int64, default=-1, ignorable=True)
+    usable_bytes: int = Since(4, Int64, default=-1, ignorable=True)
 
 
 class DescribeLogDirsResponse(ResponseMessage):
     """The directories."""
 
     api_key: int = ApiKey.DESCRIBE_LOG_DIRS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Since(3, Int16, ignorable=True),
-        "results" / ArrayOf(DescribeLogDirsResult),
-    )
-    throttle_time_ms: int
-    error_code: int
-    results: list[DescribeLogDirsResult]
+    throttle_time_ms: int = Int32
+    error_code: int = Since(3, Int16, ignorable=True)
+    results: list[DescribeLogDirsResult] = ArrayOf(DescribeLogDirsResult)

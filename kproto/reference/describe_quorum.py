@@ -8,131 +8,83 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class DescribeQuorumPartition(Struct):
     """A partition to describe."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-    )
-    partition_index: int
+    partition_index: int = Int32
 
 
 class DescribeQuorumTopic(Struct):
     """Partitions of one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partitions" / ArrayOf(DescribeQuorumPartition),
-    )
-    topic_name: str
-    partitions: list[DescribeQuorumPartition]
+    topic_name: str = String
+    partitions: list[DescribeQuorumPartition] = ArrayOf(DescribeQuorumPartition)
 
 
 class DescribeQuorumRequest(RequestMessage):
     """The partitions whose quorum is asked for."""
 
     api_key: int = ApiKey.DESCRIBE_QUORUM
-    fields: ClassVar[Fields] = Fields(
-        "topics" / ArrayOf(DescribeQuorumTopic),
-    )
-    topics: list[DescribeQuorumTopic]
+    topics: list[DescribeQuorumTopic] = ArrayOf(DescribeQuorumTopic)
 
 
 class QuorumReplica(Struct):
     """A voter or observer: the end of its log, and its last fetches in ms since 1970."""
 
-    fields: ClassVar[Fields] = Fields(
-        "replica_id" / Int32,
-        "replica_directory_id" / Since(2, Uuid),
-        "log_end_offset" / Int64,
-        "last_fetch_timestamp" / Since(1, Int64, default=-1, ignorable=True),
-        "last_caught_up_timestamp" / Since(1, Int64, default=-1, ignorable=True),
-    )
-    replica_id: int
-    replica_directory_id: bytes
-    log_end_offset: int
-    last_fetch_timestamp: int
-    last_caught_up_timestamp: int
+    replica_id: int = Int32
+    replica_directory_id: bytes = Since(2, Uuid)
+    log_end_offset: int = Int64
+    last_fetch_timestamp: int = Since(1, Int64, default=-1, ignorable=True)
+    last_caught_up_timestamp: int = Since(1, Int64, default=-1, ignorable=True)
 
 
 class DescribeQuorumPartitionResult(Struct):
     """The quorum of one partition."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "error_code" / Int16,
-        "error_message" / Since(2, Nullable(String), ignorable=True),
-        "leader_id" / Int32,
-        "leader_epoch" / Int32,
-        "high_watermark" / Int64,
-        "current_voters" / ArrayOf(QuorumReplica),
-        "observers" / ArrayOf(QuorumReplica),
-    )
-    partition_index: int
-    error_code: int
-    error_message: str | None
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    current_voters: list[QuorumReplica]
-    observers: list[QuorumReplica]
+    partition_index: int = Int32
+    error_code: int = Int16
+    error_message: str | None = Since(2, Nullable(String), ignorable=True)
+    leader_id: int = Int32
+    leader_epoch: int = Int32
+    high_watermark: int = Int64
+    current_voters: list[QuorumReplica] = ArrayOf(QuorumReplica)
+    observers: list[QuorumReplica] = ArrayOf(QuorumReplica)
 
 
 class DescribeQuorumTopicResult(Struct):
     """The quorums of one topic's partitions."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partitions" / ArrayOf(DescribeQuorumPartitionResult),
-    )
-    topic_name: str
-    partitions: list[DescribeQuorumPartitionResult]
+    topic_name: str = String
+    partitions: list[DescribeQuorumPartitionResult] = ArrayOf(DescribeQuorumPartitionResult)
 
 
 class QuorumNodeListener(Struct):
     """A node's address, by the listener's name."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "host" / String,
-        "port" / UInt16,
-    )
-    name: str
-    host: str
-    port: int
+    name: str = String
+    host: str = String
+    port: int = UInt16
 
 
 class QuorumNode(Struct):
     """A node of the quorum and its addresses."""
 
-    fields: ClassVar[Fields] = Fields(
-        "node_id" / Int32,
-        "listeners" / ArrayOf(QuorumNodeListener),
-    )
-    node_id: int
-    listeners: list[QuorumNodeListener]
+    node_id: int = Int32
+    listeners: list[QuorumNodeListener] = ArrayOf(QuorumNodeListener)
 
 
 class DescribeQuorumResponse(ResponseMessage):
     """The quorums that were asked for."""
 
     api_key: int = ApiKey.DESCRIBE_QUORUM
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "error_message" / Since(2, Nullable(String), ignorable=True),
-        "topics" / ArrayOf(DescribeQuorumTopicResult),
-        "nodes" / Since(2, ArrayOf(QuorumNode)),
-    )
-    error_code: int
-    error_message: str | None
-    topics: list[DescribeQuorumTopicResult]
-    nodes: list[QuorumNode]
+    error_code: int = Int16
+    error_message: str | None = Since(2, Nullable(String), ignorable=True)
+    topics: list[DescribeQuorumTopicResult] = ArrayOf(DescribeQuorumTopicResult)
+    nodes: list[QuorumNode] = Since(2, ArrayOf(QuorumNode))

@@ -5,73 +5,48 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class ElectLeadersTopic(Struct):
     """Partitions of one topic that are to elect a leader."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic" / String,
-        "partitions" / ArrayOf(Int32),
-    )
-    topic: str
-    partitions: tuple[int, ...]
+    topic: str = String
+    partitions: tuple[int, ...] = ArrayOf(Int32)
 
 
 class ElectLeadersRequest(RequestMessage):
     """The partitions, null for all. ``election_type`` is 0 for the preferred replica, 1 for any live replica."""
 
     api_key: int = ApiKey.ELECT_LEADERS
-    fields: ClassVar[Fields] = Fields(
-        "election_type" / Since(1, Int8),
-        "topic_partitions" / Nullable(ArrayOf(ElectLeadersTopic)),
-        "timeout_ms" / Since(0, Int32, default=60_000),
-    )
-    election_type: int
-    topic_partitions: list[ElectLeadersTopic] | None
-    timeout_ms: int
+    election_type: int = Since(1, Int8)
+    topic_partitions: list[ElectLeadersTopic] | None = Nullable(ArrayOf(ElectLeadersTopic))
+    timeout_ms: int = Since(0, Int32, default=60_000)
 
 
 class PartitionElectionResult(Struct):
     """The result for one partition."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_id" / Int32,
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-    )
-    partition_id: int
-    error_code: int
-    error_message: str | None
+    partition_id: int = Int32
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
 
 
 class ReplicaElectionResult(Struct):
     """The results for one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic" / String,
-        "partition_result" / ArrayOf(PartitionElectionResult),
-    )
-    topic: str
-    partition_result: list[PartitionElectionResult]
+    topic: str = String
+    partition_result: list[PartitionElectionResult] = ArrayOf(PartitionElectionResult)
 
 
 class ElectLeadersResponse(ResponseMessage):
     """The results, grouped by topic, or an error for the whole request."""
 
     api_key: int = ApiKey.ELECT_LEADERS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Since(1, Int16),
-        "replica_election_results" / ArrayOf(ReplicaElectionResult),
-    )
-    throttle_time_ms: int
-    error_code: int
-    replica_election_results: list[ReplicaElectionResult]
+    throttle_time_ms: int = Int32
+    error_code: int = Since(1, Int16)
+    replica_election_results: list[ReplicaElectionResult] = ArrayOf(ReplicaElectionResult)

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .begin_quorum_epoch import QuorumEpochTopicResult, QuorumLeaderEndpoint
 from .datatypes import ArrayOf, Int16, Int32, Nullable, String, Uuid
-from .fields import Fields, Since, Tagged, Until
+from .fields import Since, Tagged, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 from .vote import QuorumNodeEndpoint
 
@@ -19,65 +17,40 @@ from .vote import QuorumNodeEndpoint
 class PreferredCandidate(Struct):
     """A voter that should be the next leader, the most wanted first."""
 
-    fields: ClassVar[Fields] = Fields(
-        "candidate_id" / Int32,
-        "candidate_directory_id" / Uuid,
-    )
-    candidate_id: int
-    candidate_directory_id: bytes
+    candidate_id: int = Int32
+    candidate_directory_id: bytes = Uuid
 
 
 class EndQuorumEpochPartition(Struct):
     """The leader of one partition that resigns, and who should follow."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "leader_id" / Int32,
-        "leader_epoch" / Int32,
-        "preferred_successors" / Until(0, ArrayOf(Int32), ignorable=True),
-        "preferred_candidates" / Since(1, ArrayOf(PreferredCandidate), ignorable=True),
-    )
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    preferred_successors: tuple[int, ...]
-    preferred_candidates: list[PreferredCandidate]
+    partition_index: int = Int32
+    leader_id: int = Int32
+    leader_epoch: int = Int32
+    preferred_successors: tuple[int, ...] = Until(0, ArrayOf(Int32), ignorable=True)
+    preferred_candidates: list[PreferredCandidate] = Since(1, ArrayOf(PreferredCandidate), ignorable=True)
 
 
 class EndQuorumEpochTopic(Struct):
     """Partitions of one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partitions" / ArrayOf(EndQuorumEpochPartition),
-    )
-    topic_name: str
-    partitions: list[EndQuorumEpochPartition]
+    topic_name: str = String
+    partitions: list[EndQuorumEpochPartition] = ArrayOf(EndQuorumEpochPartition)
 
 
 class EndQuorumEpochRequest(RequestMessage):
     """The leader that resigns."""
 
     api_key: int = ApiKey.END_QUORUM_EPOCH
-    fields: ClassVar[Fields] = Fields(
-        "cluster_id" / Since(0, Nullable(String), default=None),
-        "topics" / ArrayOf(EndQuorumEpochTopic),
-        "leader_endpoints" / Since(1, ArrayOf(QuorumLeaderEndpoint), ignorable=True),
-    )
-    cluster_id: str | None
-    topics: list[EndQuorumEpochTopic]
-    leader_endpoints: list[QuorumLeaderEndpoint]
+    cluster_id: str | None = Since(0, Nullable(String), default=None)
+    topics: list[EndQuorumEpochTopic] = ArrayOf(EndQuorumEpochTopic)
+    leader_endpoints: list[QuorumLeaderEndpoint] = Since(1, ArrayOf(QuorumLeaderEndpoint), ignorable=True)
 
 
 class EndQuorumEpochResponse(ResponseMessage):
     """Whether the voter took note."""
 
     api_key: int = ApiKey.END_QUORUM_EPOCH
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "topics" / ArrayOf(QuorumEpochTopicResult),
-        "node_endpoints" / Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1),
-    )
-    error_code: int
-    topics: list[QuorumEpochTopicResult]
-    node_endpoints: list[QuorumNodeEndpoint]
+    error_code: int = Int16
+    topics: list[QuorumEpochTopicResult] = ArrayOf(QuorumEpochTopicResult)
+    node_endpoints: list[QuorumNodeEndpoint] = Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1)

@@ -1,13 +1,11 @@
-"""Fields and the versions that have them, and the struct expression that they form.
+"""Fields and the versions that have them.
 
-A struct of a message is one expression over all its versions::
+A struct of a message declares each field once, over all its versions, with the type that its value has in Python::
 
-    fields = Fields(
-        "controller_id" / Int32,
-        "is_kraft_controller" / Since(7, Bool),
-        "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
-        "ungrouped_partition_states" / Until(1, ArrayOf(LeaderAndIsrPartitionState)),
-    )
+    controller_id: int = Int32
+    is_kraft_controller: bool = Since(7, Bool)
+    broker_epoch: int = Since(2, Int64, default=-1, ignorable=True)
+    ungrouped_partition_states: list[LeaderAndIsrPartitionState] = Until(1, ArrayOf(LeaderAndIsrPartitionState))
 
 ``Fields.at`` leaves out what a version lacks and gives the ``construct.Struct`` of that version, which parses and
 builds.
@@ -36,16 +34,13 @@ _OF_TYPE: Any = object()  # stands for the default of the field's type
 
 
 class Type:
-    """What a field holds. ``"name" / type`` makes a field of it that every version has.
+    """What a field holds; assigned in the body of a struct, a field that every version has.
 
     Attributes:
         default: The value in a fresh object, unless the field names another.
     """
 
     default: Any
-
-    def __rtruediv__(self, name: str) -> Field:
-        return Field(self, name=name)
 
     def at(self, version: int, flexible: bool, nullable: bool) -> Construct:
         """The Construct of one version; ``flexible`` chooses the compact forms."""
@@ -92,9 +87,6 @@ class Field:
     name: str = ""
     json_name: str = ""
 
-    def __rtruediv__(self, name: str) -> Field:
-        return replace(self, name=name)
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "json_name", camel_case(self.name))
 
@@ -119,22 +111,22 @@ class Field:
         raise FieldNotInVersion(f"version {version} has no such field, and its value is not the default", path)
 
 
-def Since(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+def Since(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Any:
     """A field of ``version`` and all later ones."""
     return Field(of, since=version, default=default, ignorable=ignorable)
 
 
-def Until(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+def Until(version: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Any:
     """A field of version 0 up to and with ``version``."""
     return Field(of, until=version, default=default, ignorable=ignorable)
 
 
-def Between(first: int, last: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+def Between(first: int, last: int, of: Type, *, default: Any = _OF_TYPE, ignorable: bool = False) -> Any:
     """A field of the versions ``first`` to ``last``, both included."""
     return Field(of, since=first, until=last, default=default, ignorable=ignorable)
 
 
-def Tagged(tag: int, of: Type, *, since: int, default: Any = _OF_TYPE, ignorable: bool = False) -> Field:
+def Tagged(tag: int, of: Type, *, since: int, default: Any = _OF_TYPE, ignorable: bool = False) -> Any:
     """A field of the tagged section, from version ``since`` on; written only when it is not the default."""
     return Field(of, since=since, default=default, ignorable=ignorable, tag=tag)
 
@@ -156,8 +148,10 @@ class StructClass(Protocol):
 class Fields:
     """The fields of one struct in wire order, over all its versions."""
 
-    def __init__(self, *fields: Field) -> None:
-        self.all: dict[str, Field] = {field.name: field for field in fields}
+    def __init__(self, declared: Mapping[str, Type | Field]) -> None:
+        self.all: dict[str, Field] = {
+            name: replace(of if isinstance(of, Field) else Field(of), name=name) for name, of in declared.items()
+        }
         self.names: tuple[str, ...] = (*self.all, "unknown_tagged_fields")
         self._constructs: dict[tuple[int, bool], Construct] = {}
 

@@ -12,12 +12,10 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int8, Int16, Int32, Nullable, String
-from .fields import Between, Fields, Since, Until
+from .fields import Between, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -25,52 +23,30 @@ class FindCoordinatorRequest(RequestMessage):
     """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""
 
     api_key: int = ApiKey.FIND_COORDINATOR
-    fields: ClassVar[Fields] = Fields(
-        "key" / Until(3, String),
-        "key_type" / Since(1, Int8),
-        "coordinator_keys" / Since(4, ArrayOf(String)),
-    )
-    key: str
-    key_type: int
-    coordinator_keys: tuple[str, ...]
+    key: str = Until(3, String)
+    key_type: int = Since(1, Int8)
+    coordinator_keys: tuple[str, ...] = Since(4, ArrayOf(String))
 
 
 class Coordinator(Struct):
     """The coordinator of one group or transactional id."""
 
-    fields: ClassVar[Fields] = Fields(
-        "key" / Since(4, String),
-        "node_id" / Since(4, Int32),
-        "host" / Since(4, String),
-        "port" / Since(4, Int32),
-        "error_code" / Since(4, Int16),
-        "error_message" / Since(4, Nullable(String), ignorable=True),
-    )
-    key: str
-    node_id: int
-    host: str
-    port: int
-    error_code: int
-    error_message: str | None
+    key: str = Since(4, String)
+    node_id: int = Since(4, Int32)
+    host: str = Since(4, String)
+    port: int = Since(4, Int32)
+    error_code: int = Since(4, Int16)
+    error_message: str | None = Since(4, Nullable(String), ignorable=True)
 
 
 class FindCoordinatorResponse(ResponseMessage):
     """The coordinator up to version 3, the coordinators from version 4 on."""
 
     api_key: int = ApiKey.FIND_COORDINATOR
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Since(1, Int32, ignorable=True),
-        "error_code" / Until(3, Int16),
-        "error_message" / Between(1, 3, Nullable(String), ignorable=True),
-        "node_id" / Until(3, Int32),
-        "host" / Until(3, String),
-        "port" / Until(3, Int32),
-        "coordinators" / Since(4, ArrayOf(Coordinator)),
-    )
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    node_id: int
-    host: str
-    port: int
-    coordinators: list[Coordinator]
+    throttle_time_ms: int = Since(1, Int32, ignorable=True)
+    error_code: int = Until(3, Int16)
+    error_message: str | None = Between(1, 3, Nullable(String), ignorable=True)
+    node_id: int = Until(3, Int32)
+    host: str = Until(3, String)
+    port: int = Until(3, Int32)
+    coordinators: list[Coordinator] = Since(4, ArrayOf(Coordinator))

@@ -11,7 +11,7 @@ from kproto.api import request_header_version
 from kproto.errors import Malformed, UnsupportedApi, UnsupportedVersion
 
 from .datatypes import Int16, Int32, Nullable, PlainString
-from .fields import Fields, Since
+from .fields import Since
 from .struct import Struct
 from .wire import build, parse
 
@@ -79,16 +79,10 @@ class RequestHeader(_Header):
 
     kind = "request_header"
     flexible_from = 2
-    fields: ClassVar[Fields] = Fields(
-        "request_api_key" / Int16,
-        "request_api_version" / Int16,
-        "correlation_id" / Int32,
-        "client_id" / Since(1, Nullable(PlainString), ignorable=True),
-    )
-    request_api_key: int
-    request_api_version: int
-    correlation_id: int
-    client_id: str | None
+    request_api_key: int = Int16
+    request_api_version: int = Int16
+    correlation_id: int = Int32
+    client_id: str | None = Since(1, Nullable(PlainString), ignorable=True)
 
     @property
     def client_id_or_empty(self) -> str:
@@ -101,10 +95,7 @@ class ResponseHeader(_Header):
 
     kind = "response_header"
     flexible_from = 1
-    fields: ClassVar[Fields] = Fields(
-        "correlation_id" / Int32,
-    )
-    correlation_id: int
+    correlation_id: int = Int32
 
 
 def decode_request_header(data: Buffer, header_version: int | None = None, *, strict: bool = False) -> RequestHeader:

@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .alter_configs import AlterConfigsResourceResponse
 from .datatypes import ArrayOf, Bool, Int8, Int32, Nullable, String
-from .fields import Fields
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class AlterableConfig(Struct):
     """A change of a setting. ``config_operation`` is 0 to set, 1 to delete, 2 to append, 3 to subtract."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / String,
-        "config_operation" / Int8,
-        "value" / Nullable(String),
-    )
-    name: str
-    config_operation: int
-    value: str | None
+    name: str = String
+    config_operation: int = Int8
+    value: str | None = Nullable(String)
 
 
 class IncrementalAlterConfigsResource(Struct):
     """Settings of one resource. ``resource_type`` is 2 for a topic, 4 for a broker."""
 
-    fields: ClassVar[Fields] = Fields(
-        "resource_type" / Int8,
-        "resource_name" / String,
-        "configs" / ArrayOf(AlterableConfig),
-    )
-    resource_type: int
-    resource_name: str
-    configs: list[AlterableConfig]
+    resource_type: int = Int8
+    resource_name: str = String
+    configs: list[AlterableConfig] = ArrayOf(AlterableConfig)
 
 
 class IncrementalAlterConfigsRequest(RequestMessage):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
     api_key: int = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "resources" / ArrayOf(IncrementalAlterConfigsResource),
-        "validate_only" / Bool,
-    )
-    resources: list[IncrementalAlterConfigsResource]
-    validate_only: bool
+    resources: list[IncrementalAlterConfigsResource] = ArrayOf(IncrementalAlterConfigsResource)
+    validate_only: bool = Bool
 
 
 class IncrementalAlterConfigsResponse(ResponseMessage):
     """The results, one for each resource."""
 
     api_key: int = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "responses" / ArrayOf(AlterConfigsResourceResponse),
-    )
-    throttle_time_ms: int
-    responses: list[AlterConfigsResourceResponse]
+    throttle_time_ms: int = Int32
+    responses: list[AlterConfigsResourceResponse] = ArrayOf(AlterConfigsResourceResponse)

@@ -14,12 +14,12 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, String, Uuid
-from .fields import Fields, Since, Until
+from .fields import Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 
 if TYPE_CHECKING:
@@ -32,82 +32,48 @@ class LeaderAndIsrPartitionState(Struct):
     ``partition_epoch`` is the version of the partition's state in ZooKeeper.
     """
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Until(1, String, ignorable=True),
-        "partition_index" / Int32,
-        "controller_epoch" / Int32,
-        "leader" / Int32,
-        "leader_epoch" / Int32,
-        "isr" / ArrayOf(Int32),
-        "partition_epoch" / Int32,
-        "replicas" / ArrayOf(Int32),
-        "adding_replicas" / Since(3, ArrayOf(Int32), ignorable=True),
-        "removing_replicas" / Since(3, ArrayOf(Int32), ignorable=True),
-        "is_new" / Since(1, Bool, ignorable=True),
-        "leader_recovery_state" / Since(6, Int8),
-    )
-    topic_name: str
-    partition_index: int
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    is_new: bool
-    leader_recovery_state: int
+    topic_name: str = Until(1, String, ignorable=True)
+    partition_index: int = Int32
+    controller_epoch: int = Int32
+    leader: int = Int32
+    leader_epoch: int = Int32
+    isr: tuple[int, ...] = ArrayOf(Int32)
+    partition_epoch: int = Int32
+    replicas: tuple[int, ...] = ArrayOf(Int32)
+    adding_replicas: tuple[int, ...] = Since(3, ArrayOf(Int32), ignorable=True)
+    removing_replicas: tuple[int, ...] = Since(3, ArrayOf(Int32), ignorable=True)
+    is_new: bool = Since(1, Bool, ignorable=True)
+    leader_recovery_state: int = Since(6, Int8)
 
 
 class LeaderAndIsrTopicState(Struct):
     """The partitions of one topic, versions 2 and above."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Since(2, String),
-        "topic_id" / Since(5, Uuid, ignorable=True),
-        "partition_states" / Since(2, ArrayOf(LeaderAndIsrPartitionState)),
-    )
-    topic_name: str
-    topic_id: bytes
-    partition_states: list[LeaderAndIsrPartitionState]
+    topic_name: str = Since(2, String)
+    topic_id: bytes = Since(5, Uuid, ignorable=True)
+    partition_states: list[LeaderAndIsrPartitionState] = Since(2, ArrayOf(LeaderAndIsrPartitionState))
 
 
 class LeaderAndIsrLiveLeader(Struct):
     """The address at which followers reach a leader of the partitions."""
 
-    fields: ClassVar[Fields] = Fields(
-        "broker_id" / Int32,
-        "host_name" / String,
-        "port" / Int32,
-    )
-    broker_id: int
-    host_name: str
-    port: int
+    broker_id: int = Int32
+    host_name: str = String
+    port: int = Int32
 
 
 class LeaderAndIsrRequest(RequestMessage):
     """The partitions that a broker is to lead or follow."""
 
     api_key: int = ApiKey.LEADER_AND_ISR
-    fields: ClassVar[Fields] = Fields(
-        "controller_id" / Int32,
-        "is_kraft_controller" / Since(7, Bool),
-        "controller_epoch" / Int32,
-        "broker_epoch" / Since(2, Int64, default=-1, ignorable=True),
-        "type" / Since(5, Int8),
-        "ungrouped_partition_states" / Until(1, ArrayOf(LeaderAndIsrPartitionState)),
-        "topic_states" / Since(2, ArrayOf(LeaderAndIsrTopicState)),
-        "live_leaders" / ArrayOf(LeaderAndIsrLiveLeader),
-    )
-    controller_id: int
-    is_kraft_controller: bool
-    controller_epoch: int
-    broker_epoch: int
-    type: int
-    ungrouped_partition_states: list[LeaderAndIsrPartitionState]
-    topic_states: list[LeaderAndIsrTopicState]
-    live_leaders: list[LeaderAndIsrLiveLeader]
+    controller_id: int = Int32
+    is_kraft_controller: bool = Since(7, Bool)
+    controller_epoch: int = Int32
+    broker_epoch: int = Since(2, Int64, default=-1, ignorable=True)
+    type: int = Since(5, Int8)
+    ungrouped_partition_states: list[LeaderAndIsrPartitionState] = Until(1, ArrayOf(LeaderAndIsrPartitionState))
+    topic_states: list[LeaderAndIsrTopicState] = Since(2, ArrayOf(LeaderAndIsrTopicState))
+    live_leaders: list[LeaderAndIsrLiveLeader] = ArrayOf(LeaderAndIsrLiveLeader)
 
     @property
     def partition_states(self) -> tuple[LeaderAndIsrPartitionState, ...]:
@@ -152,39 +118,25 @@ class LeaderAndIsrRequest(RequestMessage):
 class LeaderAndIsrPartitionError(Struct):
     """The result for one partition; 0 means success."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Until(4, String, ignorable=True),
-        "partition_index" / Int32,
-        "error_code" / Int16,
-    )
-    topic_name: str
-    partition_index: int
-    error_code: int
+    topic_name: str = Until(4, String, ignorable=True)
+    partition_index: int = Int32
+    error_code: int = Int16
 
 
 class LeaderAndIsrTopicError(Struct):
     """The results for one topic's partitions, versions 5 and above."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_id" / Since(5, Uuid),
-        "partition_errors" / Since(5, ArrayOf(LeaderAndIsrPartitionError)),
-    )
-    topic_id: bytes
-    partition_errors: list[LeaderAndIsrPartitionError]
+    topic_id: bytes = Since(5, Uuid)
+    partition_errors: list[LeaderAndIsrPartitionError] = Since(5, ArrayOf(LeaderAndIsrPartitionError))
 
 
 class LeaderAndIsrResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition."""
 
     api_key: int = ApiKey.LEADER_AND_ISR
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "partition_errors" / Until(4, ArrayOf(LeaderAndIsrPartitionError)),
-        "topics" / Since(5, ArrayOf(LeaderAndIsrTopicError)),
-    )
-    error_code: int
-    partition_errors: list[LeaderAndIsrPartitionError]
-    topics: list[LeaderAndIsrTopicError]
+    error_code: int = Int16
+    partition_errors: list[LeaderAndIsrPartitionError] = Until(4, ArrayOf(LeaderAndIsrPartitionError))
+    topics: list[LeaderAndIsrTopicError] = Since(5, ArrayOf(LeaderAndIsrTopicError))
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""

@@ -10,12 +10,10 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -23,38 +21,23 @@ class ListGroupsRequest(RequestMessage):
     """The states and types of the groups to list; empty for all."""
 
     api_key: int = ApiKey.LIST_GROUPS
-    fields: ClassVar[Fields] = Fields(
-        "states_filter" / Since(4, ArrayOf(String)),
-        "types_filter" / Since(5, ArrayOf(String)),
-    )
-    states_filter: tuple[str, ...]
-    types_filter: tuple[str, ...]
+    states_filter: tuple[str, ...] = Since(4, ArrayOf(String))
+    types_filter: tuple[str, ...] = Since(5, ArrayOf(String))
 
 
 class ListedGroup(Struct):
     """One group."""
 
-    fields: ClassVar[Fields] = Fields(
-        "group_id" / String,
-        "protocol_type" / String,
-        "group_state" / Since(4, String, ignorable=True),
-        "group_type" / Since(5, String, ignorable=True),
-    )
-    group_id: str
-    protocol_type: str
-    group_state: str
-    group_type: str
+    group_id: str = String
+    protocol_type: str = String
+    group_state: str = Since(4, String, ignorable=True)
+    group_type: str = Since(5, String, ignorable=True)
 
 
 class ListGroupsResponse(ResponseMessage):
     """The groups."""
 
     api_key: int = ApiKey.LIST_GROUPS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Since(1, Int32, ignorable=True),
-        "error_code" / Int16,
-        "groups" / ArrayOf(ListedGroup),
-    )
-    throttle_time_ms: int
-    error_code: int
-    groups: list[ListedGroup]
+    throttle_time_ms: int = Since(1, Int32, ignorable=True)
+    error_code: int = Int16
+    groups: list[ListedGroup] = ArrayOf(ListedGroup)

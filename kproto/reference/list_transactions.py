@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, Int32, Int64, Nullable, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -19,42 +17,25 @@ class ListTransactionsRequest(RequestMessage):
     """The states, producers and ms of duration of the transactions to list; empty and -1 for all."""
 
     api_key: int = ApiKey.LIST_TRANSACTIONS
-    fields: ClassVar[Fields] = Fields(
-        "state_filters" / ArrayOf(String),
-        "producer_id_filters" / ArrayOf(Int64),
-        "duration_filter" / Since(1, Int64, default=-1),
-        "transactional_id_pattern" / Since(2, Nullable(String), default=None),
-    )
-    state_filters: tuple[str, ...]
-    producer_id_filters: tuple[int, ...]
-    duration_filter: int
-    transactional_id_pattern: str | None
+    state_filters: tuple[str, ...] = ArrayOf(String)
+    producer_id_filters: tuple[int, ...] = ArrayOf(Int64)
+    duration_filter: int = Since(1, Int64, default=-1)
+    transactional_id_pattern: str | None = Since(2, Nullable(String), default=None)
 
 
 class TransactionState(Struct):
     """One transaction."""
 
-    fields: ClassVar[Fields] = Fields(
-        "transactional_id" / String,
-        "producer_id" / Int64,
-        "transaction_state" / String,
-    )
-    transactional_id: str
-    producer_id: int
-    transaction_state: str
+    transactional_id: str = String
+    producer_id: int = Int64
+    transaction_state: str = String
 
 
 class ListTransactionsResponse(ResponseMessage):
     """The transactions, and the filters that name no state of a transaction."""
 
     api_key: int = ApiKey.LIST_TRANSACTIONS
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Int16,
-        "unknown_state_filters" / ArrayOf(String),
-        "transaction_states" / ArrayOf(TransactionState),
-    )
-    throttle_time_ms: int
-    error_code: int
-    unknown_state_filters: tuple[str, ...]
-    transaction_states: list[TransactionState]
+    throttle_time_ms: int = Int32
+    error_code: int = Int16
+    unknown_state_filters: tuple[str, ...] = ArrayOf(String)
+    transaction_states: list[TransactionState] = ArrayOf(TransactionState)

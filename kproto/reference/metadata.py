@@ -19,12 +19,10 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
-from .fields import Between, Fields, Since
+from .fields import Between, Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 _NOT_REQUESTED = -(1 << 31)  # a bit field of operations that was not requested
@@ -33,102 +31,60 @@ _NOT_REQUESTED = -(1 << 31)  # a bit field of operations that was not requested
 class MetadataRequestTopic(Struct):
     """A requested topic, by name or by id."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_id" / Since(10, Uuid, ignorable=True),
-        "name" / Nullable(String, since=10),
-    )
-    topic_id: bytes
-    name: str | None
+    topic_id: bytes = Since(10, Uuid, ignorable=True)
+    name: str | None = Nullable(String, since=10)
 
 
 class MetadataRequest(RequestMessage):
     """A client's request for the metadata of some topics, or of all."""
 
     api_key: int = ApiKey.METADATA
-    fields: ClassVar[Fields] = Fields(
-        "topics" / Nullable(ArrayOf(MetadataRequestTopic), since=1),
-        "allow_auto_topic_creation" / Since(4, Bool, default=True),
-        "include_cluster_authorized_operations" / Between(8, 10, Bool),
-        "include_topic_authorized_operations" / Since(8, Bool),
-    )
-    topics: list[MetadataRequestTopic] | None
-    allow_auto_topic_creation: bool
-    include_cluster_authorized_operations: bool
-    include_topic_authorized_operations: bool
+    topics: list[MetadataRequestTopic] | None = Nullable(ArrayOf(MetadataRequestTopic), since=1)
+    allow_auto_topic_creation: bool = Since(4, Bool, default=True)
+    include_cluster_authorized_operations: bool = Between(8, 10, Bool)
+    include_topic_authorized_operations: bool = Since(8, Bool)
 
 
 class MetadataResponseBroker(Struct):
     """A broker and its address on the listener that got the request."""
 
-    fields: ClassVar[Fields] = Fields(
-        "node_id" / Int32,
-        "host" / String,
-        "port" / Int32,
-        "rack" / Since(1, Nullable(String), default=None, ignorable=True),
-    )
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
+    node_id: int = Int32
+    host: str = String
+    port: int = Int32
+    rack: str | None = Since(1, Nullable(String), default=None, ignorable=True)
 
 
 class MetadataResponsePartition(Struct):
     """One partition: leader, replicas, error code."""
 
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "partition_index" / Int32,
-        "leader_id" / Int32,
-        "leader_epoch" / Since(7, Int32, default=-1, ignorable=True),
-        "replica_nodes" / ArrayOf(Int32),
-        "isr_nodes" / ArrayOf(Int32),
-        "offline_replicas" / Since(5, ArrayOf(Int32), ignorable=True),
-    )
-    error_code: int
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    replica_nodes: tuple[int, ...]
-    isr_nodes: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
+    error_code: int = Int16
+    partition_index: int = Int32
+    leader_id: int = Int32
+    leader_epoch: int = Since(7, Int32, default=-1, ignorable=True)
+    replica_nodes: tuple[int, ...] = ArrayOf(Int32)
+    isr_nodes: tuple[int, ...] = ArrayOf(Int32)
+    offline_replicas: tuple[int, ...] = Since(5, ArrayOf(Int32), ignorable=True)
 
 
 class MetadataResponseTopic(Struct):
     """One topic and its partitions."""
 
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "name" / Nullable(String, since=12),
-        "topic_id" / Since(10, Uuid, ignorable=True),
-        "is_internal" / Since(1, Bool, ignorable=True),
-        "partitions" / ArrayOf(MetadataResponsePartition),
-        "topic_authorized_operations" / Since(8, Int32, default=_NOT_REQUESTED),
-    )
-    error_code: int
-    name: str | None
-    topic_id: bytes
-    is_internal: bool
-    partitions: list[MetadataResponsePartition]
-    topic_authorized_operations: int
+    error_code: int = Int16
+    name: str | None = Nullable(String, since=12)
+    topic_id: bytes = Since(10, Uuid, ignorable=True)
+    is_internal: bool = Since(1, Bool, ignorable=True)
+    partitions: list[MetadataResponsePartition] = ArrayOf(MetadataResponsePartition)
+    topic_authorized_operations: int = Since(8, Int32, default=_NOT_REQUESTED)
 
 
 class MetadataResponse(ResponseMessage):
     """Brokers, controller and topics as the answering broker knows them."""
 
     api_key: int = ApiKey.METADATA
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Since(3, Int32, ignorable=True),
-        "brokers" / ArrayOf(MetadataResponseBroker),
-        "cluster_id" / Since(2, Nullable(String), default=None, ignorable=True),
-        "controller_id" / Since(1, Int32, default=-1, ignorable=True),
-        "topics" / ArrayOf(MetadataResponseTopic),
-        "cluster_authorized_operations" / Between(8, 10, Int32, default=_NOT_REQUESTED),
-        "error_code" / Since(13, Int16, ignorable=True),
-    )
-    throttle_time_ms: int
-    brokers: list[MetadataResponseBroker]
-    cluster_id: str | None
-    controller_id: int
-    topics: list[MetadataResponseTopic]
-    cluster_authorized_operations: int
-    error_code: int
+    throttle_time_ms: int = Since(3, Int32, ignorable=True)
+    brokers: list[MetadataResponseBroker] = ArrayOf(MetadataResponseBroker)
+    cluster_id: str | None = Since(2, Nullable(String), default=None, ignorable=True)
+    controller_id: int = Since(1, Int32, default=-1, ignorable=True)
+    topics: list[MetadataResponseTopic] = ArrayOf(MetadataResponseTopic)
+    cluster_authorized_operations: int = Between(8, 10, Int32, default=_NOT_REQUESTED)
+    error_code: int = Since(13, Int16, ignorable=True)

@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import Bytes, Int16, Int64, Nullable, String
-from .fields import Fields, Since
+from .fields import Since
 from .struct import RequestMessage, ResponseMessage
 
 
@@ -19,23 +17,14 @@ class SaslAuthenticateRequest(RequestMessage):
     """The client's token."""
 
     api_key: int = ApiKey.SASL_AUTHENTICATE
-    fields: ClassVar[Fields] = Fields(
-        "auth_bytes" / Bytes,
-    )
-    auth_bytes: bytes
+    auth_bytes: bytes = Bytes
 
 
 class SaslAuthenticateResponse(ResponseMessage):
     """The server's token, or an error and its text."""
 
     api_key: int = ApiKey.SASL_AUTHENTICATE
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-        "auth_bytes" / Bytes,
-        "session_lifetime_ms" / Since(1, Int64, ignorable=True),
-    )
-    error_code: int
-    error_message: str | None
-    auth_bytes: bytes
-    session_lifetime_ms: int
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
+    auth_bytes: bytes = Bytes
+    session_lifetime_ms: int = Since(1, Int64, ignorable=True)

@@ -8,12 +8,9 @@ It never became flexible: it is spoken before the two ends know each other.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Int16, String
-from .fields import Fields
 from .struct import RequestMessage, ResponseMessage
 
 
@@ -21,19 +18,12 @@ class SaslHandshakeRequest(RequestMessage):
     """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""
 
     api_key: int = ApiKey.SASL_HANDSHAKE
-    fields: ClassVar[Fields] = Fields(
-        "mechanism" / String,
-    )
-    mechanism: str
+    mechanism: str = String
 
 
 class SaslHandshakeResponse(ResponseMessage):
     """An error code, and the mechanisms that the broker has."""
 
     api_key: int = ApiKey.SASL_HANDSHAKE
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "mechanisms" / ArrayOf(String),
-    )
-    error_code: int
-    mechanisms: tuple[str, ...]
+    error_code: int = Int16
+    mechanisms: tuple[str, ...] = ArrayOf(String)

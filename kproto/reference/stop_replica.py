@@ -11,12 +11,12 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
-from .fields import Between, Fields, Since, Until
+from .fields import Between, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct, count_errors
 
 
@@ -32,71 +32,44 @@ class StopReplicaState(NamedTuple):
 class StopReplicaPartitionV0(Struct):
     """One partition, version 0."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Until(0, String),
-        "partition_index" / Until(0, Int32),
-    )
-    topic_name: str
-    partition_index: int
+    topic_name: str = Until(0, String)
+    partition_index: int = Until(0, Int32)
 
 
 class StopReplicaTopicV1(Struct):
     """One topic's partitions, versions 1 and 2."""
 
-    fields: ClassVar[Fields] = Fields(
-        "name" / Between(1, 2, String),
-        "partition_indexes" / Between(1, 2, ArrayOf(Int32)),
-    )
-    name: str
-    partition_indexes: tuple[int, ...]
+    name: str = Between(1, 2, String)
+    partition_indexes: tuple[int, ...] = Between(1, 2, ArrayOf(Int32))
 
 
 class StopReplicaPartitionState(Struct):
     """One partition, versions 3 and above. ``leader_epoch``: -1 unknown, -2 the topic is being deleted."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Since(3, Int32),
-        "leader_epoch" / Since(3, Int32, default=-1),
-        "delete_partition" / Since(3, Bool),
-    )
-    partition_index: int
-    leader_epoch: int
-    delete_partition: bool
+    partition_index: int = Since(3, Int32)
+    leader_epoch: int = Since(3, Int32, default=-1)
+    delete_partition: bool = Since(3, Bool)
 
 
 class StopReplicaTopicState(Struct):
     """One topic's partitions, versions 3 and above."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Since(3, String),
-        "partition_states" / Since(3, ArrayOf(StopReplicaPartitionState)),
-    )
-    topic_name: str
-    partition_states: list[StopReplicaPartitionState]
+    topic_name: str = Since(3, String)
+    partition_states: list[StopReplicaPartitionState] = Since(3, ArrayOf(StopReplicaPartitionState))
 
 
 class StopReplicaRequest(RequestMessage):
     """The replicas that a broker is to stop."""
 
     api_key: int = ApiKey.STOP_REPLICA
-    fields: ClassVar[Fields] = Fields(
-        "controller_id" / Int32,
-        "is_kraft_controller" / Since(4, Bool),
-        "controller_epoch" / Int32,
-        "broker_epoch" / Since(1, Int64, default=-1, ignorable=True),
-        "delete_partitions" / Until(2, Bool),
-        "ungrouped_partitions" / Until(0, ArrayOf(StopReplicaPartitionV0)),
-        "topics" / Between(1, 2, ArrayOf(StopReplicaTopicV1)),
-        "topic_states" / Since(3, ArrayOf(StopReplicaTopicState)),
-    )
-    controller_id: int
-    is_kraft_controller: bool
-    controller_epoch: int
-    broker_epoch: int
-    delete_partitions: bool
-    ungrouped_partitions: list[StopReplicaPartitionV0]
-    topics: list[StopReplicaTopicV1]
-    topic_states: list[StopReplicaTopicState]
+    controller_id: int = Int32
+    is_kraft_controller: bool = Since(4, Bool)
+    controller_epoch: int = Int32
+    broker_epoch: int = Since(1, Int64, default=-1, ignorable=True)
+    delete_partitions: bool = Until(2, Bool)
+    ungrouped_partitions: list[StopReplicaPartitionV0] = Until(0, ArrayOf(StopReplicaPartitionV0))
+    topics: list[StopReplicaTopicV1] = Between(1, 2, ArrayOf(StopReplicaTopicV1))
+    topic_states: list[StopReplicaTopicState] = Since(3, ArrayOf(StopReplicaTopicState))
 
     @property
     def partition_states(self) -> tuple[StopReplicaState, ...]:
@@ -142,26 +115,17 @@ class StopReplicaRequest(RequestMessage):
 class StopReplicaPartitionError(Struct):
     """The result for one partition; 0 means success."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partition_index" / Int32,
-        "error_code" / Int16,
-    )
-    topic_name: str
-    partition_index: int
-    error_code: int
+    topic_name: str = String
+    partition_index: int = Int32
+    error_code: int = Int16
 
 
 class StopReplicaResponse(ResponseMessage):
     """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
     api_key: int = ApiKey.STOP_REPLICA
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "partition_errors" / ArrayOf(StopReplicaPartitionError),
-    )
-    error_code: int
-    partition_errors: list[StopReplicaPartitionError]
+    error_code: int = Int16
+    partition_errors: list[StopReplicaPartitionError] = ArrayOf(StopReplicaPartitionError)
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kproto.api import check_version
 
+from .fields import Field, Fields, Type
 from .wire import build, parse
 
 if TYPE_CHECKING:
@@ -16,16 +17,19 @@ if TYPE_CHECKING:
 
     from kproto.types import Buffer, Json, Kind, RawTag
 
-    from .fields import Fields
-
 _set = object.__setattr__  # past a struct's own, which checks
 
 
 class _FieldSlots(type):
-    """Gives a class with ``fields`` a slot for each of them: a small struct must not cost a dictionary."""
+    """Makes ``fields`` of the types that a class assigns, and a slot for each: a small struct costs no dictionary."""
+
+    fields: Fields
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _FieldSlots:
-        namespace.setdefault("__slots__", tuple(namespace["fields"].all) if "fields" in namespace else ())
+        declared = {key: namespace.pop(key) for key, of in [*namespace.items()] if isinstance(of, Type | Field)}
+        namespace.setdefault("__slots__", tuple(declared))
+        if declared or not any(base.fields.all for base in bases if isinstance(base, _FieldSlots)):
+            namespace["fields"] = Fields(declared)
         return super().__new__(mcs, name, bases, namespace)
 
 

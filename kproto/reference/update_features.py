@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Nullable, String
-from .fields import Fields, Since, Until
+from .fields import Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
@@ -21,56 +19,34 @@ class FeatureUpdateKey(Struct):
     ``upgrade_type`` is 1 for an upgrade, 2 for a downgrade without loss of metadata, 3 for a downgrade with loss.
     """
 
-    fields: ClassVar[Fields] = Fields(
-        "feature" / String,
-        "max_version_level" / Int16,
-        "allow_downgrade" / Until(0, Bool),
-        "upgrade_type" / Since(1, Int8, default=1),
-    )
-    feature: str
-    max_version_level: int
-    allow_downgrade: bool
-    upgrade_type: int
+    feature: str = String
+    max_version_level: int = Int16
+    allow_downgrade: bool = Until(0, Bool)
+    upgrade_type: int = Since(1, Int8, default=1)
 
 
 class UpdateFeaturesRequest(RequestMessage):
     """The features to change."""
 
     api_key: int = ApiKey.UPDATE_FEATURES
-    fields: ClassVar[Fields] = Fields(
-        "timeout_ms" / Since(0, Int32, default=60_000),
-        "feature_updates" / ArrayOf(FeatureUpdateKey),
-        "validate_only" / Since(1, Bool),
-    )
-    timeout_ms: int
-    feature_updates: list[FeatureUpdateKey]
-    validate_only: bool
+    timeout_ms: int = Since(0, Int32, default=60_000)
+    feature_updates: list[FeatureUpdateKey] = ArrayOf(FeatureUpdateKey)
+    validate_only: bool = Since(1, Bool)
 
 
 class UpdatableFeatureResult(Struct):
     """The result for one feature."""
 
-    fields: ClassVar[Fields] = Fields(
-        "feature" / String,
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-    )
-    feature: str
-    error_code: int
-    error_message: str | None
+    feature: str = String
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
 
 
 class UpdateFeaturesResponse(ResponseMessage):
     """The results, one for each feature, or an error for the whole request."""
 
     api_key: int = ApiKey.UPDATE_FEATURES
-    fields: ClassVar[Fields] = Fields(
-        "throttle_time_ms" / Int32,
-        "error_code" / Int16,
-        "error_message" / Nullable(String),
-        "results" / Until(1, ArrayOf(UpdatableFeatureResult), ignorable=True),
-    )
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    results: list[UpdatableFeatureResult]
+    throttle_time_ms: int = Int32
+    error_code: int = Int16
+    error_message: str | None = Nullable(String)
+    results: list[UpdatableFeatureResult] = Until(1, ArrayOf(UpdatableFeatureResult), ignorable=True)

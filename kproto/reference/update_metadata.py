@@ -15,12 +15,12 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, Nullable, String, Uuid
-from .fields import Fields, Since, Tagged, Until
+from .fields import Since, Tagged, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 if TYPE_CHECKING:
@@ -36,71 +36,42 @@ class UpdateMetadataPartitionState(Struct):
     ``zk_version`` is the version of the partition's state in ZooKeeper.
     """
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Until(4, String, ignorable=True),
-        "partition_index" / Int32,
-        "controller_epoch" / Int32,
-        "leader" / Int32,
-        "leader_epoch" / Int32,
-        "isr" / ArrayOf(Int32),
-        "zk_version" / Int32,
-        "replicas" / ArrayOf(Int32),
-        "offline_replicas" / Since(4, ArrayOf(Int32), ignorable=True),
-    )
-    topic_name: str
-    partition_index: int
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    zk_version: int
-    replicas: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
+    topic_name: str = Until(4, String, ignorable=True)
+    partition_index: int = Int32
+    controller_epoch: int = Int32
+    leader: int = Int32
+    leader_epoch: int = Int32
+    isr: tuple[int, ...] = ArrayOf(Int32)
+    zk_version: int = Int32
+    replicas: tuple[int, ...] = ArrayOf(Int32)
+    offline_replicas: tuple[int, ...] = Since(4, ArrayOf(Int32), ignorable=True)
 
 
 class UpdateMetadataTopicState(Struct):
     """The partitions of one topic, versions 5 and above."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / Since(5, String),
-        "topic_id" / Since(7, Uuid, ignorable=True),
-        "partition_states" / Since(5, ArrayOf(UpdateMetadataPartitionState)),
-    )
-    topic_name: str
-    topic_id: bytes
-    partition_states: list[UpdateMetadataPartitionState]
+    topic_name: str = Since(5, String)
+    topic_id: bytes = Since(7, Uuid, ignorable=True)
+    partition_states: list[UpdateMetadataPartitionState] = Since(5, ArrayOf(UpdateMetadataPartitionState))
 
 
 class UpdateMetadataEndpoint(Struct):
     """One address of a broker. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
-    fields: ClassVar[Fields] = Fields(
-        "port" / Since(1, Int32),
-        "host" / Since(1, String),
-        "listener" / Since(3, String, ignorable=True),
-        "security_protocol" / Since(1, Int16),
-    )
-    port: int
-    host: str
-    listener: str
-    security_protocol: int
+    port: int = Since(1, Int32)
+    host: str = Since(1, String)
+    listener: str = Since(3, String, ignorable=True)
+    security_protocol: int = Since(1, Int16)
 
 
 class UpdateMetadataBroker(Struct):
     """A broker that is alive."""
 
-    fields: ClassVar[Fields] = Fields(
-        "id" / Int32,
-        "v0_host" / Until(0, String, ignorable=True),
-        "v0_port" / Until(0, Int32, ignorable=True),
-        "endpoints" / Since(1, ArrayOf(UpdateMetadataEndpoint), ignorable=True),
-        "rack" / Since(2, Nullable(String), ignorable=True),
-    )
-    id: int
-    v0_host: str
-    v0_port: int
-    endpoints: list[UpdateMetadataEndpoint]
-    rack: str | None
+    id: int = Int32
+    v0_host: str = Until(0, String, ignorable=True)
+    v0_port: int = Until(0, Int32, ignorable=True)
+    endpoints: list[UpdateMetadataEndpoint] = Since(1, ArrayOf(UpdateMetadataEndpoint), ignorable=True)
+    rack: str | None = Since(2, Nullable(String), ignorable=True)
 
 
 class BrokerEndpoints(NamedTuple):
@@ -115,24 +86,14 @@ class UpdateMetadataRequest(RequestMessage):
     """The live brokers, and the states of partitions."""
 
     api_key: int = ApiKey.UPDATE_METADATA
-    fields: ClassVar[Fields] = Fields(
-        "controller_id" / Int32,
-        "is_kraft_controller" / Since(8, Bool),
-        "type" / Tagged(0, Int8, since=8),
-        "controller_epoch" / Int32,
-        "broker_epoch" / Since(5, Int64, default=-1, ignorable=True),
-        "ungrouped_partition_states" / Until(4, ArrayOf(UpdateMetadataPartitionState)),
-        "topic_states" / Since(5, ArrayOf(UpdateMetadataTopicState)),
-        "live_brokers" / ArrayOf(UpdateMetadataBroker),
-    )
-    controller_id: int
-    is_kraft_controller: bool
-    type: int
-    controller_epoch: int
-    broker_epoch: int
-    ungrouped_partition_states: list[UpdateMetadataPartitionState]
-    topic_states: list[UpdateMetadataTopicState]
-    live_brokers: list[UpdateMetadataBroker]
+    controller_id: int = Int32
+    is_kraft_controller: bool = Since(8, Bool)
+    type: int = Tagged(0, Int8, since=8)
+    controller_epoch: int = Int32
+    broker_epoch: int = Since(5, Int64, default=-1, ignorable=True)
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = Until(4, ArrayOf(UpdateMetadataPartitionState))
+    topic_states: list[UpdateMetadataTopicState] = Since(5, ArrayOf(UpdateMetadataTopicState))
+    live_brokers: list[UpdateMetadataBroker] = ArrayOf(UpdateMetadataBroker)
 
     @property
     def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
@@ -179,10 +140,7 @@ class UpdateMetadataResponse(ResponseMessage):
     """The broker's answer: one error code for the request; flexible since version 6."""
 
     api_key: int = ApiKey.UPDATE_METADATA
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-    )
-    error_code: int
+    error_code: int = Int16
 
     def error_counts(self) -> dict[int, int]:
         """Count each error code: the response has one."""

@@ -8,113 +8,71 @@ What each version brought:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, Nullable, String, UInt16, Uuid
-from .fields import Fields, Since, Tagged
+from .fields import Since, Tagged
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class QuorumNodeEndpoint(Struct):
     """The address of a node of the quorum."""
 
-    fields: ClassVar[Fields] = Fields(
-        "node_id" / Int32,
-        "host" / String,
-        "port" / UInt16,
-    )
-    node_id: int
-    host: str
-    port: int
+    node_id: int = Int32
+    host: str = String
+    port: int = UInt16
 
 
 class VotePartition(Struct):
     """The candidate's epoch and id for one partition, and the end of its log."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "replica_epoch" / Int32,
-        "replica_id" / Int32,
-        "replica_directory_id" / Since(1, Uuid, ignorable=True),
-        "voter_directory_id" / Since(1, Uuid, ignorable=True),
-        "last_offset_epoch" / Int32,
-        "last_offset" / Int64,
-        "pre_vote" / Since(2, Bool),
-    )
-    partition_index: int
-    replica_epoch: int
-    replica_id: int
-    replica_directory_id: bytes
-    voter_directory_id: bytes
-    last_offset_epoch: int
-    last_offset: int
-    pre_vote: bool
+    partition_index: int = Int32
+    replica_epoch: int = Int32
+    replica_id: int = Int32
+    replica_directory_id: bytes = Since(1, Uuid, ignorable=True)
+    voter_directory_id: bytes = Since(1, Uuid, ignorable=True)
+    last_offset_epoch: int = Int32
+    last_offset: int = Int64
+    pre_vote: bool = Since(2, Bool)
 
 
 class VoteTopic(Struct):
     """Partitions of one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partitions" / ArrayOf(VotePartition),
-    )
-    topic_name: str
-    partitions: list[VotePartition]
+    topic_name: str = String
+    partitions: list[VotePartition] = ArrayOf(VotePartition)
 
 
 class VoteRequest(RequestMessage):
     """The candidacy, and the voter that is asked."""
 
     api_key: int = ApiKey.VOTE
-    fields: ClassVar[Fields] = Fields(
-        "cluster_id" / Since(0, Nullable(String), default=None),
-        "voter_id" / Since(1, Int32, default=-1, ignorable=True),
-        "topics" / ArrayOf(VoteTopic),
-    )
-    cluster_id: str | None
-    voter_id: int
-    topics: list[VoteTopic]
+    cluster_id: str | None = Since(0, Nullable(String), default=None)
+    voter_id: int = Since(1, Int32, default=-1, ignorable=True)
+    topics: list[VoteTopic] = ArrayOf(VoteTopic)
 
 
 class VotePartitionResult(Struct):
     """The voter's answer for one partition, and the leader that it knows."""
 
-    fields: ClassVar[Fields] = Fields(
-        "partition_index" / Int32,
-        "error_code" / Int16,
-        "leader_id" / Int32,
-        "leader_epoch" / Int32,
-        "vote_granted" / Bool,
-    )
-    partition_index: int
-    error_code: int
-    leader_id: int
-    leader_epoch: int
-    vote_granted: bool
+    partition_index: int = Int32
+    error_code: int = Int16
+    leader_id: int = Int32
+    leader_epoch: int = Int32
+    vote_granted: bool = Bool
 
 
 class VoteTopicResult(Struct):
     """Answers for one topic."""
 
-    fields: ClassVar[Fields] = Fields(
-        "topic_name" / String,
-        "partitions" / ArrayOf(VotePartitionResult),
-    )
-    topic_name: str
-    partitions: list[VotePartitionResult]
+    topic_name: str = String
+    partitions: list[VotePartitionResult] = ArrayOf(VotePartitionResult)
 
 
 class VoteResponse(ResponseMessage):
     """The voter's answers."""
 
     api_key: int = ApiKey.VOTE
-    fields: ClassVar[Fields] = Fields(
-        "error_code" / Int16,
-        "topics" / ArrayOf(VoteTopicResult),
-        "node_endpoints" / Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1),
-    )
-    error_code: int
-    topics: list[VoteTopicResult]
-    node_endpoints: list[QuorumNodeEndpoint]
+    error_code: int = Int16
+    topics: list[VoteTopicResult] = ArrayOf(VoteTopicResult)
+    node_endpoints: list[QuorumNodeEndpoint] = Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1)
