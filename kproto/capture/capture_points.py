@@ -170,8 +170,12 @@ def capture_points(
     Raises:
         CaptureError: A directory holds no capture.
     """
-    ends = FileEnds(opener)
-    named = [*dict.fromkeys(_files(paths, unfinished))]
+    return points_of_files(_files(paths, unfinished), FileEnds(opener))
+
+
+def points_of_files(paths: Iterable[str], ends: FileEnds) -> list[CapturePoint]:
+    """Return ``capture_points`` of files whose ends others have looked at, too."""
+    named = [*dict.fromkeys(paths)]
     pipes = [file for file in named if is_pipe(file)]
     files = [file for file in named if file not in pipes]
     within, overlaps = within_others(files, ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import pickle
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -11,19 +12,15 @@ from pyspark.sql import functions as F
 
 from kproto.capture import CapturePoint
 from kproto.pipeline.stages import gather
-from kproto.pipeline.tasks import (
-    Packed,
-    for_each,
-    results,
-)
+from kproto.pipeline.tasks import for_each, results
 from kproto.tables.files import file_size
 from kproto.tables.places import write_whole
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.recordings import PartRead, PartToRead, read_parts, read_together
+from kproto.tables.recordings import PartRead, PartToRead, read_parts
 from kproto.tables.scanning import Selection, scan_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -48,7 +45,7 @@ def selection_of(filters: Filters) -> Selection:
 
 def gather_parts(
     spark: SparkSession,
-    parts: Sequence[PartToRead],
+    parts: Iterable[tuple[PartToRead, ...]],
     directory: Place,
     filters: Filters,
     cluster: str = DEFAULT_CLUSTER,
@@ -57,7 +54,7 @@ def gather_parts(
 
     Args:
         spark: The session. Its executors open the files by the names given here.
-        parts: The parts.
+        parts: The parts as ``read_together`` groups them.
         directory: Where the pieces go; every worker sees it.
         filters: The requests to keep.
         cluster: The declared cluster of the recordings.
@@ -66,8 +63,8 @@ def gather_parts(
         The pieces, and what is known of each part.
     """
     workers = parallelism(spark)
-    sizes = {each: sum(part.size - part.begin for part in each) for each in read_together(parts)}
-    shares = Packed(dealt(sizes, workers, _TASKS_FOR_EACH_WORKER * workers))
+    sizes = {each: sum(part.size - part.begin for part in each) for each in parts}
+    shares = [pickle.dumps(share) for share in dealt(sizes, workers, _TASKS_FOR_EACH_WORKER * workers)]
 
     def store(edges: bytes) -> str:
         place = directory / f"edges-{uuid.uuid4().hex}"
@@ -78,7 +75,8 @@ def gather_parts(
     def run(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             found: list[PartRead] = []
-            batches = read_parts(shares[number], selection_of(filters), found.append, store)
+            share = pickle.loads(shares[number])  # noqa: S301  # our own
+            batches = read_parts(share, selection_of(filters), found.append, store)
             yield gather(batches, directory, filters, cluster), found
 
     staged = results(for_each(spark, len(shares), run))

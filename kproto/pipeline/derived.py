@@ -147,9 +147,8 @@ class Queries:
             self._views.append(view)
             self._by_name[name] = view
 
-    def __call__(self, text: str, **frames: DataFrame) -> DataFrame:
-        """Run a query over the relations named so far and ``frames``."""
-        self.add(**frames)
+    def __call__(self, text: str) -> DataFrame:
+        """Run a query over the relations named so far."""
         if self._is_remote:
             return self.spark.sql(text, args=None, **self._frames)
         return self.spark.sql(text.format_map(self._by_name))
@@ -163,13 +162,7 @@ class Queries:
 
 
 def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) -> DataFrame:
-    """A derived table of stored ones.
-
-    Args:
-        spark: The session.
-        frames: The stored tables that it needs, by name.
-        name: The table.
-    """
+    """A derived table of the stored ones that it needs, by name."""
     have = set(frames)
     with Queries(spark) as sql:
         sql.add(**frames)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import kproto
-from kproto import tables
 from kproto.capture import BadInput
 from kproto.capture.capture_points import capture_files
 from kproto.capture.copies import within_others
@@ -26,6 +25,7 @@ from kproto.capture.file_ends import FileEnds
 from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, selection_of
+from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.output import move_files
@@ -41,11 +41,10 @@ from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
 from kproto.tables.reading import last_listing, why_nothing, without_kraft_note
-from kproto.tables.recordings import Known
+from kproto.tables.recordings import Known, read_together
 from kproto.tables.relations import JUDGED_BY, judged_together
 from kproto.tables.schemas import KNOWN, SCAN
 from kproto.tables.stored import (
-    SCHEMA,
     SUMMARY,
     StoredTables,
     current_tables,
@@ -54,7 +53,6 @@ from kproto.tables.stored import (
     stored_pieces,
     whole_table,
 )
-from kproto.tables.writing import kind_of, span_of, token_of, write_table
 from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize, summary_from
 
 if TYPE_CHECKING:
@@ -111,6 +109,7 @@ class _Plan:
         stored: The tables to which it adds; None: it makes tables anew.
         known: The recordings that the tables hold then.
         parts: What is read.
+        ends: Those of the files that were looked at.
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
         knows_some: Whether the tables hold some of the captures already.
@@ -121,6 +120,7 @@ class _Plan:
     stored: StoredTables | None
     known: Known
     parts: list[PartToRead]
+    ends: FileEnds
     copies: dict[str, str]
     labels: dict[tuple[str, str], tuple[str, str]]
     knows_some: bool
@@ -173,7 +173,7 @@ def analyze(
             job.add(plan.parts, cluster)
         if plan.log:
             job.add_log(plan.log, cluster)
-        job.commit(filters, started, whole_summary=whole_summary and plan.knows_some)
+        job.commit(started, whole_summary=whole_summary and plan.knows_some)
     return job.run
 
 
@@ -209,7 +209,8 @@ def _plan(
     files = capture_files(expand(captures), unfinished=False) if captures or not logs else []
     stored = _stored(out, filters)
     known = Known(stored)
-    copies, _overlaps = within_others(known.changed(files), FileEnds(open_file))
+    ends = FileEnds(open_file)
+    copies, _overlaps = within_others(known.changed(files), ends)
     knows_some = known.is_named(files)
     parts = known.parts_to_read(files, cluster, capture_point, copies)
     labels = known.labels_for(files, cluster, capture_point)
@@ -217,7 +218,7 @@ def _plan(
     if logs:
         recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
         log, notes = plan_log(logs, recorded, stored, cluster, is_more_shown=bool(parts or labels))
-    return _Plan(stored, known, parts, copies, labels, knows_some, log, notes)
+    return _Plan(stored, known, parts, ends, copies, labels, knows_some, log, notes)
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -271,16 +272,7 @@ def _summary_of(stored: StoredTables) -> dict[str, Any]:
 
 
 class _Job:
-    """One run: reads recordings, and writes their files beside those of a former run, or alone.
-
-    Args:
-        spark: The session.
-        out: The output directory, in ``writing``.
-        plan: What to do.
-        filters: The requests to keep.
-        on_step: Called with a short description of each step.
-        run: Is filled.
-    """
+    """One run: reads recordings, writes their files beside those of a former run, or alone, and fills a ``Run``."""
 
     def __init__(
         self,
@@ -297,30 +289,27 @@ class _Job:
         self._id = out.run.name
         self._work = out.run / "tasks"
         self._known = plan.known
+        self._ends = plan.ends
         self._filters = filters
         self._on_step = on_step
         self._adds = plan.stored is not None
         facts = plan.stored.facts if plan.stored else {}
-        self._moves: dict[str, Place] = {}
-        self._stored = replace(plan.stored or StoredTables(out.run, {}, {}), moves=self._moves)
+        self._new = ChangedTables(plan.stored or StoredTables(out.run, {}, {}), out.run, out.run / "small")
+        self._stored = self._new.tables
         self._base = facts.get("base", self._id)
-        self._spans: dict[str, list[int]] = dict(facts.get("spans", {}))
         self._facts: dict[str, str] = dict(facts.get("facts", {}))
         self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
-        self._beside: set[str] = set(facts.get("beside", []))
         self._logs: dict[str, Any] = dict(facts.get("logs", {}))
         self._log = plan.log
-        self._replaced: list[str] = []
         self._figures: dict[str, Any] | None = None
         self._relabelled: dict[bytes, tuple[str, str]] = {}
-        run.rows = self._stored.counts()
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
     def add(self, parts: Sequence[PartToRead], cluster: str) -> None:
         """Read parts of recordings of one cluster, and make their files."""
         self._on_step("reading captures")
         self.run.captures_read += len({part.recording for part in parts})
-        pieces, reads = gather_parts(self._spark, parts, self._work, self._filters, cluster)
+        pieces, reads = gather_parts(self._spark, read_together(parts, self._ends), self._work, self._filters, cluster)
         for read in reads:
             self._known.note(read)
         joiner = self._join(parts, reads, pieces, cluster)
@@ -333,22 +322,20 @@ class _Job:
         knowledge.connections = joiner.connections
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._watermarks.get(cluster))
-        settled = settle(pieces, self._stored, self._spans, watermark_us, taken_back)
+        settled = settle(pieces, self._stored, self._new.spans, watermark_us, taken_back)
         self.run.expired += settled.expired
         made = make_tables(
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None
         )
-        for number, (file, table) in enumerate(without_superseded(self._stored, settled) if settled.superseded else ()):
-            self._rewrite(file, table, f"less-{number}")
+        for file, table in without_superseded(self._stored, settled) if settled.superseded else ():
+            self._new.rewrite(file, table)
         self._set_broker_ids(former, knowledge.directory, cluster)
         self.run.bodies_decoded += made.bodies
         for folder, files in made.files.items():
-            self._keep(place_of(folder), files)
-        self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
+            self._new.keep(place_of(folder), files, made.spans)
         small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None, again)
         if cluster in self._facts:
-            self._beside.discard(self._facts[cluster])
-            self._replaced.append(self._facts[cluster])
+            self._new.drop_beside({self._facts[cluster]})
         self._facts[cluster] = self._store_beside(
             "brokers", former.with_all([piece.facts for piece in pieces], made.addresses).to_bytes()
         )
@@ -360,22 +347,21 @@ class _Job:
         """Make the tables of a metadata log in the place of those that it had."""
         self._on_step("reading the metadata log")
         for file in [file for file in self._stored.rows if is_of_log(file, plan.replaced)]:
-            self._replace(file)
+            self._new.drop(file)
         for name in plan.replaced:
             del self._logs[name]
         files = [self._stored.place(file) for file in without_logs(self._stored).paths("requests")]
         columns = ["ts", "live_brokers_id", "is_kraft_controller"]
         last_us = max((last_listing(read_parquet(file, columns)) for file in files), default=0)
         made = make_log(self._spark, plan, self._work, self._filters, cluster, live_from_us=last_us)
-        self._keep(self._work, made.rows)
-        self._spans |= {file: span for file, span in made.spans.items() if file.startswith("requests/")}
+        self._new.keep(self._work, made.rows, made.spans)
         self._logs[cluster] = plan.held_with(made.shown_by).to_json()
-        for number, file in enumerate(without_logs(self._stored).paths("bad_inputs") if made.shown_by else ()):
+        for file in without_logs(self._stored).paths("bad_inputs") if made.shown_by else ():
             table = read_parquet(self._stored.place(file))
             wanted = without_kraft_note(table)
             if wanted.num_rows < table.num_rows:
-                self._rewrite(file, wanted, f"read-{number}")
-        if not self.run.rows["requests"]:
+                self._new.rewrite(file, wanted)
+        if not self._stored.count("requests"):
             raise CaptureError(why_nothing(made.bad_inputs.to_pylist()))
         self.run.bad_inputs = [
             bad for bad in self.run.bad_inputs if bad.offset is not None or KRAFT_TRAFFIC not in bad.reason
@@ -402,7 +388,7 @@ class _Job:
             begins += [Begin(name, label, read.file, border, point) for border in read.begins]
 
         def load(name: str) -> bytes | None:
-            if name not in made and name not in self._beside:
+            if name not in made and name not in self._new.beside:
                 return None  # no file of these tables
             try:
                 return (made.get(name) or self._stored.run / name).read_bytes()
@@ -447,17 +433,15 @@ class _Job:
                 pieces.append(gather(rows.to_batches(), self._work, self._filters, name))
         needed = {end.state for end in joiner.ends} | {begin.part for begin in joiner.begins}
         for name in needed & made.keys():
-            self._beside.add(name)
-            self._moves[name] = made[name].parent
+            self._new.beside.add(name)
+            self._stored.moves[name] = made[name].parent
         left = set(former["edges"].to_pylist()) - needed
         elsewhere = known.rows(left, "edges")
         elsewhere = elsewhere.filter(pc.invert(pc.is_in(elsewhere["id"], value_set=former["id"].combine_chunks())))
-        gone = (left - set(elsewhere["edges"].to_pylist())) & self._beside
-        self._replaced += sorted(gone)
-        self._beside -= gone
+        self._new.drop_beside(left - set(elsewhere["edges"].to_pylist()))
         rows = border_rows(joiner.ends, joiner.begins)
         gone_ids = set(former["id"].to_pylist()) - set(rows["id"].to_pylist())
-        self._know("known_borders", pa.concat_tables([rows, known.marks(gone_ids)]))
+        self._new.know("known_borders", pa.concat_tables([rows, known.marks(gone_ids)]))
         return joiner
 
     def _read_again(self, parts: Sequence[PartToRead], reads: Sequence[PartRead]) -> pa.Array:
@@ -488,25 +472,12 @@ class _Job:
             found.update(zip(rows["frame_id"].to_pylist(), rows["response_frame_id"].to_pylist(), strict=True))
         return found
 
-    def _know(self, name: str, rows: pa.Table) -> None:
-        """Add rows to a table of what runs must know."""
-        if not rows.num_rows:
-            return
-        known = KnownTable(self._stored, name)
-        file = known.next_file(self._id)
-        rows, taken = known.joined(rows)
-        for each in taken:
-            self._replace(each)
-        folder = self._out.run / "small"
-        write_table(folder / file, name, rows)
-        self._keep(folder, {file: rows.num_rows})
-
     def _know_bodies(self, made: TaskOutput) -> None:
         """Note which bodies the tasks wrote."""
         files = [place_of(folder) / file for folder, names in made.files.items() for file in names]
         ids = [read_parquet(file, ["body_id"]) for file in files if file.parent.parent.name == "bodies"]
-        if ids and self.run.rows["bodies"] <= SETTLED_ON_DRIVER:
-            self._know("known_bodies", pa.concat_tables(ids).cast(KNOWN["known_bodies"]))
+        if ids and self._stored.count("bodies") <= SETTLED_ON_DRIVER:
+            self._new.know("known_bodies", pa.concat_tables(ids).cast(KNOWN["known_bodies"]))
 
     def _store_beside(self, kind: str, content: bytes) -> str:
         """Store a file beside the tables; return its name."""
@@ -514,8 +485,8 @@ class _Job:
         folder = self._out.run / "beside"
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, content)
-        self._beside.add(name)
-        self._moves[name] = folder
+        self._new.beside.add(name)
+        self._stored.moves[name] = folder
         return name
 
     def _small(
@@ -549,7 +520,7 @@ class _Job:
             sets = sets.filter(pc.is_in(sets["live_brokers_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
         small["live_brokers"] = sets
         if sets.num_rows:
-            self._write("live_brokers", sets, self._id)
+            self._write("live_brokers", sets)
         self._write_anew("brokers", lambda former: merged_rows("brokers", pa.concat_tables([former, small["brokers"]])))
         self._write_captures(small["captures"], joiner, watermark_us, again)
 
@@ -575,8 +546,8 @@ class _Job:
         files = others.paths(name)
         if not files or not table.equals(former):
             for file in files:
-                self._replace(file)
-            self._write(name, table, self._id)
+                self._new.drop(file)
+            self._write(name, table)
 
     def _write_captures(self, rows: pa.Table, joiner: Joiner, watermark_us: int, again: pa.Array) -> None:
         """Add rows of ``captures``, together with the stored ones of their files, and with files that are as small.
@@ -592,12 +563,12 @@ class _Job:
                     continue
             stored = read_parquet(self._stored.place(file)).select(rows.column_names)
             rows = pa.concat_tables([stored.filter(pc.invert(pc.is_in(_file_keys(stored), value_set=again))), rows])
-            self._replace(file)
+            self._new.drop(file)
         table = _joined_captures(merged_rows("captures", rows), joiner)
         if watermark_us > -(1 << 62):
             late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
             table = table.filter(pc.invert(pc.fill_null(late, False)))
-        self._write("captures", table, self._id)
+        self._write("captures", table)
 
     def _without_mended(self, bad_inputs: pa.Table, parts: Sequence[PartToRead]) -> pa.Table:
         """Return rows of ``bad_inputs`` but those of files that are whole now: they have grown, or were no captures."""
@@ -622,7 +593,7 @@ class _Job:
         changed = former.changed_by(directory, self._filters)
         if not changed or not self._adds:
             return
-        for number, file in enumerate(self._stored.paths("requests")):
+        for file in self._stored.paths("requests"):
             if not self._stored.rows[file]:
                 continue
             table = read_parquet(self._stored.place(file))
@@ -630,12 +601,12 @@ class _Job:
             here = pc.equal(table["cluster"], cluster)
             column = pc.if_else(here, ids, table["broker_id"])
             if not column.equals(table["broker_id"]):
-                self._rewrite(file, with_column(table, "broker_id", column), f"known-{number}")
+                self._new.rewrite(file, with_column(table, "broker_id", column))
 
     def relabel(self, labels: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Give stored rows other labels."""
         for name in _LABELLED:
-            for number, file in enumerate(self._stored.paths(name)):
+            for file in self._stored.paths(name):
                 if not self._stored.rows[file]:
                     continue
                 table = read_parquet(self._stored.place(file))
@@ -655,7 +626,7 @@ class _Job:
                         former = table[column].to_pylist()
                         values = [each[place] if each else was for each, was in zip(found, former, strict=True)]
                         table = with_column(table, column, pa.array(values, pa.string()))
-                self._rewrite(file, table, f"named-{number}")
+                self._new.rewrite(file, table)
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
         known = KnownTable(self._stored, "known_borders")
         ends, begins = borders_of(known.rows(captures, "capture"))
@@ -663,100 +634,46 @@ class _Job:
             (each._replace(capture=captures.get(each.capture, each.capture)) for each in ends),
             (each._replace(capture=captures.get(each.capture, each.capture)) for each in begins),
         )
-        self._know("known_borders", rows)
+        self._new.know("known_borders", rows)
 
-    def _rewrite(self, file: str, table: pa.Table, part: str) -> None:
-        """Put other rows in the place of a stored file."""
-        name, *day = file.split("/")[:-1]
-        path = "/".join((name, *day, f"{kind_of(file)}-{token_of(file)}-{self._id}-{part}.zstd.parquet"))
-        span = self._spans.get(file)
-        self._replace(file)
-        if table.num_rows:
-            folder = self._out.run / "small"
-            write_table(folder / path, name, table)
-            self._keep(folder, {path: table.num_rows})
-            if span is not None:
-                self._spans[path] = span_of(table)
+    def _write(self, name: str, table: pa.Table) -> None:
+        self._new.write(f"{name}/part-{self._id}.zstd.parquet", table)
 
-    def _replace(self, file: str) -> None:
-        """Take a stored file out of the manifest."""
-        rows = self._stored.rows.pop(file)
-        if (name := file.partition("/")[0]) in self.run.rows:
-            self.run.rows[name] -= rows
-        self._spans.pop(file, None)
-        if self._moves.pop(file, None) is None:
-            self._replaced.append(file)
-
-    def _write(self, name: str, table: pa.Table, part: str) -> None:
-        """Write a table's file, aside until it is moved."""
-        path = f"{name}/part-{part}.zstd.parquet"
-        folder = self._out.run / "small"
-        write_table(folder / path, name, table)
-        self._keep(folder, {path: table.num_rows})
-
-    def _keep(self, folder: Place, files: Mapping[str, int]) -> None:
-        """Note files below a directory for the manifest, and that they are to be moved."""
-        for path, rows in files.items():
-            self._stored.rows[path] = rows
-            if (name := path.partition("/")[0]) not in KNOWN:
-                self.run.rows[name] = self.run.rows.get(name, 0) + rows
-            self._moves[path] = folder
-
-    def commit(self, filters: Filters, started: float, *, whole_summary: bool) -> None:
-        """Publish the tables.
-
-        Args:
-            filters: The requests that they have.
-            started: The time at which the run began, by the monotonic clock.
-            whole_summary: Whether the summary of a run that adds recordings is that of all tables.
-        """
+    def commit(self, started: float, *, whole_summary: bool) -> None:
+        """Publish the tables of a run that has ``started`` then, and sum up: all of them, or what it has added."""
         run, summary = self.run, self._stored.run / SUMMARY
         for name, rows in self._known.rows().items():
-            self._know(name, rows)
-        if not self._adds:
-            for name, schema in tables.TABLES.items():
-                if not self._stored.paths(name):  # readers find its columns
-                    self._write(name, schema.empty_table(), "empty")
-            move_files(self._moves, self._stored.run)
-            self._moves.clear()
-            for folder in ("tasks", "small", "beside"):
-                remove_tree(self._out.run / folder)
-            if self._figures is None:
-                self._figures = summarize(stored_pieces(self._stored, SUMMARY_COLUMNS))
-            run.summary = self._figures
-            _store_summary(summary, run.summary)
+            self._new.know(name, rows)
+        finished = self._new.finished()
+        summary.unlink(missing_ok=True)
+        move_files(self._stored.moves, self._stored.run)
+        self._stored.moves.clear()
+        for folder in ("tasks", "small", "beside"):
+            remove_tree(self._out.run / folder)
+        run.rows = finished["tables"]
         run.seconds = time.monotonic() - started
         manifest = {
-            "schema": SCHEMA,
             "kproto": kproto.__version__,
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "inputs": run.inputs,
-            "tables": run.rows,
             "bodies_decoded": run.bodies_decoded,
             "seconds": round(run.seconds, 3),
-            "filters": _named(filters),
+            "filters": _named(self._filters),
             "base": self._base,
             "facts": self._facts,
-            "beside": sorted(self._beside),
             "watermarks": self._watermarks,
             "logs": self._logs,
-            "spans": self._spans,
-            "files": self._stored.rows,
         }
-        if not self._adds:
-            self._out.publish(manifest)
-            return
-        summary.unlink(missing_ok=True)
-        move_files(self._moves, self._stored.run)
-        self._out.publish(manifest, self._stored.run)
-        for file in self._replaced:
+        self._out.publish(manifest | finished, self._stored.run)
+        for file in self._new.dropped:
             (self._stored.run / file).unlink(missing_ok=True)
-        if whole_summary or self._figures is None:
+        is_whole = whole_summary or not self._adds
+        if self._figures is None or (whole_summary and self._adds):
             self._on_step("summing up")
-            run.summary = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))
-            _store_summary(summary, run.summary)
-        else:
-            run.summary = self._figures
+            self._figures, is_whole = summarize(stored_pieces(self._stored, SUMMARY_COLUMNS)), True
+        run.summary = self._figures
+        if is_whole:
+            write_whole(summary, (json.dumps(run.summary, ensure_ascii=False) + "\n").encode())
 
 
 def _midnight_us(day: str | None) -> int:
@@ -793,10 +710,6 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
             row["partial_starts"] -= len(lost)
             row["losses"] = [each for each in row["losses"] if each not in lost]
     return pa.concat_tables([captures.filter(pc.invert(joined)), pa.Table.from_pylist(rows, captures.schema)])
-
-
-def _store_summary(file: Place, summary: dict[str, Any]) -> None:
-    write_whole(file, (json.dumps(summary, ensure_ascii=False) + "\n").encode())
 
 
 def _bad_inputs(table: pa.Table) -> list[BadInput]:

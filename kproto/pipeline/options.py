@@ -15,7 +15,7 @@ from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kproto.capture import CapturePoint
 
@@ -27,22 +27,6 @@ _TABLES: Final = {
     "captures": CAPTURES,
 }
 _PAYLOADS: Final = ("distinct", "all", "none")
-_OPTIONS: Final = {
-    "path",
-    "paths",
-    "table",
-    "ports",
-    "apis",
-    "since",
-    "until",
-    "columns",
-    "payload",
-    "workers",
-    "cluster",
-    "capture_point",
-    "log_zone",
-    "log_date",
-}
 
 
 def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
@@ -50,8 +34,8 @@ def scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
     return {
         "ports": _numbers(options["ports"]) if "ports" in options else None,
         "apis": _apis(options["apis"]) if "apis" in options else CONTROL_APIS,
-        "since_ns": _moment_ns(options, "since"),
-        "until_ns": _moment_ns(options, "until"),
+        "since_ns": _moment_ns(options["since"]) if "since" in options else None,
+        "until_ns": _moment_ns(options["until"]) if "until" in options else None,
         "every_payload": options.get("payload") == "all",
         "logs": _log_reading(options),
     }
@@ -107,19 +91,14 @@ def checked(options: Mapping[str, str]) -> dict[str, str]:
         ConfigurationError: One of them is unknown, or says nothing that it may.
     """
     found = {name.lower(): value for name, value in options.items()}
-    if unknown := sorted(found.keys() - _OPTIONS):
-        raise ConfigurationError(f"kafka_control has no option {unknown[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
+    if unknown := sorted(found.keys() - _READERS):
+        raise ConfigurationError(f"kafka_control has no option {unknown[0]!r}; it has {', '.join(sorted(_READERS))}")
     if (table := found.get("table", "frames")) not in _TABLES:
         raise ConfigurationError(f"kafka_control has no table {table!r}; it has {', '.join(_TABLES)}")
     if (payload := found.get("payload", "distinct")) not in _PAYLOADS:
         raise ConfigurationError(f"the option payload is one of {', '.join(_PAYLOADS)}, not {payload!r}")
-    for name in ("ports", "workers"):
-        if name in found:
-            _numbers(found[name])
-    if "apis" in found:
-        _apis(found["apis"])
-    for name in ("since", "until"):
-        _moment_ns(found, name)
+    for name, value in found.items():
+        _READERS[name](value)
     _log_reading(found)
     return found
 
@@ -164,13 +143,22 @@ def _apis(text: str) -> set[int]:
     return found
 
 
-def _moment_ns(options: Mapping[str, Any], name: str) -> int | None:
-    if name not in options:
-        return None
+def _moment_ns(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(options[name])
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{options[name]!r} is no moment such as 2026-11-21T06:00:00Z") from None
+        raise ConfigurationError(f"{text!r} is no moment such as 2026-11-21T06:00:00Z") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    **dict.fromkeys(
+        ("path", "paths", "table", "columns", "payload", "cluster", "capture_point", "log_zone", "log_date"), str
+    ),
+    **dict.fromkeys(("ports", "workers"), _numbers),
+    **dict.fromkeys(("since", "until"), _moment_ns),
+    "apis": _apis,
+}
+"""The options, each with what reads it, or refuses it."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.capture.collector import CAPTURE_ENDED
-from kproto.pipeline.staging import StagedTables, read_bodies, read_staged, with_payloads
+from kproto.pipeline.staging import StagedTables, read_bodies, read_staged
 from kproto.tables.arrays import BATCH_BYTES, rows_of, slices, with_column
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
@@ -57,7 +57,7 @@ CLAIMS: Final = pa.schema(
     ]
 )
 """The bodies of a piece: whether a wanted frame has it, when the first broker accepted it (null: none), when and in
-which frame it was first sent, and where it is staged: in this piece, or by the task that read it."""
+which frame it was first sent, and where it is staged in this piece."""
 
 
 UNSETTLED: Final = "open"
@@ -139,8 +139,7 @@ def gather(
     """Stage a scan.
 
     Args:
-        batches: Of the schema ``SCAN``. A body's first frame here has its payload, or names the place where that is
-            staged, and a response's request comes before the response.
+        batches: Of the schema ``SCAN``. A body's first frame here has its payload; requests come before responses.
         directory: Where pieces go; the piece makes a directory of its own in it.
         filters: The requests to keep. Brokers are filtered later, when their ids are known.
         cluster: The declared cluster of the captures.
@@ -148,9 +147,7 @@ def gather(
     path = directory / f"piece-{uuid.uuid4().hex}"
     staged = StagedTables(path)
     facts = BrokerFacts()
-    reader = TableReader(
-        replace(filters, brokers=frozenset()), facts, states=False, cluster=cluster, payloads=with_payloads
-    )
+    reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False, cluster=cluster)
     bodies = _StagedBodies(staged, str(path))
     rows: Counter[str] = Counter()
     seen: list[pa.Table] = []
@@ -168,12 +165,7 @@ def gather(
 
 
 class _StagedBodies:
-    """Stages the distinct bodies of a piece that are not staged yet; remembers the frame in which each was first sent.
-
-    Args:
-        staged: The piece's tables.
-        piece: The piece's directory.
-    """
+    """Stages the distinct bodies of a piece; remembers the frame in which each was first sent."""
 
     def __init__(self, staged: StagedTables, piece: str) -> None:
         self._staged = staged
@@ -183,31 +175,18 @@ class _StagedBodies:
 
     def add(self, given: pa.Table) -> None:
         """Add bodies as ``first_bodies`` gives them."""
-        keys = rows_of(given, ("body_id", "ts_ns", "frame_id", "staged"))
-        fresh: list[int] = []
-        of_fresh: list[tuple[bytes, int, bytes]] = []
-        for row, (body_id, ts_ns, frame_id, place) in enumerate(keys):
-            known = self._first.get(body_id)
-            if known is not None and known[:2] <= (ts_ns, frame_id):
-                continue
-            if place is None:
-                fresh.append(row)
-                of_fresh.append((body_id, ts_ns, frame_id))
-            else:
-                self._first[body_id] = (ts_ns, frame_id, place)
-        if fresh:
-            bodies = given.select(BODIES.names)
-            self._stage(bodies if len(fresh) == bodies.num_rows else bodies.take(pa.array(fresh, pa.int64())), of_fresh)
-
-    def _stage(self, bodies: pa.Table, keys: list[tuple[bytes, int, bytes]]) -> None:
-        batch = _one_batch(bodies)
+        keys = list(rows_of(given, ("body_id", "ts_ns", "frame_id")))
+        known = [self._first.get(body_id) for body_id, *_sent in keys]
+        fresh = [row for row, key in enumerate(keys) if (of := known[row]) is None or key[1:] < of[:2]]
+        bodies = given.select(BODIES.names)
+        batch = _one_batch(bodies if len(fresh) == len(keys) else bodies.take(pa.array(fresh, pa.int64())))
         done = 0
         for part in slices(batch, batch.nbytes, BATCH_BYTES):
             self._staged.write("bodies", part)
-            sizes = pc.binary_length(part.column("payload")).to_pylist()
-            for row, (body_id, ts_ns, frame_id) in enumerate(keys[done : done + part.num_rows]):
-                place = {"piece": self._piece, "batch": self._batches, "row": row, "bytes": sizes[row]}
-                self._first[body_id] = (ts_ns, frame_id, place)
+            for row, size in enumerate(pc.binary_length(part.column("payload")).to_pylist()):
+                body_id, ts_ns, frame_id = keys[fresh[done + row]]
+                place = {"piece": self._piece, "batch": self._batches, "row": row, "bytes": size}
+                self._first[body_id] = ts_ns, frame_id, place
             done += part.num_rows
             self._batches += 1
 

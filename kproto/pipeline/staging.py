@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from kproto.tables.places import open_input, open_output, place_of
-from kproto.tables.schemas import BODIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,17 +61,6 @@ def read_batch(directory: Place, name: str, number: int) -> pa.RecordBatch:
     """Return one batch of a table."""
     with open_input(directory / f"{name}.arrow") as file:
         return pa.ipc.open_file(file).get_batch(number)
-
-
-def with_payloads(bodies: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield bodies with their payloads: those at hand first, then those that are staged.
-
-    Args:
-        bodies: The columns of ``BODIES`` and ``staged``.
-    """
-    is_staged = pc.is_valid(bodies["staged"])
-    yield from bodies.select(BODIES.names).filter(pc.invert(is_staged)).to_batches()
-    yield from read_bodies(bodies["staged"].filter(is_staged).to_pylist())
 
 
 def read_bodies(places: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:

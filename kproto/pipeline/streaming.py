@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import CaptureError
 from kproto.pipeline.job import analyze, unchanged
@@ -64,20 +64,13 @@ def follow(
     """
     out.check()
     stop = stop or threading.Event()
+    named: dict[str, Any] = {"filters": filters, "capture_point": capture_point, "cluster": cluster}
     said, is_first = "", True
     while not stop.is_set():
         try:
-            run = None if is_first else unchanged([directory], out, filters, capture_point, cluster)
+            run = None if is_first else unchanged([directory], out, **named)
             if run is None:
-                run = analyze(
-                    spark,
-                    [directory],
-                    out,
-                    filters=filters,
-                    capture_point=capture_point,
-                    cluster=cluster,
-                    whole_summary=False,
-                )
+                run = analyze(spark, [directory], out, **named, whole_summary=False)
                 on_run(run)
                 is_first = False
         except CaptureError as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kproto.tables.stored import StoredTables
     from kproto.verdicts.history import Counts
 
-T = TypeVar("T")
-
 RECEIPT: Final = pa.schema([("receipt", pa.binary())])
 """How a task tells the driver its result: pickled, in one row."""
 
@@ -47,8 +45,6 @@ _MOST_TASKS: Final = 10_000
 
 _RECEIPTS_TOGETHER: Final = 512
 """The most receipts that the driver takes as they are; of more tasks, tasks merge about this number each."""
-
-_BLOCK: Final = 256
 
 _CLAIMS_ON_DRIVER: Final = 200_000
 """The most bodies among which the driver itself chooses the first copies."""
@@ -270,25 +266,6 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Yield the numbers that a task of ``task_each`` was given."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-class Packed(Generic[T]):
-    """What many tasks take one item of each: of 300,000 items a task unpickles 256, not all.
-
-    Args:
-        items: The items.
-    """
-
-    def __init__(self, items: Sequence[T]) -> None:
-        self._count = len(items)
-        self._blocks = [pickle.dumps(items[at : at + _BLOCK]) for at in range(0, len(items), _BLOCK)]
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> T:
-        block: Sequence[T] = pickle.loads(self._blocks[number // _BLOCK])  # noqa: S301  # our own
-        return block[number % _BLOCK]
 
 
 def receipt(result: object) -> pa.RecordBatch:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,22 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.settling import JOINED
 from kproto.tables.files import file_size
 from kproto.tables.known import KnownTable
 from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
-from kproto.tables.schemas import KNOWN, TABLES
-from kproto.tables.stored import (
-    SCHEMA,
-    StoredTables,
-    current_tables,
-    read_parquet,
-    whole_table,
-)
-from kproto.tables.writing import BY_BODY, kind_of, span_of, write_table
+from kproto.tables.schemas import KNOWN
+from kproto.tables.stored import StoredTables, current_tables, read_parquet, whole_table
+from kproto.tables.writing import BY_BODY, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
@@ -46,71 +40,31 @@ _COMPACT_BYTES: Final = 64 << 20
 """Files of one table and day are joined until they have about this number of bytes."""
 
 
-class _NewRun:
-    """The run that takes the place of stored tables: it begins with all of their files.
-
-    Args:
-        out: The output directory, in ``writing``.
-        stored: The tables.
-
-    Attributes:
-        tables: Its tables. Files that it has written stand in its own directory, the others still in the former one.
-    """
+class _NewRun(ChangedTables):
+    """The run that takes the place of stored tables: it begins with all of their files."""
 
     def __init__(self, out: OutputDirectory, stored: StoredTables) -> None:
+        super().__init__(stored, out.run, out.run)
         self._out = out
-        self._from = stored
-        self._spans: dict[str, list[int]] = dict(stored.facts.get("spans", {}))
-        self.tables = replace(stored, rows=dict(stored.rows), moves={})
-
-    def drop(self, file: str) -> None:
-        """Leave a file out."""
-        del self.tables.rows[file]
-        self._spans.pop(file, None)
-
-    def write(self, file: str, table: pa.Table) -> None:
-        """Write a file of the table in whose directory it is."""
-        write_table(self._out.run / file, file.partition("/")[0], table)
-        self.tables.rows[file] = table.num_rows
-        self.tables.moves[file] = self._out.run
-        if file.startswith("requests/"):
-            self._spans[file] = span_of(table)
 
     def narrow(self, file: str, column: str, is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
         """Keep the rows of a file whose values in a column are wanted."""
         table = read_parquet(self.tables.place(file))
         wanted = table.filter(is_wanted(table[column]))
         if wanted.num_rows < table.num_rows:
-            self.drop(file)
-            if wanted.num_rows:
-                self.write(file, wanted)
+            self.rewrite(file, wanted)
 
-    def know(self, name: str, rows: pa.Table) -> None:
-        """Write all rows of a table of ``KNOWN``."""
-        for file in self.tables.paths(name):
-            self.drop(file)
-        if rows.num_rows:
-            self.write(KnownTable(None, name).next_file(self._out.run.name), rows)
-
-    def publish(self, changes: Mapping[str, Any] | None = None) -> StoredTables:
-        """Make it the current run.
-
-        Args:
-            changes: What changes in the manifest beside the files.
-        """
-        facts = self._from.facts | dict(changes or {})
-        run, rows = self._out.run, self.tables.rows
-        links = {name for name in facts.get("beside", []) if (self._from.run / name).exists()}
-        links |= rows.keys() - self.tables.moves.keys()
+    def publish(self, **changes: Any) -> StoredTables:
+        """Make it the current run, with changes in the manifest beside the files; return its tables."""
+        facts = self.tables.facts | self.finished() | changes
+        former, run = self.tables.run, self._out.run
+        links = {name for name in self.beside if (former / name).exists()}
+        links |= self.tables.rows.keys() - self.tables.moves.keys()
         for folder in {(run / file).parent for file in links}:
             folder.mkdir(parents=True, exist_ok=True)
-        at_store(lambda file: _link(self._from.run / file, run / file), links)
-        for name, schema in TABLES.items():
-            if not self.tables.paths(name):
-                self.write(f"{name}/part-empty.zstd.parquet", schema.empty_table())
-        counts = self.tables.counts()
+        at_store(lambda file: _link(former / file, run / file), links)
         del facts["run"]
-        self._out.publish(facts | {"tables": counts, "spans": self._spans, "schema": SCHEMA, "files": rows})
+        self._out.publish(facts)
         return self.tables
 
 
@@ -177,17 +131,16 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         for file in stored.paths("bad_inputs"):
             new.narrow(file, "file", lambda names: pc.invert(pc.is_in(names, value_set=gone)))
         written = [read_parquet(file, ["body_id"]) for file in new.tables.files("bodies")]
-        new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]))
+        new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]), alone=True)
         borders = KnownTable(stored, "known_borders").all()
         seen_ns = int(midnight.value) * 1000 - _STILL_GOES_ON_NS
         borders = borders.filter(pc.greater_equal(borders["time_ns"], seen_ns))
-        new.know("known_borders", borders)
-        edges = {name for name in stored.facts.get("beside", []) if not name.startswith("edges-")}
-        edges |= set(borders["edges"].to_pylist()) & set(stored.facts.get("beside", []))
+        new.know("known_borders", borders, alone=True)
+        new.beside -= {name for name in new.beside if name.startswith("edges-")} - set(borders["edges"].to_pylist())
         clusters = set(KnownTable(stored, "known_places").distinct("cluster"))
         marks = dict(stored.facts.get("watermarks", {}))
         marks |= {name: max(day, marks.get(name, day)) for name in clusters}
-        after = new.publish({"watermarks": marks, "beside": sorted(edges)}).counts()
+        after = new.publish(watermarks=marks).counts()
     return {name: rows - after.get(name, 0) for name, rows in stored.counts().items()}
 
 
@@ -214,7 +167,7 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
             name = f"{kind_of(group[0])}-{JOINED}-{out.run.name}.{number}.zstd.parquet"
             new.write(f"{group[0].rpartition('/')[0]}/{name}", joined)
         for name in KNOWN.keys() - {"known_batches"}:
-            new.know(name, KnownTable(stored, name).all())
+            new.know(name, KnownTable(stored, name).all(), alone=True)
         return len(stored.rows), len(new.publish().rows)
 
 

@@ -54,13 +54,13 @@ class _Link(NamedTuple):
     epoch: int
     first: int
     last: int
-    first_id: int
+    first_id: int | None
     last_id: int
 
     @property
     def has_ids(self) -> bool:
         """Whether the requests have correlation ids of their own; what a controller's log tells has none."""
-        return self.first_id >= 0
+        return self.first_id is not None and self.first_id >= 0
 
 
 class HostEvidence:
@@ -148,7 +148,7 @@ class HostEvidence:
         servers = {link.server for link in links}
         brokers = {link.broker for link in links}
         if self._is_log(capture):
-            is_of_controller = len(brokers) > 1 and all((link.first_id or 0) < 0 for link in links)
+            is_of_controller = len(brokers) > 1 and not any(link.has_ids for link in links)
             (broker, *others) = {link.controller for link in links} if is_of_controller else brokers or {None}
             if broker is not None and not others:
                 return "log", broker

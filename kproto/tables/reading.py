@@ -28,10 +28,10 @@ from kproto.tables.relations import (
     learn_brokers,
 )
 from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan, scan_options
-from kproto.tables.schemas import BODIES, METADATA_TABLES, SCAN, TABLES
+from kproto.tables.schemas import METADATA_TABLES, SCAN, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kproto.capture import CapturePoint
     from kproto.tables.brokers import BrokerFacts
@@ -210,7 +210,6 @@ class TableReader:
         directory: Learns the brokers' addresses and tells their ids.
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
         cluster: The declared cluster of the captures.
-        payloads: Yields bodies, given with the columns of ``BODIES`` and ``staged``, with their payloads.
         most_bodies: The number of bodies used last that are remembered, at least as many as the scan remembers;
             None: all.
         several: Whether several recordings are scanned, so that a frame may come again in a later stretch.
@@ -226,16 +225,12 @@ class TableReader:
         *,
         states: bool = True,
         cluster: str = DEFAULT_CLUSTER,
-        payloads: Callable[[pa.Table], Iterable[pa.RecordBatch]] = lambda bodies: bodies.select(
-            BODIES.names
-        ).to_batches(),
         most_bodies: int | None = None,
         several: bool = False,
     ) -> None:
         self._seen: set[bytes] | None = set() if several else None
         self._filters = filters
         self._states = states
-        self._payloads = payloads
         self._cluster = cluster
         self._most_bodies = most_bodies
         self._directory = directory
@@ -254,11 +249,11 @@ class TableReader:
         stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
         self._open = []
         new = self.given = first_bodies(stretch)
-        stretch = distinct_frames(_without_payloads(stretch), self._seen)
+        stretch = distinct_frames(with_column(stretch, "payload", pa.nulls(stretch.num_rows, pa.binary())), self._seen)
         used = stretch["body_id"]
         new = new.filter(self._decoded.unknown(new["body_id"]))
         every_state = self._states or self._filters.by_partition
-        for kind, rows in decode(self._payloads(new), states=every_state):
+        for kind, rows in decode(new.to_batches(), states=every_state):
             self._decoded.add(kind, rows)
         learn_brokers(self._directory, stretch, self._decoded)
         if not last:
@@ -299,7 +294,7 @@ class TableReader:
         asked = pc.is_in(stretch["frame_id"], value_set=answers["request_frame_id"].combine_chunks(), skip_nulls=True)
         refused = pc.unique(stretch.filter(asked)["body_id"])
         bodies = new.filter(pc.is_in(new["body_id"], value_set=refused, skip_nulls=True))
-        for kind, rows in decode(self._payloads(bodies)):
+        for kind, rows in decode(bodies.to_batches()):
             if kind == "state":
                 self._decoded.add(kind, rows)
 
@@ -311,9 +306,3 @@ class TableReader:
         waiting = stretch.filter(is_open)
         self._open = waiting.to_batches()
         return stretch.filter(pc.invert(is_open))
-
-
-def _without_payloads(scan: pa.Table) -> pa.Table:
-    for name in ("payload", "staged"):
-        scan = with_column(scan, name, pa.nulls(scan.num_rows, SCAN.field(name).type))
-    return scan

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kproto.capture.capture_points import CapturePoint, above_times, capture_points, names_of_point
+from kproto.capture.capture_points import CapturePoint, above_times, names_of_point, points_of_files
 from kproto.capture.read import problem_of
 from kproto.capture.source import HEAD, LOGS, Source, check_begun, detect_format, file_name
 from kproto.capture.summary import CaptureSummary
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from kproto.capture.borders import Border
     from kproto.capture.collector import Event
+    from kproto.capture.file_ends import FileEnds
     from kproto.capture.pcap import Packet
     from kproto.capture.reader import CaptureReader
     from kproto.tables.scanning import Selection
@@ -474,15 +475,8 @@ def _content_at(
     return False, at, tails
 
 
-def read_together(
-    parts: Iterable[PartToRead], opener: Callable[[str], IO[bytes]] = open_file
-) -> list[tuple[PartToRead, ...]]:
-    """Group parts by what one reader reads: the logs of a place in order, as requests go on in the next file.
-
-    Args:
-        parts: The parts.
-        opener: Opens a file by its path or URI.
-    """
+def read_together(parts: Iterable[PartToRead], ends: FileEnds) -> list[tuple[PartToRead, ...]]:
+    """Group parts by what one reader reads: the logs of a place in order, as requests go on in the next file."""
     logs: dict[str, PartToRead] = {}
     others = []
     for part in parts:
@@ -490,8 +484,7 @@ def read_together(
             logs[part.file] = part
         else:
             others.append((part,))
-    points = capture_points(logs, opener=opener) if logs else ()
-    return [*others, *(tuple(logs[file] for file in point.files) for point in points)]
+    return [*others, *(tuple(logs[file] for file in point.files) for point in points_of_files(logs, ends))]
 
 
 def read_parts(

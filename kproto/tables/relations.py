@@ -361,13 +361,13 @@ def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, deco
 
 
 def first_bodies(scan: pa.Table) -> pa.Table:
-    """Each distinct body of a scan once, as first sent: ``BODIES``, where it is staged, and its frame's time and id."""
-    given = pc.indices_nonzero(pc.or_(pc.is_valid(scan["payload"]), pc.is_valid(scan["staged"])))
+    """Each distinct body of a scan once, as first sent: ``BODIES``, and its frame's time and id."""
+    given = pc.indices_nonzero(pc.is_valid(scan["payload"]))
     keys = scan.select(["body_id", "ts_ns", "frame_id"]).take(given).append_column("row", given)
     keys = keys.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
     numbered = keys.select(["body_id"]).append_column("place", pa.array(range(keys.num_rows), pa.int64()))
     first = numbered.group_by("body_id", use_threads=False).aggregate([("place", "min")])
-    return scan.select([*BODIES.names, "staged", "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
+    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
 
 
 def distinct_frames(scan: pa.Table, seen: Collection[bytes] | None = None) -> pa.Table:

@@ -308,7 +308,6 @@ class ScanRows(RowBuffer):
             payload,
             None,
             None,
-            None,
         )
         self.add(row, size)
 

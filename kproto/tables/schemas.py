@@ -215,15 +215,13 @@ SCAN: Final = pa.schema(
         ("unmatched_reason", pa.string()),
         ("error", pa.string()),
         ("payload", _ID),
-        ("staged", STAGED),
         ("bad_input", pa.struct(_BAD_INPUT)),
         ("facts", pa.struct([field for field in CAPTURES if field.name not in ("cluster", "capture", "file")])),
     ]
 )
 """The rows that ``scan`` yields: a frame with facts that only scans have. ``payload`` is the body, null where the same
-capture has given it before, or where ``staged`` names its place instead; ``request_frame_id`` is, for a response, the
-frame that it answers; ``error`` says why a frame has no body. Rows without ``frame_id`` are notes, described at
-``scan``."""
+capture has given it before; ``request_frame_id`` is, for a response, the frame that it answers; ``error`` says why a
+frame has no body. Rows without ``frame_id`` are notes, described at ``scan``."""
 
 BODIES: Final = described(
     "Each distinct body once. Two request bodies that differ in their broker epoch alone are one.",
@@ -380,15 +378,7 @@ PARTS: Final = {
     "head": _HEAD,
     "state": PARTITION_STATES,
     "error": pa.schema([("body_id", _ID), *_PARTITION_ERROR]),
-    "broker": pa.schema(
-        [
-            ("brokers_id", _ID),
-            ("broker_id", pa.int32()),
-            ("host", pa.string()),
-            ("port", pa.int32()),
-            ("listener", pa.string()),
-        ]
-    ),
+    "broker": pa.schema([("brokers_id", _ID), *list(LIVE_BROKERS)[1:]]),
 }
 """The kinds of rows that ``decode`` yields: for each body one ``head`` and, as they occur in it, a row for each
 partition's ``state`` or ``error``, and for each live ``broker``'s endpoint (each set of live brokers once)."""
@@ -436,203 +426,182 @@ KNOWN: Final = {
 """What runs must know of earlier ones, by the names of the tables: see ``kproto.tables.known``. Of ``known_batches``,
 KRaft's metadata log itself, see ``kproto.tables.metadata_rows``."""
 
-BROKER_STATES: Final = described(
-    "What each broker was to KRaft's controller, from when to when, by the metadata log.",
-    _CLUSTER,
-    _CAPTURE,
-    column("broker_id", pa.int32(), "Broker."),
-    column("state", pa.string(), "fenced, unfenced, in controlled shutdown or unregistered."),
-    column("broker_epoch", pa.int64(), "Epoch of its registration: the offset of its RegisterBrokerRecord."),
-    column("incarnation_id", _ID, "Of its process: a new one with each start."),
-    column("is_start", pa.bool_(), "Whether a process of the broker began here: it registered with a new incarnation."),
-    column("valid_from", TIME, "When the controller wrote the record that began it (UTC, us)."),
-    column("valid_to", TIME, "When the next state began (UTC, us); null: it lasts."),
-    column("why", pa.string(), "What began it, as far as records tell."),
-    column("log_offset", pa.int64(), "Offset of the record that began it; null: a snapshot shows it."),
-    column("evidence", pa.string(), "What the broker's heartbeats tell of it; null: captures show none."),
-)
 
-QUORUM_EPOCHS: Final = described(
-    "The epochs of KRaft's quorum and their leaders, the active controllers.",
-    _CLUSTER,
-    _CAPTURE,
-    column("controller_epoch", pa.int32(), "The epoch."),
-    column("controller_id", pa.int32(), "Its leader, a node of the quorum."),
-    column("valid_from", TIME, "When it wrote that it leads (UTC, us); null: the files do not have that record."),
-    column("valid_to", TIME, "When the next leader did (UTC, us); null: none did."),
-    column("voters", INTS, "Node ids of the voters; null where the record is missing."),
-    column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
-    column(
-        "log_offset",
-        pa.int64(),
-        "Offset of its LeaderChange record; null: quorum-state or captures tell of it.",
-    ),
-    column("served_ts", TIME, "When a fetch was last answered in the epoch before (UTC, us); null: not shown."),
-    column("led_ts", TIME, "When captures first show its leader lead (UTC, us); null: they do not."),
-    column("candidates", INTS, "Node ids of those that asked for votes; null: no capture shows the time."),
-    column("failed_elections", pa.int32(), "Epochs since the one before for which votes were asked in vain."),
-    column("late_ts", TIME, "When the leader before last answered a fetch after led_ts (UTC, us); null: it did not."),
-    column("why", pa.string(), "Why the controller changed; null: captures do not show it."),
-)
+def _of_log(text: str, *columns: pa.Field) -> pa.Schema:
+    """Make the schema of a table that KRaft's metadata log has."""
+    return described(text, _CLUSTER, _CAPTURE, *columns)
 
-METADATA_RECORDS: Final = described(
-    "Each record of KRaft's metadata log, without secrets; NoOp records are left out.",
-    _CLUSTER,
-    _CAPTURE,
-    column("log_offset", pa.int64(), "Offset; in a snapshot, the place there."),
-    column("snapshot", pa.string(), "Name of the snapshot that holds it; null: the log."),
-    column("ts", TIME, "When the controller wrote it (UTC, us)."),
-    column("controller_epoch", pa.int32(), "The quorum's epoch."),
-    column("type", pa.string(), "The record's type, as Kafka's dump names it."),
-    column("version", pa.int16(), "Its version."),
-    column("data", pa.string(), "Its fields as JSON; null: it cannot be read."),
-    column("body_id", _ID, "Its batch. Joins requests and partition_states."),
-)
-
-METADATA_DELIVERIES: Final = described(
-    "When each batch of KRaft's metadata log was told to each replica, committed and applied, as captures show it.",
-    _CLUSTER,
-    _CAPTURE,
-    column("body_id", _ID, "The batch. Joins requests and partition_states."),
-    column("node_id", pa.int32(), "The replica: a broker or a node of the quorum."),
-    column("controller_epoch", pa.int32(), "The quorum's epoch."),
-    column("log_offset", pa.int64(), "Offset of the batch's last record."),
-    column("told_ts", TIME, "When an answer first carried it to the replica (UTC, us)."),
-    column("committed_ts", TIME, "When an answer to any replica first named a high watermark beyond it (UTC, us)."),
-    column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
-)
-
-BROKER_REGISTRATIONS: Final = described(
-    "Registrations that a broker's process asked of KRaft's controller and that were answered alike, as captures show.",
-    _CLUSTER,
-    _CAPTURE,
-    column("broker_id", pa.int32(), "Broker."),
-    column("incarnation_id", _ID, "Of its process."),
-    column("cluster_id", pa.string(), "The cluster to which its storage belongs."),
-    column("address", pa.string(), "Where the requests came from."),
-    column("listeners", pa.list_(pa.string()), "The addresses that it would have."),
-    column("error_code", pa.int16(), "The controller's answer; null: missing."),
-    column("broker_epoch", pa.int64(), "The epoch that it was given; null: none."),
-    column("first_ts", TIME, "When the first was sent (UTC, us)."),
-    column("last_ts", TIME, "When the last was sent (UTC, us)."),
-    column("requests", pa.int64(), "Their number."),
-)
-
-BROKER_HEARTBEATS: Final = described(
-    "Runs of heartbeats of a broker that asked for the same and were answered alike, as captures show them.",
-    _CLUSTER,
-    _CAPTURE,
-    column("broker_id", pa.int32(), "Broker."),
-    column("broker_epoch", pa.int64(), "The epoch that it named: that of its registration."),
-    column("first_ts", TIME, "When the first was sent (UTC, us)."),
-    column("last_ts", TIME, "When the last was sent (UTC, us)."),
-    column("heartbeats", pa.int64(), "Their number."),
-    column("longest_gap_us", pa.int64(), "The longest time before one of them since the one of this epoch before it."),
-    column("wants_fence", pa.bool_(), "Whether the broker asked to be, or to stay, fenced."),
-    column("wants_shutdown", pa.bool_(), "Whether it asked for its controlled shutdown."),
-    column("error_code", pa.int16(), "The controller's answer; null: missing."),
-    column("is_fenced", pa.bool_(), "Whether the answers said fenced; null: missing, or errors, which leave it open."),
-    column("is_caught_up", pa.bool_(), "Whether the answers said caught up with the log; null: as is_fenced."),
-    column("last_offset", pa.int64(), "The offset that the broker had applied in the last."),
-)
-
-BROKER_PROGRESS: Final = described(
-    "How far each broker had applied the metadata log: its worst heartbeat of each ten seconds.",
-    _CLUSTER,
-    _CAPTURE,
-    column("broker_id", pa.int32(), "Broker."),
-    column("ts", TIME, "When the heartbeat was sent (UTC, us)."),
-    column("told_offset", pa.int64(), "The last offset that answers had carried to it by then; null: none."),
-    column("committed_offset", pa.int64(), "The last that was committed by then, as answers said; null: not shown."),
-    column("applied_offset", pa.int64(), "The offset that it had applied."),
-    column("lag_us", pa.int64(), "For how long the process had lacked a committed offset; 0: it lacked none."),
-    column("late", pa.int64(), "Heartbeats of these ten seconds that were behind by over a second."),
-)
-
-QUORUM_REQUESTS: Final = described(
-    "Votes, begins and ends of KRaft's epochs, and refused fetches of its log; those alike in a row are one row.",
-    _CLUSTER,
-    _CAPTURE,
-    column("first_ts", TIME, "When the first was sent (UTC, us)."),
-    column("last_ts", TIME, "When the last was sent (UTC, us)."),
-    column("count", pa.int64(), "Their number."),
-    column("api_key", pa.int16(), "52 Vote, 53 BeginQuorumEpoch, 54 EndQuorumEpoch; 1 Fetch."),
-    column("node_id", pa.int32(), "The node that asked."),
-    column("to_node", pa.int32(), "The node that was asked; null: the request does not say."),
-    column("controller_epoch", pa.int32(), "The epoch that it named."),
-    column("is_pre_vote", pa.bool_(), "Whether it asked only whether it would win."),
-    column("is_granted", pa.bool_(), "Whether it got the vote; null: no vote, or no answer."),
-    column("error_code", pa.int16(), "The answer; null: missing."),
-    column("leader_id", pa.int32(), "The leader that the answer named; null: none."),
-    column("leader_epoch", pa.int32(), "The epoch that the answer named; null: none."),
-    column("is_diverging", pa.bool_(), "Whether the answer told the replica to cut off the end of its log."),
-)
-
-QUORUM_OUTAGES: Final = described(
-    "Times in which nodes asked KRaft's quorum and no leader answered, as captures show them.",
-    _CLUSTER,
-    _CAPTURE,
-    column("valid_from", TIME, "The last answer before it (UTC, us)."),
-    column("valid_to", TIME, "The first answer after it (UTC, us); null: none came."),
-    column("last_ts", TIME, "When a node last asked in it (UTC, us)."),
-    column("votes", pa.int64(), "Votes that were asked for, pre-votes too."),
-    column("elections", pa.int64(), "Epochs for which they were, without pre-votes."),
-    column("refused", pa.int64(), "Fetches that were refused or not answered."),
-    column("nodes", INTS, "The nodes that asked."),
-)
-
-ADMIN_CHANGES: Final = described(
-    "What administrative requests asked KRaft's controller for, who asked, and the records that it made of them.",
-    _CLUSTER,
-    _CAPTURE,
-    column("ts", TIME, "When the request passed (UTC, us)."),
-    column("client_id", pa.string(), "As the client named itself."),
-    column("client_address", pa.string(), "The client's address; that of the connection where no broker passed it on."),
-    column(
-        "principal", pa.string(), "As whom the broker knew the client, User:alice; null: the capture does not show."
-    ),
-    column("api_key", pa.int16(), "The request's API."),
-    column("topic", pa.string(), "The topic; null: it is about something else."),
-    column("partition", pa.int32(), "The partition; null: it is about the whole topic, or something else."),
-    column("what", pa.string(), "What was asked for; values of secrets are hidden."),
-    column("error_code", pa.int16(), "The answer; null: missing."),
-    column("log_offset", pa.int64(), "Offset of the first record that it made; null: none, or see note."),
-    column("records", pa.int64(), "The number of records that it made, as far as they name what was asked for."),
-    column("note", pa.string(), "Why no record is named; null: one is, or the request was refused."),
-)
-
-QUORUM_MEMBERS: Final = described(
-    "The members of KRaft's quorum: who votes and who only follows the log, since when, and what tells it.",
-    _CLUSTER,
-    _CAPTURE,
-    column("node_id", pa.int32(), "The node."),
-    column("role", pa.string(), "voter or observer; null: nothing tells who votes."),
-    column("directory_id", _ID, "The directory by which it votes; null: not told."),
-    column("valid_from", TIME, "When this was first told (UTC, us), by the clock of what tells it; null: not dated."),
-    column("valid_to", TIME, "When it was told to have ended (UTC, us); null: it was not."),
-    column(
-        "told_by",
-        pa.string(),
-        "What told it first: LeaderChange, VotersRecord, RegisterBroker, RegisterController, snapshot, quorum-state; "
-        "of captures Fetch or DescribeQuorum.",
-    ),
-    column("log_offset", pa.int64(), "Offset of the record that did; null: it was none, or one in a snapshot."),
-    column("last_offset", pa.int64(), "The last offset that it had when it last fetched; null: no capture shows it."),
-    column("fetched_ts", TIME, "When it last fetched (UTC, us); null: not shown, or it led."),
-)
 
 METADATA_TABLES: Final = {
-    "metadata_deliveries": METADATA_DELIVERIES,
-    "broker_states": BROKER_STATES,
-    "broker_registrations": BROKER_REGISTRATIONS,
-    "broker_heartbeats": BROKER_HEARTBEATS,
-    "broker_progress": BROKER_PROGRESS,
-    "quorum_epochs": QUORUM_EPOCHS,
-    "quorum_members": QUORUM_MEMBERS,
-    "quorum_requests": QUORUM_REQUESTS,
-    "quorum_outages": QUORUM_OUTAGES,
-    "admin_changes": ADMIN_CHANGES,
-    "metadata_records": METADATA_RECORDS,
+    "metadata_deliveries": _of_log(
+        "When each batch of KRaft's metadata log was told to each replica, committed and applied, as captures show it.",
+        column("body_id", _ID, "The batch. Joins requests and partition_states."),
+        column("node_id", pa.int32(), "The replica: a broker or a node of the quorum."),
+        column("controller_epoch", pa.int32(), "The quorum's epoch."),
+        column("log_offset", pa.int64(), "Offset of the batch's last record."),
+        column("told_ts", TIME, "When an answer first carried it to the replica (UTC, us)."),
+        column("committed_ts", TIME, "When an answer to any replica first named a high watermark beyond it (UTC, us)."),
+        column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
+    ),
+    "broker_states": _of_log(
+        "What each broker was to KRaft's controller, from when to when, by the metadata log.",
+        column("broker_id", pa.int32(), "Broker."),
+        column("state", pa.string(), "fenced, unfenced, in controlled shutdown or unregistered."),
+        column("broker_epoch", pa.int64(), "Epoch of its registration: the offset of its RegisterBrokerRecord."),
+        column("incarnation_id", _ID, "Of its process: a new one with each start."),
+        column(
+            "is_start", pa.bool_(), "Whether a process of the broker began here: it registered with a new incarnation."
+        ),
+        column("valid_from", TIME, "When the controller wrote the record that began it (UTC, us)."),
+        column("valid_to", TIME, "When the next state began (UTC, us); null: it lasts."),
+        column("why", pa.string(), "What began it, as far as records tell."),
+        column("log_offset", pa.int64(), "Offset of the record that began it; null: a snapshot shows it."),
+        column("evidence", pa.string(), "What the broker's heartbeats tell of it; null: captures show none."),
+    ),
+    "broker_registrations": _of_log(
+        "Registrations that a broker's process asked of KRaft's controller and that were answered alike, as captures "
+        "show.",
+        column("broker_id", pa.int32(), "Broker."),
+        column("incarnation_id", _ID, "Of its process."),
+        column("cluster_id", pa.string(), "The cluster to which its storage belongs."),
+        column("address", pa.string(), "Where the requests came from."),
+        column("listeners", pa.list_(pa.string()), "The addresses that it would have."),
+        column("error_code", pa.int16(), "The controller's answer; null: missing."),
+        column("broker_epoch", pa.int64(), "The epoch that it was given; null: none."),
+        column("first_ts", TIME, "When the first was sent (UTC, us)."),
+        column("last_ts", TIME, "When the last was sent (UTC, us)."),
+        column("requests", pa.int64(), "Their number."),
+    ),
+    "broker_heartbeats": _of_log(
+        "Runs of heartbeats of a broker that asked for the same and were answered alike, as captures show them.",
+        column("broker_id", pa.int32(), "Broker."),
+        column("broker_epoch", pa.int64(), "The epoch that it named: that of its registration."),
+        column("first_ts", TIME, "When the first was sent (UTC, us)."),
+        column("last_ts", TIME, "When the last was sent (UTC, us)."),
+        column("heartbeats", pa.int64(), "Their number."),
+        column(
+            "longest_gap_us", pa.int64(), "The longest time before one of them since the one of this epoch before it."
+        ),
+        column("wants_fence", pa.bool_(), "Whether the broker asked to be, or to stay, fenced."),
+        column("wants_shutdown", pa.bool_(), "Whether it asked for its controlled shutdown."),
+        column("error_code", pa.int16(), "The controller's answer; null: missing."),
+        column(
+            "is_fenced", pa.bool_(), "Whether the answers said fenced; null: missing, or errors, which leave it open."
+        ),
+        column("is_caught_up", pa.bool_(), "Whether the answers said caught up with the log; null: as is_fenced."),
+        column("last_offset", pa.int64(), "The offset that the broker had applied in the last."),
+    ),
+    "broker_progress": _of_log(
+        "How far each broker had applied the metadata log: its worst heartbeat of each ten seconds.",
+        column("broker_id", pa.int32(), "Broker."),
+        column("ts", TIME, "When the heartbeat was sent (UTC, us)."),
+        column("told_offset", pa.int64(), "The last offset that answers had carried to it by then; null: none."),
+        column(
+            "committed_offset", pa.int64(), "The last that was committed by then, as answers said; null: not shown."
+        ),
+        column("applied_offset", pa.int64(), "The offset that it had applied."),
+        column("lag_us", pa.int64(), "For how long the process had lacked a committed offset; 0: it lacked none."),
+        column("late", pa.int64(), "Heartbeats of these ten seconds that were behind by over a second."),
+    ),
+    "quorum_epochs": _of_log(
+        "The epochs of KRaft's quorum and their leaders, the active controllers.",
+        column("controller_epoch", pa.int32(), "The epoch."),
+        column("controller_id", pa.int32(), "Its leader, a node of the quorum."),
+        column("valid_from", TIME, "When it wrote that it leads (UTC, us); null: the files do not have that record."),
+        column("valid_to", TIME, "When the next leader did (UTC, us); null: none did."),
+        column("voters", INTS, "Node ids of the voters; null where the record is missing."),
+        column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
+        column(
+            "log_offset",
+            pa.int64(),
+            "Offset of its LeaderChange record; null: quorum-state or captures tell of it.",
+        ),
+        column("served_ts", TIME, "When a fetch was last answered in the epoch before (UTC, us); null: not shown."),
+        column("led_ts", TIME, "When captures first show its leader lead (UTC, us); null: they do not."),
+        column("candidates", INTS, "Node ids of those that asked for votes; null: no capture shows the time."),
+        column("failed_elections", pa.int32(), "Epochs since the one before for which votes were asked in vain."),
+        column(
+            "late_ts", TIME, "When the leader before last answered a fetch after led_ts (UTC, us); null: it did not."
+        ),
+        column("why", pa.string(), "Why the controller changed; null: captures do not show it."),
+    ),
+    "quorum_members": _of_log(
+        "The members of KRaft's quorum: who votes and who only follows the log, since when, and what tells it.",
+        column("node_id", pa.int32(), "The node."),
+        column("role", pa.string(), "voter or observer; null: nothing tells who votes."),
+        column("directory_id", _ID, "The directory by which it votes; null: not told."),
+        column(
+            "valid_from", TIME, "When this was first told (UTC, us), by the clock of what tells it; null: not dated."
+        ),
+        column("valid_to", TIME, "When it was told to have ended (UTC, us); null: it was not."),
+        column(
+            "told_by",
+            pa.string(),
+            "What told it first: LeaderChange, VotersRecord, RegisterBroker, RegisterController, snapshot, "
+            "quorum-state; of captures Fetch or DescribeQuorum.",
+        ),
+        column("log_offset", pa.int64(), "Offset of the record that did; null: it was none, or one in a snapshot."),
+        column(
+            "last_offset", pa.int64(), "The last offset that it had when it last fetched; null: no capture shows it."
+        ),
+        column("fetched_ts", TIME, "When it last fetched (UTC, us); null: not shown, or it led."),
+    ),
+    "quorum_requests": _of_log(
+        "Votes, begins and ends of KRaft's epochs, and refused fetches of its log; those alike in a row are one row.",
+        column("first_ts", TIME, "When the first was sent (UTC, us)."),
+        column("last_ts", TIME, "When the last was sent (UTC, us)."),
+        column("count", pa.int64(), "Their number."),
+        column("api_key", pa.int16(), "52 Vote, 53 BeginQuorumEpoch, 54 EndQuorumEpoch; 1 Fetch."),
+        column("node_id", pa.int32(), "The node that asked."),
+        column("to_node", pa.int32(), "The node that was asked; null: the request does not say."),
+        column("controller_epoch", pa.int32(), "The epoch that it named."),
+        column("is_pre_vote", pa.bool_(), "Whether it asked only whether it would win."),
+        column("is_granted", pa.bool_(), "Whether it got the vote; null: no vote, or no answer."),
+        column("error_code", pa.int16(), "The answer; null: missing."),
+        column("leader_id", pa.int32(), "The leader that the answer named; null: none."),
+        column("leader_epoch", pa.int32(), "The epoch that the answer named; null: none."),
+        column("is_diverging", pa.bool_(), "Whether the answer told the replica to cut off the end of its log."),
+    ),
+    "quorum_outages": _of_log(
+        "Times in which nodes asked KRaft's quorum and no leader answered, as captures show them.",
+        column("valid_from", TIME, "The last answer before it (UTC, us)."),
+        column("valid_to", TIME, "The first answer after it (UTC, us); null: none came."),
+        column("last_ts", TIME, "When a node last asked in it (UTC, us)."),
+        column("votes", pa.int64(), "Votes that were asked for, pre-votes too."),
+        column("elections", pa.int64(), "Epochs for which they were, without pre-votes."),
+        column("refused", pa.int64(), "Fetches that were refused or not answered."),
+        column("nodes", INTS, "The nodes that asked."),
+    ),
+    "admin_changes": _of_log(
+        "What administrative requests asked KRaft's controller for, who asked, and the records that it made of them.",
+        column("ts", TIME, "When the request passed (UTC, us)."),
+        column("client_id", pa.string(), "As the client named itself."),
+        column(
+            "client_address", pa.string(), "The client's address; that of the connection where no broker passed it on."
+        ),
+        column(
+            "principal", pa.string(), "As whom the broker knew the client, User:alice; null: the capture does not show."
+        ),
+        column("api_key", pa.int16(), "The request's API."),
+        column("topic", pa.string(), "The topic; null: it is about something else."),
+        column("partition", pa.int32(), "The partition; null: it is about the whole topic, or something else."),
+        column("what", pa.string(), "What was asked for; values of secrets are hidden."),
+        column("error_code", pa.int16(), "The answer; null: missing."),
+        column("log_offset", pa.int64(), "Offset of the first record that it made; null: none, or see note."),
+        column("records", pa.int64(), "The number of records that it made, as far as they name what was asked for."),
+        column("note", pa.string(), "Why no record is named; null: one is, or the request was refused."),
+    ),
+    "metadata_records": _of_log(
+        "Each record of KRaft's metadata log, without secrets; NoOp records are left out.",
+        column("log_offset", pa.int64(), "Offset; in a snapshot, the place there."),
+        column("snapshot", pa.string(), "Name of the snapshot that holds it; null: the log."),
+        column("ts", TIME, "When the controller wrote it (UTC, us)."),
+        column("controller_epoch", pa.int32(), "The quorum's epoch."),
+        column("type", pa.string(), "The record's type, as Kafka's dump names it."),
+        column("version", pa.int16(), "Its version."),
+        column("data", pa.string(), "Its fields as JSON; null: it cannot be read."),
+        column("body_id", _ID, "Its batch. Joins requests and partition_states."),
+    ),
 }
 """The tables that KRaft's metadata log has beside ``TABLES``, by name; ``kproto analyze`` stores them where files of
 the log are named."""

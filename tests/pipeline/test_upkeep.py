@@ -279,7 +279,7 @@ def test_a_change_that_fails_at_any_step_leaves_the_former_tables(
                 case "link":
                     patched.setattr("kproto.pipeline.upkeep.os.link", fails)
                 case "write":
-                    patched.setattr("kproto.pipeline.upkeep.write_table", fails)
+                    patched.setattr("kproto.pipeline.changed.write_table", fails)
                 case "publish":
                     patched.setattr(OutputDirectory, "publish", fails)
             with pytest.raises(KeyboardInterrupt):

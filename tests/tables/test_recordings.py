@@ -14,6 +14,7 @@ from packets import enhanced, interface, pcap, read_pcap, section
 from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 
+from kproto.capture.file_ends import FileEnds
 from kproto.tables import SCAN, read
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.filters import Filters
@@ -49,7 +50,7 @@ class Shelf:
     def add(self, files: Iterable[Path]) -> int:
         parts = self.known.parts_to_read(map(str, files), "default", None)
         found: list[PartRead] = []
-        self.batches += read_parts(read_together(parts), Selection(), found.append, self.store)
+        self.batches += read_parts(read_together(parts, FileEnds()), Selection(), found.append, self.store)
         labels = {part.recording: part.capture for part in parts}
         for part in found:
             self.known.note(part)

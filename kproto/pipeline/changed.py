@@ -1,0 +1,103 @@
+"""Stored tables as a run changes them: files come and go, and nothing of it counts before a manifest says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kproto.tables.known import KnownTable
+from kproto.tables.schemas import TABLES
+from kproto.tables.stored import SCHEMA, StoredTables
+from kproto.tables.writing import kind_of, span_of, token_of, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from kproto.tables.places import Place
+
+
+class ChangedTables:
+    """The files of tables, less those that a run leaves out, and with those that it makes.
+
+    Args:
+        stored: The tables.
+        run: The directory of the run; its name is in the names of its files.
+        folder: The directory below which it writes them, until they are moved.
+
+    Attributes:
+        tables: The tables as they are now; ``moves`` names the directories of files that the run has made.
+        spans: The first and the last time (us) in each file of requests.
+        beside: The names of the files beside the tables.
+        dropped: The files of the former tables, and beside them, that are left out.
+    """
+
+    def __init__(self, stored: StoredTables, run: Place, folder: Place) -> None:
+        self.tables = replace(stored, rows=dict(stored.rows), moves={})
+        self.spans: dict[str, list[int]] = dict(stored.facts.get("spans", {}))
+        self.beside: set[str] = set(stored.facts.get("beside", []))
+        self.dropped: list[str] = []
+        self._run = run.name
+        self._folder = folder
+        self._rewritten = 0
+
+    def drop(self, file: str) -> None:
+        """Leave a file out."""
+        del self.tables.rows[file]
+        self.spans.pop(file, None)
+        if self.tables.moves.pop(file, None) is None:
+            self.dropped.append(file)
+
+    def keep(self, folder: Place, rows: Mapping[str, int], spans: Mapping[str, list[int]]) -> None:
+        """Add files that are below a directory, with their rows and times."""
+        self.tables.rows.update(rows)
+        self.tables.moves.update(dict.fromkeys(rows, folder))
+        self.spans |= {file: span for file, span in spans.items() if file.startswith("requests/")}
+
+    def write(self, file: str, table: pa.Table) -> None:
+        """Write a file of the table in whose directory it is to be."""
+        name = file.partition("/")[0]
+        write_table(self._folder / file, name, table)
+        self.keep(
+            self._folder,
+            {file: table.num_rows},
+            {file: span_of(table)} if name == "requests" and table.num_rows else {},
+        )
+
+    def rewrite(self, file: str, table: pa.Table) -> None:
+        """Put other rows in the place of a file; of no rows there is none."""
+        self.drop(file)
+        if table.num_rows:
+            self._rewritten += 1
+            name = f"{kind_of(file)}-{token_of(file)}-{self._run}-{self._rewritten}.zstd.parquet"
+            self.write(f"{file.rpartition('/')[0]}/{name}", table)
+
+    def know(self, name: str, rows: pa.Table, *, alone: bool = False) -> None:
+        """Add rows to a table of ``KNOWN``, or put them ``alone`` in the place of all that it has."""
+        known = KnownTable(self.tables, name)
+        file, taken = known.next_file(self._run), self.tables.paths(name)
+        if not alone:
+            rows, taken = known.joined(rows) if rows.num_rows else (rows, [])
+        for each in taken:
+            self.drop(each)
+        if rows.num_rows:
+            self.write(file, rows)
+
+    def drop_beside(self, names: set[str]) -> None:
+        """Leave files beside the tables out."""
+        self.dropped += sorted(names & self.beside)
+        self.beside -= names
+
+    def finished(self) -> dict[str, Any]:
+        """Return what a manifest says of the files; a table without any gets one, by which readers find its columns."""
+        for name, schema in TABLES.items():
+            if not self.tables.paths(name):
+                self.write(f"{name}/part-{self._run}.empty.zstd.parquet", schema.empty_table())
+        return {
+            "schema": SCHEMA,
+            "tables": self.tables.counts(),
+            "beside": sorted(self.beside),
+            "spans": self.spans,
+            "files": self.tables.rows,
+        }
