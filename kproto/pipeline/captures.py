@@ -92,19 +92,19 @@ def parallelism(spark: SparkSession) -> int:
     return int(parts.collect()[0]["last"]) + 1
 
 
-def shares_of(points: Sequence[CapturePoint], workers: int, most: int | None = None) -> list[list[CapturePoint]]:
-    """Deal captures to tasks, each to the one with the least so far: no worker idle, no task with many large files.
-
-    Args:
-        points: The captures.
-        workers: The number of tasks that run at once.
-        most: The most tasks.
-    """
-    return dealt({point: sum(map(file_size, point.files)) for point in points}, workers, most)
+def shares_of(points: Sequence[CapturePoint], workers: int) -> list[list[CapturePoint]]:
+    """Deal captures to tasks, see ``dealt``."""
+    return dealt({point: sum(map(file_size, point.files)) for point in points}, workers)
 
 
 def dealt(sizes: Mapping[T, int], workers: int, most: int | None = None) -> list[list[T]]:
-    """Deal things of these sizes to tasks, see ``shares_of``."""
+    """Deal things to tasks, each to the one with the least so far: no worker idle, no task with many large ones.
+
+    Args:
+        sizes: The things and their sizes.
+        workers: The number of tasks that run at once.
+        most: The most tasks.
+    """
     tasks = -(-sum(sizes.values()) // _TASK_BYTES)
     count = min(len(sizes), max(workers, tasks if most is None else min(tasks, most)))
     shares: list[list[T]] = [[] for _ in range(count)]

@@ -35,6 +35,25 @@ def is_cluster(master: str | None) -> bool:
     return master is not None and master != "local" and not master.startswith("local[")
 
 
+_FAULTS: Final = {
+    "kproto": ("cannot load kproto:", "give all workers the driver's Python by PYSPARK_PYTHON, and its platform"),
+    "pyarrow": (
+        "lacks pyarrow:",
+        "install it there, or ship an environment: --conf spark.archives=env.tar.gz#env, PYSPARK_PYTHON=env/bin/python",
+    ),
+    "version": ("has", "uninstall one"),
+    "path": (
+        "cannot open",
+        "put captures where all workers see them under one path, or name them by URI (s3://, hdfs://)",
+    ),
+    "directory": (
+        "cannot write to",
+        "choose an --out that all workers see under one path, or a URI for which they have credentials",
+    ),
+}
+"""What may be wrong with a worker, the worst first: what is said of it, and the advice."""
+
+
 @contextmanager
 def shipped(spark: SparkSession) -> Iterator[None]:
     """Send this process's kproto, the compiled codec with it, to the workers, which must have the same Python."""
@@ -82,28 +101,11 @@ def check_workers(spark: SparkSession, captures: Sequence[str], out: Place) -> N
 
 def _check(host: str, faults: dict[str, str]) -> None:
     version = faults.pop("version", None)
-    if "kproto" in faults:
-        raise ConfigurationError(
-            f"worker {host} cannot load kproto: {faults['kproto']}; give all workers the driver's Python by "
-            "PYSPARK_PYTHON, and its platform"
-        )
-    if "pyarrow" in faults:
-        raise ConfigurationError(
-            f"worker {host} lacks pyarrow: {faults['pyarrow']}; install it there, or ship an environment: "
-            "--conf spark.archives=env.tar.gz#env, PYSPARK_PYTHON=env/bin/python"
-        )
-    if version != kproto.__version__:
-        raise ConfigurationError(f"worker {host} has kproto {version}, the driver {kproto.__version__}; uninstall one")
-    if "path" in faults:
-        raise ConfigurationError(
-            f"worker {host} cannot open {faults['path']}; put captures where all workers see them under one path, or "
-            "name them by URI (s3://, hdfs://)"
-        )
-    if "directory" in faults:
-        raise ConfigurationError(
-            f"worker {host} cannot write to {faults['directory']}; choose an --out that all workers see under one "
-            "path, or a URI for which they have credentials"
-        )
+    if version not in (None, kproto.__version__):
+        faults["version"] = f"kproto {version}, the driver {kproto.__version__}"
+    for kind, (what, advice) in _FAULTS.items():
+        if kind in faults:
+            raise ConfigurationError(f"worker {host} {what} {faults[kind]}; {advice}")
 
 
 def _reason(text: str) -> str:

@@ -46,15 +46,7 @@ from kproto.tables.places import (
     require_no_link,
 )
 from kproto.tables.schemas import METADATA_TABLES, TABLES
-from kproto.tables.stored import (
-    BESIDE,
-    ROLLUPS,
-    RUNS,
-    current_run,
-    current_tables,
-    readable,
-    table_files,
-)
+from kproto.tables.stored import BESIDE, ROLLUPS, RUNS, current_run, current_tables, readable, table_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,12 +20,11 @@ class StagedTables:
 
     Args:
         directory: The directory of the files, which is created.
-        compression: Of the files; None: single rows are read from them without reading the others.
     """
 
-    def __init__(self, directory: Place, compression: str | None = "lz4") -> None:
+    def __init__(self, directory: Place) -> None:
         self._directory = directory
-        self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._sinks: list[pa.NativeFile] = []
         self._writers: dict[str, pa.ipc.RecordBatchFileWriter] = {}
         directory.mkdir(parents=True)

@@ -70,9 +70,6 @@ class RemotePath:
     def __hash__(self) -> int:
         return hash(str(self))
 
-    def __lt__(self, other: RemotePath) -> bool:
-        return str(self) < str(other)
-
     def __truediv__(self, name: str | PurePath) -> RemotePath:
         return RemotePath(f"{self._base}/{name}{self._query}")
 

@@ -37,8 +37,6 @@ def points_of(
     captures: Iterable[str],
     capture_point: str | None = None,
     cluster: str = DEFAULT_CLUSTER,
-    *,
-    unfinished: bool = True,
 ) -> list[CapturePoint]:
     """Return the capture points in files, directories, patterns and URIs.
 
@@ -48,7 +46,6 @@ def points_of(
             by names and times which were.
         cluster: The cluster whose brokers they show; the names of its capture points begin with it, and so all ids of
             frames and connections depend on it.
-        unfinished: See ``capture_points``.
 
     Raises:
         CaptureError: A directory or pattern holds no capture; or one of several files of a named place is none.
@@ -56,7 +53,7 @@ def points_of(
     """
     before = label_prefix(checked_cluster(cluster))
     absolute = (path if is_uri(path) else str(Path(path).absolute()) for path in expand(captures))
-    points = capture_points(absolute, opener=open_file, unfinished=unfinished)
+    points = capture_points(absolute, opener=open_file)
     if capture_point is None:
         return [CapturePoint(before + point.name, point.files) for point in points]
     files = [file for point in points for file in point.files]

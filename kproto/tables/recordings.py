@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -146,17 +146,15 @@ class Known:
 
     Args:
         stored: The tables; None: there are none yet.
-        opener: Opens a file by its path or URI.
 
     Attributes:
         recordings: Those that were looked up, and new ones.
         held: The ids of those that the tables hold.
     """
 
-    def __init__(self, stored: StoredTables | None = None, opener: Callable[[str], IO[bytes]] = open_file) -> None:
+    def __init__(self, stored: StoredTables | None = None) -> None:
         self.recordings: dict[str, Recording] = {}
         self.held: set[str] = set()
-        self._opener = opener
         self._recordings = KnownTable(stored, "known_recordings")
         self._names = KnownTable(stored, "known_names")
         self._by_name: dict[str, Name | None] = {}
@@ -219,7 +217,7 @@ class Known:
         """
         copies = copies or {}
         files = sorted(self.changed(files), key=copies.__contains__)
-        firsts = {file: _first_of(file, self._opener) for file in files if file not in copies}
+        firsts = {file: _first_of(file) for file in files if file not in copies}
         starts = {_hash(first[:count]) for first in firsts.values() for count in self._counts(first)}
         self._load("start", starts)
         places = {file: _place_of(file) for file in files}
@@ -262,7 +260,7 @@ class Known:
         files += [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
         for file, recording in files:
             known = near.get(recording)
-            if known is not None and _is_log(file, _first_of(file, self._opener)) and _holds(file, self._opener, known):
+            if known is not None and _is_log(file, _first_of(file)) and _holds(file, known):
                 del near[recording]
                 yield PartToRead(recording, file, known.capture, 0, file_size(file), is_log=True)
 
@@ -385,7 +383,7 @@ class Known:
 
     def _recognised(self, file: str, first: bytes | None) -> tuple[Recording | None, int | None]:
         """The recording that a file holds, None if it is new; and from which byte on to read it, None: not at all."""
-        first = _first_of(file, self._opener) if first is None else first
+        first = _first_of(file) if first is None else first
         starts = ((_hash(first[:count]), count) for count in self._counts(first))
         alike = [
             each
@@ -395,7 +393,7 @@ class Known:
         ]
         if not alike:
             return None, 0
-        goes_on, size, tails = _content_at(file, self._opener, {each.length for each in alike})
+        goes_on, size, tails = _content_at(file, {each.length for each in alike})
         for known in alike:
             if tails.get(known.length) == known.tail:
                 grown = known.length if goes_on and not known.has_context else 0
@@ -419,22 +417,17 @@ def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _is_plain(file: str, opener: Callable[[str], IO[bytes]]) -> bool:
-    with opener(file) as opened:
-        return is_plain(opened.read(_EDGE))
-
-
-def _first_of(file: str, opener: Callable[[str], IO[bytes]]) -> bytes:
+def _first_of(file: str) -> bytes:
     try:
-        with Source(file, opener=opener) as source:
+        with Source(file, opener=open_file) as source:
             return source.peek(_EDGE)[:_EDGE]
     except CaptureError:
         return b""
 
 
-def _holds(file: str, opener: Callable[[str], IO[bytes]], known: Recording) -> bool:
+def _holds(file: str, known: Recording) -> bool:
     """Whether a file is a recording as it was read."""
-    _goes_on, size, tails = _content_at(file, opener, {known.length})
+    _goes_on, size, tails = _content_at(file, {known.length})
     return size == known.size and tails.get(known.length) == known.tail
 
 
@@ -445,12 +438,10 @@ def _is_log(file: str, first: bytes) -> bool:
         return False
 
 
-def _content_at(
-    file: str, opener: Callable[[str], IO[bytes]], lengths: Collection[int]
-) -> tuple[bool, int, dict[int, str]]:
+def _content_at(file: str, lengths: Collection[int]) -> tuple[bool, int, dict[int, str]]:
     """Whether a file can be read from any byte on; its unpacked bytes; a hash of the last ones before each length."""
     tails: dict[int, str] = {}
-    with opener(file) as opened:
+    with open_file(file) as opened:
         if is_plain(opened.read(_EDGE)):
             size = opened.seek(0, 2)
             for length in (each for each in lengths if each <= size):
@@ -463,7 +454,7 @@ def _content_at(
     at, tail = 0, b""
     left = sorted(lengths, reverse=True)
     try:
-        with Source(file, opener=opener) as source:
+        with Source(file, opener=open_file) as source:
             while data := source.read():
                 while left and left[-1] <= at + len(data):
                     length = left.pop()
@@ -492,8 +483,6 @@ def read_parts(
     selection: Selection,
     found: Callable[[PartRead], object],
     store: Callable[[bytes], str],
-    *,
-    opener: Callable[[str], IO[bytes]] = open_file,
 ) -> Iterator[pa.RecordBatch]:
     """Read parts of recordings.
 
@@ -502,7 +491,6 @@ def read_parts(
         selection: The frames to give.
         found: Told of each part that was read.
         store: Stores the edges of a part; returns where.
-        opener: Opens a file by its path or URI.
 
     Yields:
         Batches of the schema ``SCAN``.
@@ -511,7 +499,7 @@ def read_parts(
         reader = None
         for part in together:
             is_last = part is together[-1]
-            reader = yield from _read_part(part, selection, found, store, opener, reader, is_last=is_last)
+            reader = yield from _read_part(part, selection, found, store, reader, is_last=is_last)
 
 
 def _read_part(
@@ -519,7 +507,6 @@ def _read_part(
     selection: Selection,
     found: Callable[[PartRead], object],
     store: Callable[[bytes], str],
-    opener: Callable[[str], IO[bytes]],
     reader: CaptureReader | None = None,
     *,
     is_last: bool = True,
@@ -546,17 +533,17 @@ def _read_part(
         ends = reader.connections.endings()
         state = reader.freeze([*requests.waiting]) if ends and read_to is not None else None
         stands.append((reader.connections.begun_before(), ends, state))
-        if read_to is not None and _is_plain(part.file, opener):
-            with opener(part.file) as opened:
+        if read_to is None:
+            return
+        with open_file(part.file) as opened:
+            if is_plain(first := opened.read(_EDGE)):
                 rests_on_more = more or has_context(opened, reader.context)
-                opened.seek(0)
-                start = opened.read(_EDGE)
                 opened.seek(max(0, read_to - _EDGE))
-                tail, length = opened.read(read_to - max(0, read_to - _EDGE)), read_to
+                start, tail, length = first, opened.read(read_to - max(0, read_to - _EDGE)), read_to
 
     try:
         if not part.begin:
-            with Source(part.file, opener=opener) as source:
+            with Source(part.file, opener=open_file) as source:
                 reader.begin_file(source.name)
                 while data := source.read():
                     start += data[: _EDGE - len(start)] if len(start) < _EDGE else b""
@@ -571,7 +558,7 @@ def _read_part(
                 rest = reader.rest
         else:
             reader.begin_file(file_name(part.file))
-            for packets in read_tail(Tail(part.file, part.begin, part.size, goes_on=True), opener, summary, stop):
+            for packets in read_tail(Tail(part.file, part.begin, part.size, goes_on=True), open_file, summary, stop):
                 _add(rows, requests, reader.connections.packets(packets))
                 rest = packets if stands else []
                 if rows.full:
@@ -582,7 +569,7 @@ def _read_part(
             elif length:
                 size = part.size
     except TailError:
-        return (yield from _read_part(part._replace(begin=0), selection, found, store, opener))
+        return (yield from _read_part(part._replace(begin=0), selection, found, store))
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
         rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
@@ -597,7 +584,7 @@ def _read_part(
         rows.add_frame(request)
         rows.add_unanswered(request)
     point = CapturePoint(part.capture, (part.file,))
-    rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=opener))
+    rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=open_file))
     yield from rows.take()
     if not part.begin and not summary.packets and summary.format in ("pcap", "pcapng"):
         length = 0  # the header is that of any capture

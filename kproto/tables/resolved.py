@@ -25,24 +25,10 @@ import pyarrow.compute as pc
 from kproto.errors import ConfigurationError
 from kproto.tables.arrays import rows_of, table_of, with_column
 from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, on_common_clock
-from kproto.tables.clusters import (
-    CLUSTER_COLUMNS,
-    CLUSTERS,
-    NODE,
-    ClusterEvidence,
-    Node,
-    cluster_names,
-    topic_ids_of,
-)
+from kproto.tables.clusters import CLUSTER_COLUMNS, CLUSTERS, NODE, ClusterEvidence, Node, cluster_names, topic_ids_of
 from kproto.tables.filters import Filters
 from kproto.tables.hosts import HOST_COLUMNS, HostEvidence
-from kproto.tables.identities import (
-    IDENTITIES,
-    IDENTITY_COLUMNS,
-    IDENTITY_STATES,
-    Identity,
-    identities,
-)
+from kproto.tables.identities import IDENTITIES, IDENTITY_COLUMNS, IDENTITY_STATES, Identity, identities
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import chunks_of, points_in
 from kproto.tables.schemas import METADATA_TABLES, TABLES

@@ -236,12 +236,11 @@ class ScanRows(RowBuffer):
 
     Args:
         limit: About how many bytes a batch shall have.
-        schema: Of the batches.
         every_payload: See ``scan``.
     """
 
-    def __init__(self, limit: int = BATCH_BYTES, schema: pa.Schema = SCAN, *, every_payload: bool = False) -> None:
-        super().__init__(schema, limit)
+    def __init__(self, limit: int = BATCH_BYTES, *, every_payload: bool = False) -> None:
+        super().__init__(SCAN, limit)
         self._every_payload = every_payload
         self._given: dict[bytes, tuple[int, int]] = {}  # bodies, when they were sent, and in which capture
         self._given_before: dict[bytes, tuple[int, int]] = {}  # those that were used before the younger ones

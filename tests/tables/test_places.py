@@ -14,5 +14,4 @@ def test_a_uris_parts_keep_the_settings_of_its_store(query: str) -> None:
     file = place / "requests" / "a.parquet"
     assert str(file) == f"s3://bucket/tables/requests/a.parquet{query}"
     assert (file.name, file.parent, file.parent.parent) == ("a.parquet", place / "requests", place)
-    assert place / "a" < place / "b"
     assert {place, place_of(str(place))} == {place}
