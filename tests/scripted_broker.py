@@ -19,10 +19,10 @@ WAIT_S = 30
 """How long a test waits for what must happen."""
 
 
-def bound_socket() -> socket.socket:
+def bound_socket(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     """A socket with a port that refuses connections, and that no other socket can get, until it is told to listen."""
     sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
+    sock.bind((host, port))
     return sock
 
 

@@ -34,11 +34,13 @@ _TOLD_EVERY_S: Final = 10.0
 
 
 def resolve(host: str) -> list[str]:
-    """Look up the addresses of a host, in the order of the system's resolver.
+    """Look up the addresses of a host, in the order of the system's resolver; an IP address is its own.
 
     Raises:
         OSError: The name is malformed, or cannot be resolved.
     """
+    with contextlib.suppress(ValueError):
+        return [str(ipaddress.ip_address(host))]  # the resolver would drop the interface of fe80::1%eth0
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError as e:

@@ -26,6 +26,10 @@ READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 
 
+class NodeUnreachable(OSError):
+    """The address of a node took no connection."""
+
+
 class _ByteFlow:
     """The flow of bytes from one transport to the other.
 
@@ -90,6 +94,7 @@ class Link:
         epoll: Waits for the events of both connections.
 
     Attributes:
+        is_connected: Whether the node has taken the connection.
         opened: Whether both connections and their TLS handshakes are complete, so that payload may pass.
         finished: Whether both directions have ended.
         deadline_ns: The time by which the link must be opened.
@@ -100,7 +105,7 @@ class Link:
 
     __slots__ = (
         "_client", "_clock", "_epoll", "_flows", "_node", "_recorder", "_requests", "_responses", "client_address",
-        "deadline_ns", "events", "finished", "is_answered", "node_address", "opened", "relayed",
+        "deadline_ns", "events", "finished", "is_answered", "is_connected", "node_address", "opened", "relayed",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +122,7 @@ class Link:
         self._node = node
         self.client_address = client_address
         self.node_address = node_address
+        self.is_connected = False
         self.opened = False
         self.finished = False
         self.deadline_ns = clock.nanoseconds() + _OPENING_NS
@@ -136,11 +142,16 @@ class Link:
         """Finish both connections, then both TLS handshakes.
 
         Raises:
+            NodeUnreachable: The node's address takes no connection.
             AuthenticationFailed: One side does not accept the other.
-            OSError: A connection could not be made or broke.
+            OSError: A connection broke.
         """
         self._client.finish_connect()  # raises if the client has reset its connection before it was accepted
-        if not self._node.finish_connect():
+        try:
+            self.is_connected = self._node.finish_connect()
+        except OSError as e:
+            raise NodeUnreachable(*e.args) from e
+        if not self.is_connected:
             self._wait_for(0, WRITE)
             return
         node = 0 if self._node.ready else self._node.handshake()
@@ -163,6 +174,12 @@ class Link:
                 self._epoll.register(descriptor, wanted)
             else:
                 self._epoll.modify(descriptor, wanted)
+
+    def close_node(self) -> None:
+        """Close the connection to the node alone: another link takes the client's."""
+        self.finished = True
+        self._wait_for(0, 0)
+        self._node.close()
 
     def close(self, *, reset: bool) -> None:
         """Close both connections, by a reset if ``reset`` is true, and record the end."""

@@ -15,19 +15,19 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 from channel.addresses import parse_address, show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import PeerLines, get_logger
-from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, listening_socket
+from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, configure, dial, listening_socket, resolve
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
 from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
 
-from .link import CHUNK, READ, Link
+from .link import CHUNK, READ, Link, NodeUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +77,35 @@ _ACCEPT_PAUSE_S: Final = 0.05  # without free descriptors the listening socket s
 TlsContext: TypeAlias = ssl.SSLContext | Callable[[], ssl.SSLContext]
 
 
+class _Listener(NamedTuple):
+    """A listening socket of the tap.
+
+    Attributes:
+        addresses: The node's, in the order in which they are tried: one that took no connection is the last.
+    """
+
+    sock: socket.socket
+    mapping: TapMapping
+    acceptor: Acceptor
+    addresses: list[Address]
+
+
+class _Attempt(NamedTuple):
+    """A client's connection, and its node's addresses that are left to try, the present one first."""
+
+    client: socket.socket
+    client_address: Address
+    listener: _Listener
+    addresses: Sequence[Address]
+
+
 class Tap(Startable):
     """Relays connections and records them on a thread of its own, from ``start`` to ``close``.
 
     A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
     connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; relaying goes on.
-    A connection that is not established on both sides within 30 s, with its TLS handshakes, is reset.
+    The addresses of a node are tried in turn, each for 30 s at most; a connection that is not established on both
+    sides by then, with its TLS handshakes, is reset.
 
     Args:
         mappings: The listening addresses, and the node behind each.
@@ -120,10 +143,9 @@ class Tap(Startable):
         self._links: dict[int, Link] = {}
         self._by_use: dict[Link, None] = {}  # the least recently used first
         self._unanswered: dict[Link, None] = {}  # those whose node has sent nothing yet, the oldest first
-        self._opening: dict[Link, None] = {}  # links that are not opened, the oldest first
+        self._opening: dict[Link, _Attempt] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
-        self._listeners: dict[int, tuple[socket.socket, TapMapping, Any]] = {}
-        self._acceptors: dict[int, Acceptor] = {}
+        self._listeners: dict[int, _Listener] = {}
         self._waker = Waker()
         self._thread = LoopThread("kproto-tap", self._relay_once, interrupt=self._waker.wake, ended=self._release)
         self._relayed = 0  # over links that have ended
@@ -186,8 +208,8 @@ class Tap(Startable):
     def _release(self) -> None:
         for link in set(self._links.values()):
             self._end(link)
-        for sock, _, _ in self._listeners.values():
-            sock.close()
+        for listener in self._listeners.values():
+            listener.sock.close()
         self._listeners.clear()
         self._epoll.close()
         self._waker.close()
@@ -197,61 +219,78 @@ class Tap(Startable):
     def _listen(self, mapping: TapMapping) -> None:
         host, port = mapping.upstream
         try:
-            family, _, _, _, upstream = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        except (OSError, UnicodeError) as e:
-            why = getattr(e, "strerror", None) or str(e)
-            raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {why}") from e
+            addresses = [(address, port) for address in resolve(host)]
+        except OSError as e:
+            raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {e.strerror or e}") from e
         sock = listening_socket(*mapping.listen, backlog=1024)
-        self._listeners[sock.fileno()] = (sock, mapping, (family, upstream))
-        self._acceptors[sock.fileno()] = Acceptor(sock, self._make_room)
+        self._listeners[sock.fileno()] = _Listener(sock, mapping, Acceptor(sock, self._make_room), addresses)
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))
 
     def _refuse_loops(self) -> None:
-        """Raise if connections to a listening address would come back to it."""
-        listeners = list(self._listeners.values())
-        for _, mapping, (_, upstream) in listeners:
-            for _ in listeners:
-                upstream = next((further for sock, _, (_, further) in listeners if _serves(sock, upstream)), None)
-                if upstream is None:
-                    break
-            else:
+        """Raise if connections to a listening address could come back to it."""
+        for fd, listener in self._listeners.items():
+            reached: set[int] = set()
+            ahead = self._serving(listener)
+            while ahead:
+                reached |= ahead
+                ahead = {further for each in ahead for further in self._serving(self._listeners[each])} - reached
+            if fd in reached:
                 raise ConfigurationError(
-                    f"{mapping} leads back to the tap's own listening address, so that each connection would make "
-                    "another without end; name the node's own address behind the equals sign"
+                    f"{listener.mapping} leads back to the tap's own listening address, so that each connection would "
+                    "make another without end; name the node's own address behind the equals sign"
                 )
 
-    def _accept(self, acceptor: Acceptor, mapping: TapMapping, family: int, upstream: Any) -> None:
+    def _serving(self, listener: _Listener) -> set[int]:
+        """The listening sockets that would take a connection to one of a node's addresses."""
+        return {
+            fd
+            for fd, other in self._listeners.items()
+            if any(_serves(other.sock, address) for address in listener.addresses)
+        }
+
+    def _accept(self, listener: _Listener) -> None:
         try:
-            client, client_address = acceptor.accept()
+            client, client_address = listener.acceptor.accept()
         except OutOfDescriptors:
             time.sleep(_ACCEPT_PAUSE_S)
-            return
         except OSError:
-            return  # there is none, it has ended, or it was refused
+            pass  # there is none, it has ended, or it was refused
+        else:
+            self._dial(_Attempt(client, client_address, listener, tuple(listener.addresses)))
+
+    def _dial(self, attempt: _Attempt) -> None:
+        """Link a client with the first of its node's addresses that takes a connection; reset it if none does."""
+        client, client_address, listener, (address, *_) = attempt
         node = None
         try:
-            node = socket.socket(family, socket.SOCK_STREAM)
-            for each in (client, node):
-                each.setblocking(False)
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with contextlib.suppress(BlockingIOError):
-                node.connect(upstream)
+            configure(client)
+            node, _ = dial(address, -1, -1)
             near = _transport(client, self._listener_tls, server_side=True, host="")
-            far = _transport(node, self._upstream_tls, server_side=False, host=mapping.upstream[0])
+            far = _transport(node, self._upstream_tls, server_side=False, host=listener.mapping.upstream[0])
         except (OSError, ValueError) as e:  # a ValueError for a name that TLS does not take
-            self._tell(logging.WARNING, "cannot connect to %s for %s: %s", show_address(mapping.upstream), mapping, e)
-            reset_on_close(client)
-            client.close()
             if node is not None:
                 node.close()
+            self._pass_over(attempt, e)
             return
-        addresses = client_address, socket_address(upstream)
-        link = Link(near, far, *addresses, self._recorder, self._clock, self._epoll)
-        self._opening[link] = None
+        link = Link(near, far, client_address, address, self._recorder, self._clock, self._epoll)
+        self._opening[link] = attempt
         self._links |= dict.fromkeys(link.events, link)
         self._by_use[link] = self._unanswered[link] = None
         self._advance(link)
+
+    def _pass_over(self, attempt: _Attempt, why: Exception) -> None:
+        """Dial the address after one that took no connection; reset the client if there is none."""
+        client, client_address, listener, (address, *others) = attempt
+        listener.addresses.remove(address)
+        listener.addresses.append(address)
+        if others:
+            self._dial(attempt._replace(addresses=others))
+            return
+        names = show_address(client_address), show_address(address)
+        self._tell(logging.WARNING, "the connection of %s to %s is ended: %s", *names, why)
+        reset_on_close(client)
+        client.close()
 
     def _make_room(self) -> bool:
         """End the oldest link without any answer so far, else the least recently used; false if there is none."""
@@ -268,18 +307,33 @@ class Tap(Startable):
     def _end_overdue(self) -> None:
         now = self._clock.nanoseconds()
         for link in [each for each in self._opening if each.deadline_ns <= now]:
-            names = show_address(link.client_address), show_address(link.node_address)
-            self._tell(logging.WARNING, "the connection of %s to %s is reset: it was not established in time", *names)
-            self._end(link, reset=True)
+            kind = TimeoutError if link.is_connected else NodeUnreachable
+            self._fail(link, kind("it was not established in time"))
+
+    def _fail(self, link: Link, why: Exception) -> None:
+        """Reset both connections of a link, or dial the node's next address if this one took no connection."""
+        if isinstance(why, NodeUnreachable):
+            attempt = self._opening[link]
+            self._forget(link)
+            link.close_node()
+            self._pass_over(attempt, why)
+            return
+        level = logging.DEBUG if link.opened else logging.WARNING
+        names = show_address(link.client_address), show_address(link.node_address)
+        self._tell(level, "the connection of %s to %s is ended: %s", *names, why)
+        self._end(link, reset=True)
 
     def _end(self, link: Link, *, reset: bool = False) -> None:
+        self._forget(link)
+        self._relayed += link.relayed
+        link.close(reset=reset)
+
+    def _forget(self, link: Link) -> None:
         self._opening.pop(link, None)
         self._by_use.pop(link, None)
         self._unanswered.pop(link, None)
         for descriptor in link.events:
             self._links.pop(descriptor, None)
-        self._relayed += link.relayed
-        link.close(reset=reset)
 
     # ---- events ------------------------------------------------------------------------------------------------------
 
@@ -289,8 +343,7 @@ class Tap(Startable):
             self._by_use[link] = self._by_use.pop(link)
             self._advance(link, descriptor if events == READ else None)
         elif descriptor in self._listeners:
-            _, mapping, upstream = self._listeners[descriptor]
-            self._accept(self._acceptors[descriptor], mapping, *upstream)
+            self._accept(self._listeners[descriptor])
         elif descriptor == self._waker.fileno():  # else a link that was closed while this batch of events was handled
             self._waker.drain()
 
@@ -310,10 +363,7 @@ class Tap(Startable):
             if link.finished:
                 self._end(link)
         except (OSError, AuthenticationFailed) as e:
-            level = logging.DEBUG if link.opened else logging.WARNING
-            names = show_address(link.client_address), show_address(link.node_address)
-            self._tell(level, "the connection of %s to %s is ended: %s", *names, e)
-            self._end(link, reset=True)
+            self._fail(link, e)
         except Exception:  # noqa: BLE001 - a fault in one connection must not end the others
             _log.exception("the connection of %s is ended", show_address(link.client_address))
             self._end(link, reset=True)

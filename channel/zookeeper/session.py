@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, T
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
@@ -280,6 +281,31 @@ class _WatchFunction(NamedTuple):
         self.fired(self.client, self.watched, event)
 
 
+class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads: that of the connection, and those that call watches and complete requests.
+
+    Args:
+        died: Takes the error that has ended one of them.
+    """
+
+    def __init__(self, died: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._died = died
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        """Begin a thread."""
+
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except BaseException as e:  # noqa: BLE001  (nobody else would see it)
+                self._died(e)
+
+        thread = threading.Thread(target=run, name="zookeeper-client", daemon=True)
+        thread.start()
+        return thread
+
+
 class ZooKeeperSession(Startable):
     """A session with ZooKeeper, and after its expiry the next session; for any thread.
 
@@ -433,6 +459,7 @@ class ZooKeeperSession(Startable):
             timeout=self._timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
             randomize_hosts=True,
+            handler=_Threads(lambda error: self._thread_died(client, error)),
         )
         client.add_listener(lambda state: self._state_changed(client, state))
         self._lost = []
@@ -460,7 +487,7 @@ class ZooKeeperSession(Startable):
             _log.warning("the connection to ZooKeeper at %s is lost; trying to reach it again", self.hosts)
         else:
             with self._lock:
-                if self._is_closed:
+                if self._is_closed or client is self._expired:
                     return
                 self._connected.clear()
                 self._expired = client
@@ -472,6 +499,11 @@ class ZooKeeperSession(Startable):
                 except RuntimeError as e:
                     self._renewing = None
                     self._fail(e)
+
+    def _thread_died(self, client: Any, error: BaseException) -> None:
+        """Begin another session: this one would hold its nodes, and tell of no change."""
+        _log.critical("a thread of ZooKeeper's client was ended by an error", exc_info=error)
+        self._state_changed(client, KazooState.LOST)
 
     def _fail(self, error: BaseException) -> None:
         """Note that there will be no session any more: the owner sees it, and ends."""

@@ -30,6 +30,7 @@ from scripted_broker import bound_socket
 from channel.broker.cluster import EmbeddedCluster
 from channel.network.recorder import PcapngRecorder, SecretMask
 from channel.network.sasl import SaslClient, SaslServer
+from channel.network.sockets import dial
 from channel.security import Credentials, Password
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
@@ -64,6 +65,13 @@ def connect(tap: Tap, at: int = 0) -> socket.socket:
     return sock
 
 
+def listening() -> socket.socket:
+    """A listening socket whose ``accept`` has an end."""
+    node = socket.create_server(LOOPBACK)
+    node.settimeout(30)
+    return node
+
+
 def received(sock: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
@@ -77,7 +85,7 @@ def received(sock: socket.socket, count: int) -> bytes:
 def through(recorder: Any, kind: type[Tap] = Tap) -> Iterator[tuple[Any, socket.socket, socket.socket, socket.socket]]:
     """A tap, and the client's and the node's end of a connection through it, and where the node listens."""
     with (
-        socket.create_server(LOOPBACK) as node,
+        listening() as node,
         recorder,
         kind([TapMapping(LOOPBACK, node.getsockname())], recorder) as tap,
         connect(tap) as sock,
@@ -202,6 +210,55 @@ def test_a_node_that_is_down_resets_its_clients_and_nobody_else(echo: EchoServer
             assert received(sock, 4) == b"fine"
 
 
+@pytest.mark.parametrize("refuses", ["127.0.0.2", "255.255.255.255"])  # after a while, and at once
+def test_each_address_of_a_node_is_tried(refuses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialled: list[str] = []
+
+    def noted(address: Any, *sizes: int) -> Any:
+        dialled.append(address[0])
+        return dial(address, *sizes)
+
+    monkeypatch.setattr("channel.tap.relay.resolve", {"node": [refuses, "127.0.0.1"]}.__getitem__)
+    monkeypatch.setattr("channel.tap.relay.dial", noted)
+    recorder = WaitingRecorder()
+    recorder.arrived.set()
+    with (
+        listening() as node,
+        bound_socket("127.0.0.2", node.getsockname()[1]),
+        Tap([TapMapping(LOOPBACK, ("node", node.getsockname()[1]))], recorder) as tap,
+    ):
+        for _ in range(2):
+            with connect(tap) as sock, node.accept()[0] as far:
+                sock.sendall(b"ping")
+                assert received(far, 4) == b"ping"
+        assert recorder.nodes == [node.getsockname()] * 2
+        node.close()
+        with contextlib.suppress(ConnectionResetError), connect(tap) as sock:
+            assert is_reset(sock)
+    assert dialled == [refuses, "127.0.0.1", "127.0.0.1", "127.0.0.1", refuses]  # what has refused comes last
+
+
+def test_an_address_that_never_answers_is_passed_over_in_time(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr("channel.tap.relay.resolve", {"node": ["127.0.0.2", "127.0.0.1"]}.__getitem__)
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(listening())
+        port = node.getsockname()[1]
+        full = stack.enter_context(bound_socket("127.0.0.2", port))
+        full.listen(0)
+        stack.enter_context(socket.create_connection(("127.0.0.2", port), 30))  # no further one is answered
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, ("node", port))], recorder, clock=clock))
+        sock = stack.enter_context(connect(tap))
+        until(lambda: len(tap._links) == 2)
+        clock.sleep(31_000)
+        tap._waker.wake()
+        sock.sendall(b"ping")
+        far = stack.enter_context(node.accept()[0])
+        far.settimeout(30)
+        assert received(far, 4) == b"ping"
+
+
 def test_a_client_that_resets_before_it_is_accepted_ends_nobody_else(echo: EchoServer, recording: Path) -> None:
     with PcapngRecorder(recording) as recorder:
         tap = Tap([TapMapping(LOOPBACK, echo.address)], recorder)
@@ -223,7 +280,7 @@ def test_a_tap_without_a_descriptor_for_the_node_resets_the_client_and_goes_on(t
             raise OSError(errno.EMFILE, "too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr("channel.tap.relay.socket", Full())
+        patch.setattr("channel.network.sockets.socket", Full())
         with contextlib.suppress(ConnectionResetError), connect(tap) as client:  # the reset may come at once
             assert is_reset(client)
     with connect(tap) as client:
@@ -326,20 +383,24 @@ class WaitingRecorder:
     def __init__(self) -> None:
         self.arrived = threading.Event()
         self.recorded: list[tuple[bool, bytes]] = []
+        self.nodes: list[object] = []
 
     def record(self, direction: str, local: object, remote: object, time_ns: int, buffers: list[memoryview]) -> None:
         self.recorded.append((self.arrived.wait(60), b"".join(buffers)))
 
-    def opened(self, *_: object) -> None:
+    def opened(self, _: object, node: object, __: object) -> None:
+        self.nodes.append(node)
+
+    def flush(self, *_: object) -> None:
         pass
 
-    closed = flush = opened
+    closed = flush
 
 
 def test_bytes_are_recorded_before_they_are_relayed_in_both_directions() -> None:
     recorder = WaitingRecorder()
     with (
-        socket.create_server(LOOPBACK) as node,
+        listening() as node,
         Tap([TapMapping(LOOPBACK, node.getsockname())], recorder) as tap,
         connect(tap) as sock,
         node.accept()[0] as far,
@@ -374,7 +435,9 @@ def test_a_finished_file_that_cannot_be_renamed_keeps_its_name_and_traffic_goes_
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
-def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path) -> None:
+def test_a_tap_that_would_relay_to_itself_is_refused(
+    host: str, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with bound_socket() as one, bound_socket() as other:
         ports = one.getsockname()[1], other.getsockname()[1]
     first, second = (TapMapping((host, port), ("127.0.0.1", other)) for port, other in (ports, ports[::-1]))
@@ -383,6 +446,10 @@ def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path)
             Tap([TapMapping((host, ports[0]), ("127.0.0.1", ports[0]))], recorder)
         with pytest.raises(ConfigurationError, match="own listening address"):
             Tap([first, second], recorder)
+        with monkeypatch.context() as patch:
+            patch.setattr("channel.tap.relay.resolve", lambda _: ["127.0.0.9", "127.0.0.1"])
+            with pytest.raises(ConfigurationError, match="own listening address"):
+                Tap([first, second], recorder)
         Tap([first], recorder).close()
         chained = TapMapping((host, ports[1]), ("127.0.0.1", 1))
         Tap([first, chained], recorder).close()
@@ -392,7 +459,7 @@ def test_a_tap_that_would_relay_to_itself_is_refused(host: str, recording: Path)
 def test_a_connection_that_stays_half_open_is_reset_in_time(ends: str, recording: Path, tmp_path: Path) -> None:
     clock = FakeClock()
     with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
+        node = stack.enter_context(listening())
         recorder = stack.enter_context(PcapngRecorder(recording))
         mapping = TapMapping(LOOPBACK, ("127.0.0.1" if ends == "client" else "localhost", node.getsockname()[1]))
         tls = {"listener_tls": server_tls()} if ends == "client" else {"upstream_tls": client_tls()}
@@ -579,7 +646,7 @@ def test_tls_ends_at_the_tap_and_begins_anew(echo: EchoServer, recording: Path, 
 
 def test_the_end_of_one_direction_is_handed_on_over_tls_too(recording: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
-        node = stack.enter_context(socket.create_server(LOOPBACK))
+        node = stack.enter_context(listening())
         recorder = stack.enter_context(PcapngRecorder(recording))
         far = stack.enter_context(Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server_tls()))
         upstream = ("localhost", far.listening[0][1])
@@ -595,7 +662,7 @@ def test_many_tls_records_that_come_at_once_all_pass(recording: Path, tmp_path: 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = client_tls().wrap_bio(incoming, outgoing, server_hostname="localhost")
     with (
-        socket.create_server(LOOPBACK) as node,
+        listening() as node,
         PcapngRecorder(recording) as recorder,
         Tap([TapMapping(LOOPBACK, node.getsockname())], recorder, listener_tls=server_tls()) as tap,
         connect(tap) as sock,

@@ -58,6 +58,13 @@ class Killed(BaseException):
     """No handler of errors expects it."""
 
 
+def listening() -> socket.socket:
+    """A listening socket whose ``accept`` has an end."""
+    made = socket.create_server(LOOPBACK)
+    made.settimeout(30)
+    return made
+
+
 def kill(thread: threading.Thread, wake: Callable[[], object]) -> None:
     """Raise ``Killed`` in a thread that waits, at its next step in Python; ``wake`` ends its wait.
 
@@ -155,7 +162,7 @@ def node_to_controller_thread(stack: contextlib.ExitStack) -> None:
 
 def metadata_sender(stack: contextlib.ExitStack) -> None:
     """Callers that wait for a topic get an error, and further ones too."""
-    silent = stack.enter_context(socket.create_server(LOOPBACK))
+    silent = stack.enter_context(listening())
     sender = stack.enter_context(MetadataSender([silent.getsockname()]))
     failures: list[Exception] = []
 
@@ -203,7 +210,7 @@ def worker(stack: contextlib.ExitStack) -> None:
 
 def frame_relay(stack: contextlib.ExitStack) -> None:
     """Frames that wait for an answer get none, others are refused, and the node sees it."""
-    silent = stack.enter_context(socket.create_server(LOOPBACK))
+    silent = stack.enter_context(listening())
     broker = Node(0, *silent.getsockname())
     plain = channels_of_clients(SecurityProtocol.PLAINTEXT, SecurityConfig())
     relay = stack.enter_context(FrameRelay("doomed-relay", lambda: [broker], plain))
@@ -261,9 +268,31 @@ def session_renewal(stack: contextlib.ExitStack) -> None:
     assert node.error is session.error
 
 
+def zookeeper_client(stack: contextlib.ExitStack) -> None:
+    """Another session begins: the former one would keep its nodes, and tell of no change."""
+    expired: list[object] = []
+    session = ZooKeeperSession(NO_ZOOKEEPER, on_expired=lambda: expired.append(session._client))
+    stack.callback(session.close, 30)
+    session._client.start_async()
+
+    def kill_thread(which: int) -> None:
+        client = session._client
+        handler = client.handler
+        until(lambda: len(handler._workers) == 2 and client._connection._connection_routine is not None)
+        queues = handler.completion_queue, handler.callback_queue
+        thread = [*handler._workers, client._connection._connection_routine][which]
+        kill(thread, lambda: [each.put(lambda: None) for each in queues])
+        until(lambda: session._client is not client)
+        assert expired.pop() is client
+
+    for which in range(3):
+        kill_thread(which)
+    assert session.error is None
+
+
 def tap(stack: contextlib.ExitStack) -> None:
     """Its connections end, and the command that runs it ends with a status."""
-    node = stack.enter_context(socket.create_server(LOOPBACK))
+    node = stack.enter_context(listening())
     recorder: Any = SimpleNamespace(
         opened=lambda *_, **__: None, record=lambda *_: None, closed=lambda *_: None, flush=lambda: None
     )
@@ -320,6 +349,7 @@ CASES = {
     "scheduler of the leaders' balance": balance,
     "HTTP door": door,
     "session renewal, session's notice and end": session_renewal,
+    "ZooKeeper client": zookeeper_client,
     "tap": tap,
     "name resolution, SASL computation": name_resolution,
 }
