@@ -15,7 +15,6 @@ from kproto.pipeline.stages import gather
 from kproto.pipeline.tasks import for_each, results
 from kproto.tables.files import file_size
 from kproto.tables.places import write_whole
-from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.recordings import PartRead, PartToRead, read_parts
 from kproto.tables.scanning import Selection, scan_options
 
@@ -48,16 +47,11 @@ def gather_parts(
     parts: Iterable[tuple[PartToRead, ...]],
     directory: Place,
     filters: Filters,
-    cluster: str = DEFAULT_CLUSTER,
+    cluster: str,
 ) -> tuple[list[StagedPart], list[PartRead]]:
-    """Stage parts of recordings, small ones together.
+    """Stage parts of recordings, as ``read_together`` groups them, small ones together.
 
-    Args:
-        spark: The session. Its executors open the files by the names given here.
-        parts: The parts as ``read_together`` groups them.
-        directory: Where the pieces go; every worker sees it.
-        filters: The requests to keep.
-        cluster: The declared cluster of the recordings.
+    Every worker opens the files by the names given here, and sees the directory where the pieces go.
 
     Returns:
         The pieces, and what is known of each part.

@@ -498,12 +498,9 @@ class _Job:
         written: TaskOutput | None,
         again: pa.Array,
     ) -> dict[str, pa.Table]:
-        """Write the tables with few rows; return those of the pieces. Of lists of brokers those that were ``written``.
+        """Write the tables with few rows; return those of the pieces.
 
-        Args:
-            pieces, parts, joiner, watermark_us: Of this run.
-            written: What the tasks wrote, where some of the requests are not written; None: all are.
-            again: See ``_read_again``.
+        Of lists of brokers those are written that requests which the tasks have ``written`` name; None: all.
         """
         paths = [piece.path for piece in pieces]
         small = {name: small_table(paths, name) for name in SMALL_TABLES}

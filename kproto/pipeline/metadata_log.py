@@ -140,10 +140,8 @@ def plan_log(
     """Return what a run makes of a log, and why it leaves one as it is; None: nothing is made.
 
     Args:
-        files: The log's files.
-        captures: The captures beside them, and the recording that each is.
+        files, captures, cluster: The log's files, the recording that each capture beside them is, and the cluster.
         stored: The tables.
-        cluster: The cluster of the log.
         is_more_shown: Whether the captures have more than the tables.
 
     Raises:
@@ -262,15 +260,7 @@ def make_log(
 
 
 def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *, live_from_us: int) -> MadeLog:
-    """Write the tables of a log.
-
-    Args:
-        plan: The log.
-        directory: Where the files go.
-        filters: The requests and states to keep.
-        cluster: The declared cluster.
-        live_from_us: See ``kproto.tables.metadata_rows.tables_of_files``.
-    """
+    """Write the tables of a log into a directory; for ``live_from_us`` see ``tables_of_files``."""
     points = points_of(list(plan.captures)) if plan.captures else []
     traffic = read_traffic(points, ports=filters.ports)
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]

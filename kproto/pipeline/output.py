@@ -228,12 +228,7 @@ class OutputDirectory:
 
 
 def move_files(moves: Mapping[str, Place], run: Place) -> None:
-    """Move files into the directory of a run.
-
-    Args:
-        moves: The directory below which each file stands, by its path there, which it keeps.
-        run: The directory of the run.
-    """
+    """Move files into the directory of a run: each by its path below a directory, which it keeps."""
     for parent in {path.rpartition("/")[0] for path in moves}:
         (run / parent).mkdir(parents=True, exist_ok=True)
         require_no_link(run / parent, run)

@@ -169,12 +169,7 @@ def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
 
 
 def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple[str, pa.Table]]:
-    """Yield stored files that have superseded requests, and what stays of each.
-
-    Args:
-        stored: The tables.
-        settled: Names these requests.
-    """
+    """Yield stored files that have superseded requests, and what stays of each."""
     of_token: dict[str, list[bytes]] = {JOINED: []}
     answers: dict[str, set[bytes]] = {JOINED: set()}
     for file, ids in settled.superseded.items():

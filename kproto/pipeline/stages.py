@@ -208,12 +208,7 @@ class _StagedBodies:
 
 
 def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[BrokerFacts] = ()) -> BrokersAndEpochs:
-    """Join the facts of pieces.
-
-    Args:
-        pieces: All of them.
-        filters: The brokers that are wanted.
-        earlier: The facts of captures that are not read again.
+    """Join the facts of all pieces, and of captures that were read ``earlier``.
 
     Raises:
         ConfigurationError: The ids that the user gave contradict the traffic.
@@ -236,13 +231,7 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
 
 
 def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: Filters) -> tuple[TaskOutput, pa.Table]:
-    """Write a piece's requests, responses, partition errors and frames.
-
-    Args:
-        piece: A piece's directory.
-        directory: Where tasks put their files; the task makes a directory of its own in it.
-        knowledge: Of all pieces.
-        filters: The requests to keep.
+    """Write a piece's requests, responses, partition errors and frames, into a directory of the task's own in another.
 
     Returns:
         The task's files and figures; and the piece's ``CLAIMS``.
@@ -360,13 +349,7 @@ def chosen_of(claims: pa.Table) -> list[dict[str, Any]]:
 
 
 def write_bodies(chosen: Iterable[Mapping[str, Any]], directory: Place, filters: Filters) -> TaskOutput:
-    """Write bodies and the partition states in them.
-
-    Args:
-        chosen: Rows with the columns ``CHOSEN``; each body once among all tasks.
-        directory: Where tasks put their files; the task makes a directory of its own in it.
-        filters: The partitions to keep.
-    """
+    """Write bodies, rows with the columns ``CHOSEN``, each once among all tasks, and the partition states in them."""
     path = directory / f"task-{uuid.uuid4().hex}"
     files = TableFiles(path)
     made = TaskOutput(Figures())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.ipc
+from pyarrow.fs import LocalFileSystem
 
-from kproto.tables.places import open_input, open_output, place_of
+from kproto.tables.places import arrow_path, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +35,8 @@ class StagedTables:
         """Write a batch, which may be empty."""
         writer = self._writers.get(name)
         if writer is None:
-            sink = open_output(self._directory / f"{name}.arrow")
+            path, files = arrow_path(self._directory / f"{name}.arrow")
+            sink = (files or LocalFileSystem()).open_output_stream(path)
             self._sinks.append(sink)
             writer = self._writers[name] = pa.ipc.new_file(sink, batch.schema, options=self._options)
         writer.write_batch(batch)
@@ -47,19 +50,25 @@ class StagedTables:
 
 
 def read_staged(directory: Place, name: str) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a table; no batches if none were written."""
-    path = directory / f"{name}.arrow"
-    if path.exists():
-        with open_input(path) as file:
-            reader = pa.ipc.open_file(file)
+    """Yield the batches of a table; no batches if none were written."""
+    if (directory / f"{name}.arrow").exists():
+        with _opened(directory, name) as reader:
             for number in range(reader.num_record_batches):
                 yield reader.get_batch(number)
 
 
 def read_batch(directory: Place, name: str, number: int) -> pa.RecordBatch:
     """Return one batch of a table."""
-    with open_input(directory / f"{name}.arrow") as file:
-        return pa.ipc.open_file(file).get_batch(number)
+    with _opened(directory, name) as reader:
+        return reader.get_batch(number)
+
+
+@contextmanager
+def _opened(directory: Place, name: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    """Open a table's file; one of this machine is mapped into memory."""
+    path, files = arrow_path(directory / f"{name}.arrow")
+    with (files or LocalFileSystem(use_mmap=True)).open_input_file(path) as file:
+        yield pa.ipc.open_file(file)
 
 
 def read_bodies(places: Iterable[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:

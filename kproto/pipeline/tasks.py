@@ -65,16 +65,7 @@ def make_tables(
     filters: Filters,
     stored: StoredTables | None = None,
 ) -> TaskOutput:
-    """Relate and settle pieces; return what all tasks made.
-
-    Args:
-        spark: The session.
-        pieces: All of them.
-        directory: The directory for the tasks' files.
-        knowledge: Of all pieces.
-        filters: The requests to keep.
-        stored: Tables whose bodies are settled already.
-    """
+    """Relate and settle all pieces in a directory, but for bodies that stored tables have; return what tasks made."""
     paths = [piece.path for piece in pieces]
     alone = len(pieces) == 1 and stored is None and pieces[0].body_bytes <= _BODY_BYTES_A_TASK
     firsts = [0, *accumulate(piece.body_bytes for piece in pieces)]
@@ -212,12 +203,7 @@ _TOTALS: Final = ("partitions", "partitions_moved", *COUNTS)
 
 
 def count_changes(spark: SparkSession, made: TaskOutput) -> Counts:
-    """Count the changes in the states that tasks left in files.
-
-    Args:
-        spark: The session.
-        made: By the tasks of one run.
-    """
+    """Count the changes in the states that the tasks of a run left in files."""
     files = [place_of(file) for file in made.histories]
     states = sum(made.histories.values())
     if states <= _STATES_ON_DRIVER:

@@ -22,7 +22,7 @@ from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.settling import JOINED
 from kproto.tables.files import file_size
 from kproto.tables.known import KnownTable
-from kproto.tables.places import RemotePath, arrow_path, at_store, copy, make_new, require_no_link
+from kproto.tables.places import RemotePath, arrow_path, at_store, make_new, require_no_link
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import StoredTables, current_tables, read_parquet, whole_table
 from kproto.tables.writing import BY_BODY, kind_of
@@ -70,7 +70,8 @@ class _NewRun(ChangedTables):
 
 def _link(file: Place, place: Place) -> None:
     if isinstance(file, RemotePath) and isinstance(place, RemotePath):
-        copy(file, place)
+        files, path = file.arrow()
+        files.copy_file(path, place.arrow()[1])
         return
     assert isinstance(file, Path)
     assert isinstance(place, Path)
@@ -88,10 +89,6 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
     Bodies and their states go with the last request that has them, and what is known of a connection that went on last
     more than a day before the moment's day. A capture keeps its place among the captures that were read, so that it is
     not read again.
-
-    Args:
-        out: The tables.
-        before: The moment.
 
     Returns:
         The rows removed, by table.
@@ -145,13 +142,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
 
 
 def compact(out: OutputDirectory) -> tuple[int, int]:
-    """Join the small files of each table, day and cluster.
-
-    Args:
-        out: The tables.
-
-    Returns:
-        The number of files before and after.
+    """Join the small files of each table, day and cluster; return the number of files before and after.
 
     Raises:
         ConfigurationError: There are no tables, or they cannot be written.

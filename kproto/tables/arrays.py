@@ -59,12 +59,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def rows_of(table: pa.Table | pa.RecordBatch, names: Iterable[str] | None = None) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of a table as tuples of Python's values.
-
-    Args:
-        table: The table.
-        names: The columns, in the order of the tuples; None: all.
-    """
+    """Return the rows of a table as tuples of Python's values, in the order of the columns' names; None: all."""
     columns = table.columns if names is None else [table.column(name) for name in names]
     return zip(*[column.to_pylist() for column in columns], strict=True)
 

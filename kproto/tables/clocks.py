@@ -288,12 +288,10 @@ def _slope(points: list[tuple[int, int]], otherwise: float) -> float:
 def on_common_clock(
     rows: pa.Table, captures: pa.ChunkedArray, clocks: Mapping[str, PointClock], names: Iterable[str]
 ) -> pa.Table:
-    """Return rows with their times by the reference.
+    """Return rows, each of a capture point, with their times by the reference.
 
     Args:
-        rows: The rows.
-        captures: The capture point of each row.
-        clocks: By capture point.
+        rows, captures, clocks: The rows, their capture points, and these points' clocks.
         names: The columns with times: timestamps in us, or, if the name ends in ``_ns``, integers in ns.
     """
     shown = pc.unique(captures).drop_null().to_pylist()

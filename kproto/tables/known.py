@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from kproto.tables.places import arrow_path
 from kproto.tables.schemas import KNOWN
-from kproto.tables.stored import opened_parquet
+from kproto.tables.stored import read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,14 +111,9 @@ class KnownTable:
 
     def _read(self, file: str, columns: list[str] | None = None, rows: pc.Expression | None = None) -> pa.Table:
         assert self._stored is not None
-        place = self._stored.place(file)
-        path, files = arrow_path(place)
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
-        with opened_parquet(place):  # it is within the limits
-            table = pq.read_table(path, columns=schema.names, filesystem=files, filters=rows, partitioning=None)
-        if table.schema.names != schema.names:
-            raise pa.ArrowInvalid(f"{file} has other columns")
-        return table.cast(schema)
+        table = read_parquet(self._stored.place(file), schema.names).select(schema.names).cast(schema)
+        return table if rows is None else table.filter(rows)
 
     def _without_marks(self, rows: pa.Table) -> pa.Table:
         return rows.filter(pc.is_valid(rows[1])) if len(self._schema) > 1 else rows

@@ -44,9 +44,6 @@ FORMAT: Final = "metadata log"
 
 _TABLES: Final = "the stored tables"
 _BEING_DELETED: Final = -2
-_LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: damaged records can name any time."""
-_NS: Final = 1000
 
 
 def tables_of_files(
@@ -141,11 +138,7 @@ def _snapshot_name(snapshot: LogSnapshot) -> str:
 
 def _us(time_ms: int) -> int:
     """A time of the log in us since 1970, within the calendar."""
-    return max(0, min(time_ms, _LATEST_MS)) * 1000
-
-
-def _calendar_us(time_ns: int | None) -> int | None:
-    return None if time_ns is None else max(0, min(time_ns // _NS, _LATEST_MS * 1000))
+    return us(time_ms * 1_000_000) or 0
 
 
 def _id(*parts: object) -> bytes:
@@ -363,9 +356,9 @@ class _Rows:
             steps = traffic.applied.get(each.node_id, [])
             step = bisect_left(applied.get(each.node_id, []), each.last_offset)
             self._deliveries.add(
-                batch_id, each.node_id, each.epoch, each.last_offset, each.time_ns // _NS,
-                traffic.committed[mark][0] // _NS if mark < len(committed) else None,
-                steps[step][0] // _NS if step < len(steps) else None,
+                batch_id, each.node_id, each.epoch, each.last_offset, us(each.time_ns),
+                us(traffic.committed[mark][0]) if mark < len(committed) else None,
+                us(steps[step][0]) if step < len(steps) else None,
             )  # fmt: skip
 
     # ---- brokers and the quorum
@@ -438,12 +431,12 @@ class _Rows:
                 "node_id": member.node_id,
                 "role": member.role,
                 "directory_id": member.directory_id,
-                "valid_from": _calendar_us(member.from_ns),
-                "valid_to": _calendar_us(member.until_ns),
+                "valid_from": us(member.from_ns),
+                "valid_to": us(member.until_ns),
                 "told_by": member.told_by,
                 "log_offset": member.offset,
                 "last_offset": member.last_offset,
-                "fetched_ts": _calendar_us(member.fetched_ns),
+                "fetched_ts": us(member.fetched_ns),
             }
             for member in folded.members.spans()
             if self._filters.wants_broker(member.node_id)

@@ -240,26 +240,6 @@ def arrow_path(place: Place) -> tuple[str, Any]:
     return path, files
 
 
-def open_input(place: Place) -> Any:
-    """Open a file for pyarrow to read; one of this machine is mapped into memory."""
-    import pyarrow as pa
-
-    if isinstance(place, Path):
-        return pa.memory_map(str(place))
-    files, path = place.arrow()
-    return files.open_input_file(path)
-
-
-def open_output(place: Place) -> Any:
-    """Open a file for pyarrow to write."""
-    import pyarrow as pa
-
-    if isinstance(place, Path):
-        return pa.OSFile(str(place), "wb")
-    files, path = place.arrow()
-    return files.open_output_stream(path)
-
-
 def make_new(place: Place) -> None:
     """Make an empty file of this machine where nothing is yet, not even a link; elsewhere do nothing.
 
@@ -309,14 +289,8 @@ def require_no_link(place: Place, below: Place) -> None:
             raise ConfigurationError(f"{each} is neither a file nor a directory; remove it: kproto made no such thing")
 
 
-def require_no_links_in(folder: Place, below: Place, files: Collection[str] = ()) -> None:
-    """Check ``require_no_link`` of a directory and of all that is in it.
-
-    Args:
-        folder: The directory.
-        below: See ``require_no_link``.
-        files: Names in it that are those of files, if they exist.
-    """
+def require_no_links_in(folder: Place, below: Place, files: Collection[str]) -> None:
+    """Check ``require_no_link`` of a directory and of all that is in it, of which ``files`` are files if they exist."""
     require_no_link(folder, below)
     if not isinstance(folder, Path) or not folder.is_dir():
         return
@@ -327,12 +301,6 @@ def require_no_links_in(folder: Place, below: Place, files: Collection[str] = ()
             require_no_link(folder / entry.name, below)
             if entry.name in files:
                 raise ConfigurationError(f"{folder / entry.name} is a directory, where kproto wrote a file")
-
-
-def copy(source: RemotePath, target: RemotePath) -> None:
-    """Copy a file within a file system; an object store does so on its side."""
-    files, path = source.arrow()
-    files.copy_file(path, target.arrow()[1])
 
 
 def at_store(work: Callable[[T], object], things: Iterable[T]) -> None:

@@ -208,8 +208,7 @@ class Known:
 
         Args:
             files: The files.
-            cluster: The cluster of recordings that are new.
-            capture_point: Their label; None: their names tell it.
+            cluster, capture_point: The labels of recordings that are new; of no capture point: their names tell it.
             copies: Files whose content stands in another one of them, and that one.
 
         Raises:
@@ -277,11 +276,9 @@ class Known:
     def labels_for(
         self, files: Iterable[str], cluster: str, capture_point: str | None
     ) -> dict[tuple[str, str], tuple[str, str]]:
-        """Give recordings that tables hold the labels that a run names; return those that change, and what to.
+        """Give files' recordings that tables hold the labels that a run names; return those that change, and what to.
 
-        Args:
-            files: The files that the run names.
-            cluster, capture_point: The labels; the default cluster and None change nothing.
+        The default cluster and no capture point change nothing.
         """
         found: dict[tuple[str, str], tuple[str, str]] = {}
         for file in files if (cluster, capture_point) != (DEFAULT_CLUSTER, None) else ():

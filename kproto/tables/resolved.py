@@ -15,7 +15,7 @@ Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -327,12 +327,7 @@ class Resolution:
 
 
 def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> Resolution:
-    """Survey stored tables.
-
-    Args:
-        read: Reads the rows as they are stored.
-        broker_ids: See ``resolved_reader``.
-    """
+    """Survey tables by what reads their rows as they are stored; for ``broker_ids`` see ``resolved_reader``."""
     captures = list(read("captures", ["capture", "cluster", "format", "senders"]))
     names = {name for table in captures for name in table["capture"].to_pylist()}
     survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
@@ -376,16 +371,13 @@ def resolved_reader(
     Raises:
         ConfigurationError: When rows are read: there is no such cluster.
     """
-    found: list[Resolution] = []
-    origin: list[pa.Table] = []
-    named: list[pa.Array] = []
 
+    @cache
     def resolution() -> Resolution:
-        if not found:
-            found.append(resolution_of(read, broker_ids))
-            if cluster is not None:
-                check_cluster(cluster, found[0].names)
-        return found[0]
+        found = resolution_of(read, broker_ids)
+        if cluster is not None:
+            check_cluster(cluster, found.names)
+        return found
 
     def requests(columns: Sequence[str]) -> Iterator[pa.Table]:
         resolved = resolution()
@@ -396,16 +388,14 @@ def resolved_reader(
                 rows = rows.filter(pc.equal(rows["cluster"], cluster))
             yield rows.select(list(columns))
 
+    @cache
     def origins() -> pa.Table:
-        if not origin:
-            names = ["frame_id", "capture", "cluster"]
-            origin.append(pa.concat_tables([TABLES["requests"].empty_table().select(names), *requests(names)]))
-        return origin[0]
+        names = ["frame_id", "capture", "cluster"]
+        return pa.concat_tables([TABLES["requests"].empty_table().select(names), *requests(names)])
 
+    @cache
     def bodies() -> pa.Array:
-        if not named:
-            named.append(pc.unique(pa.concat_tables(requests(["body_id"]))["body_id"]).drop_null())
-        return named[0]
+        return pc.unique(pa.concat_tables(requests(["body_id"]))["body_id"]).drop_null()
 
     def read_resolved(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if name == "requests":

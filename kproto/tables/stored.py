@@ -107,9 +107,6 @@ class StoredTables:
 def current_run(tables: Place) -> Place:
     """Return the directory that holds the current tables, a directory for each table.
 
-    Args:
-        tables: The directory that ``kproto analyze`` wrote.
-
     Raises:
         ConfigurationError: It has no manifest, or the manifest cannot be read.
     """
@@ -118,10 +115,7 @@ def current_run(tables: Place) -> Place:
 
 
 def current_tables(tables: Place) -> StoredTables:
-    """Return the current tables.
-
-    Args:
-        tables: The directory that ``kproto analyze`` wrote.
+    """Return the current tables of the directory that ``kproto analyze`` wrote.
 
     Raises:
         ConfigurationError: It has no manifest, the manifest cannot be read, or is of another version.
@@ -310,12 +304,7 @@ def _manifest(tables: Place) -> Place:
 
 
 def stored_pieces(stored: StoredTables, columns: Mapping[str, Sequence[str]]) -> Iterator[dict[str, pa.Table]]:
-    """Yield stored tables: partition states in pieces, the others whole.
-
-    Args:
-        stored: The tables.
-        columns: The columns to read, by table.
-    """
+    """Yield columns of stored tables, by table: partition states in pieces, the others whole."""
     yield {name: whole_table(stored, name, columns[name]) for name in columns if name != "partition_states"}
     for file in stored.files("partition_states"):
         with opened_parquet(file) as opened:
@@ -379,11 +368,7 @@ def readable(tables: Place) -> Iterator[None]:
 
 
 def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a Parquet file.
-
-    Args:
-        file: The file.
-        columns: The columns to read; None: all.
+    """Return the rows of a Parquet file, of some columns or all.
 
     Raises:
         pa.ArrowException: See ``opened_parquet``.

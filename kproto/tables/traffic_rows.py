@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.tables.arrays import plain_text
 
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     from kproto.metadata_log.deliveries import MetadataTraffic
     from kproto.metadata_log.folding import BrokerSpan
 
-_NS: Final = 1000
+_LATEST_US: Final = 253_402_300_799_999_999
+"""The end of the year 9999: damaged records can name any time."""
 
 
-@overload
-def us(time_ns: int) -> int: ...
-@overload
-def us(time_ns: int | None) -> int | None: ...
 def us(time_ns: int | None) -> int | None:
-    """A capture's time in us."""
-    return None if time_ns is None else time_ns // _NS
+    """A time in us since 1970, within the calendar."""
+    return None if time_ns is None else max(0, min(time_ns // 1000, _LATEST_US))
 
 
 class TimesTold:

@@ -75,13 +75,7 @@ class TableFiles:
         self._rows: dict[str, int] = {}
 
     def write(self, name: str, table: pa.Table, day: str = "") -> None:
-        """Write rows of a table.
-
-        Args:
-            name: The table.
-            table: The rows.
-            day: Their day, where it is not that of ``ts``.
-        """
+        """Write rows of a table, and their day, where it is not that of ``ts``."""
         if not table.num_rows:
             return
         for of_day, rows in days_of(table) if name in DATED and "ts" in table.column_names else [(day, table)]:
