@@ -101,19 +101,24 @@ class Cluster:
         return self.start(self.stopped[0]) if self.stopped else []
 
     def stop(self, broker: int, kept: Iterable[int] = ()) -> list[Content]:
-        """Let a broker shut down; it stays in the ISR of the partitions ``kept``, and leads none of them."""
+        """Let a broker shut down: it leaves ISRs and leads nothing any more, and then the live brokers lack it.
+
+        It stays in the ISR of the partitions ``kept``, and leads none of them.
+        """
         hosted = [p for p, replicas in enumerate(self.replicas) if broker in replicas and p not in self.gone]
         followed = [partition for partition in hosted if self.leader[partition] != broker]
         contents = [self.stop_replica([broker], followed, delete=False)] if followed else []
+        moved = [partition for partition in hosted if broker in self.isr[partition] and partition not in kept]
+        for partition in moved:
+            self.leave(partition, broker)
+        if moved:
+            others = [other for other in self.live if other != broker]
+            contents += [*self.leader_and_isr(moved, others), self.update_metadata(moved)]
         self.live.remove(broker)
         self.stopped.append(broker)
-        moved = []
         for partition in hosted:
             self.offline[partition] = sorted([*self.offline[partition], broker])
-            if broker in self.isr[partition] and partition not in kept:
-                moved.append(partition)
-                self.leave(partition, broker)
-        return [*contents, *self.leader_and_isr(moved), self.update_metadata(hosted)]
+        return [*contents, self.update_metadata(hosted)]
 
     def start(self, broker: int) -> list[Content]:
         """Let a broker start that was stopped."""

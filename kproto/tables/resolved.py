@@ -6,7 +6,8 @@ clock is ahead, and which broker stands behind an address. Whoever reads rows re
 - ``ts`` and the other times are by the clock of the reference, see ``clocks``;
 - ``cluster`` names the cluster, as declared or as found, see ``clusters``;
 - ``broker_id`` is the receiving broker, by all evidence, see ``brokers``;
-- an exchange that several capture points saw has one row, of the place that saw most of it;
+- an exchange that several capture points saw has one row, of the place that saw most of it; what a log tells too has
+  that of the packets;
 - ``is_kraft_controller`` of a state-change log, whose lines seldom tell it, is what others of that controller have.
 
 Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
@@ -14,6 +15,7 @@ Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproto.capture.source import LOGS
 from kproto.errors import ConfigurationError
 from kproto.tables.arrays import rows_of, table_of, with_column
 from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, on_common_clock
@@ -55,6 +58,15 @@ _MOST_NAMELESS: Final = 1_000_000
 """Of more requests no broker is found by elimination."""
 
 _EXCHANGE: Final = "exchange_id"
+_LOGGED: Final = ("cluster", "controller_epoch", "broker_id", "api_key", "correlation_id")
+"""What names a request in a log; correlation ids begin anew with each start of a controller, or of a broker."""
+
+_SAME_US: Final = 60_000_000
+"""A log tells of a request within this time of its packets, in us: its broker may be slow."""
+
+_SENT_US: Final = 10_000_000
+"""A controller that begins to send does so within this time of its decision, in us."""
+
 _OF_REQUESTS: Final = ("responses", "partition_errors")
 """Tables whose rows belong to a request each, by ``frame_id``, and do not name the capture point."""
 
@@ -78,6 +90,7 @@ class Survey:
         self._sightings: list[pa.Table] = []
         self._asked: list[pa.Table] = []
         self._senders: dict[str, set[int]] = {}
+        self._logs: set[str] = set()
         self._modes: set[tuple[Any, ...]] = set()  # address, controller, whether it is KRaft's
         self._rows = 0
 
@@ -91,6 +104,7 @@ class Survey:
         """Add rows of ``captures``."""
         self._clusters.add_captures(captures)
         self._hosts.add_captures(captures)
+        self._logs.update(name for name, kind in rows_of(captures, ("capture", "format")) if kind in LOGS)
         for (senders,) in rows_of(captures, ("senders",)):
             for sender in senders or ():
                 self._senders.setdefault(sender["ip"], set()).add(sender["broker_id"])
@@ -108,7 +122,7 @@ class Survey:
         modes = [*NODE, "controller_id", _OF_KRAFT]
         self._modes.update(rows_of(requests.group_by(modes, use_threads=False).aggregate([]), modes))
         if self._rows <= _MOST_NAMELESS:
-            self._asked.append(requests.select([*dict.fromkeys((*IDENTITY_COLUMNS, *NODE, "frame_id"))]))
+            self._asked.append(requests.select([*dict.fromkeys((*IDENTITY_COLUMNS, *NODE, *_LOGGED, "frame_id"))]))
         if self._is_one:
             return
         self._clocks.add(requests)
@@ -143,6 +157,38 @@ class Survey:
                 live = pa.concat_tables(read("live_brokers", ["live_brokers_id", "broker_id"]))
                 states = partial(read, "partition_states", IDENTITY_STATES)
                 found.learn(identities(requests, live, states, self._senders))
+            if self._logs and not self._is_one:
+                found.leave_out(self._retold(pa.concat_tables([found.requests(table) for table in self._asked])))
+        return found
+
+    def _retold(self, requests: pa.Table) -> list[bytes]:
+        """Return the request frames of logs that tell what packets, or another log, show too."""
+        names = [*_LOGGED, "ts", "capture", "frame_id"]
+        rows = requests.select(names).drop_null()
+        times = rows["ts"].cast(pa.int64())
+        rows = rows.set_column(names.index("ts"), "ts", times).sort_by([(name, "ascending") for name in names])
+        ends: dict[str, int] = {}
+        begins: dict[Any, dict[str, int]] = defaultdict(dict)  # of what each broker was sent, by capture point
+        for *key, _api, _number, ts, capture, _frame in rows_of(rows, names):
+            if capture not in self._logs:
+                ends[capture] = max(ts, ends.get(capture, ts))
+                begins[tuple(key)][capture] = min(ts, begins[tuple(key)].get(capture, ts))
+        found = []
+        same: list[dict[str, list[bytes]]] = []  # of each request its frames, by capture point
+        before: list[Any] = []
+        last = 0
+        for *key, ts, capture, frame in rows_of(rows, names):
+            if key[-1] < 0:  # a decision, of which the log does not tell how it was sent
+                shown = begins.get(tuple(key[:3]), {}).items()
+                found += [frame] if any(begin - _SENT_US <= ts <= ends[of] for of, begin in shown) else []
+                continue
+            if key != before or ts - last > _SAME_US:
+                same.append({})
+            same[-1].setdefault(capture, []).append(frame)
+            before, last = key, ts
+        for frames in same:
+            kept = min(frames, key=lambda capture: (capture in self._logs, capture))
+            found += [frame for capture in frames.keys() & self._logs - {kept} for frame in frames[capture]]
         return found
 
     def _logged_of_kraft(self, clusters: Mapping[Node, str]) -> set[tuple[str, int]]:
@@ -210,6 +256,11 @@ class Resolution:
         self._identities = found
         self._brokers = {one[:3]: one.broker_id for one in found if one.broker_id is not None}
         self.changes_rows = self.changes_rows or bool(self._brokers)
+
+    def leave_out(self, frames: list[bytes]) -> None:
+        """Take the request frames of more rows that others stand for."""
+        self.repeated = pa.concat_arrays([self.repeated, pa.array(frames, pa.binary())])
+        self.changes_rows = self.changes_rows or bool(frames)
 
     @property
     def names(self) -> list[str]:

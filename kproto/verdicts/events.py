@@ -14,7 +14,7 @@ from kproto.api import ApiKey
 from kproto.text import counted, pasted
 from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name, the_broker
-from kproto.verdicts.facts import SHUTDOWN, was_named_before
+from kproto.verdicts.facts import SHUTDOWN, named, was_named_before
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 
 if TYPE_CHECKING:
@@ -106,16 +106,16 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
             left = f"Broker {broker} leaves the live brokers{'; how, cannot be told' if how is None else f': {how}'}"
             yield ClusterEvent(since, "broker left", left, show, broker)
             if until is not None:
-                away = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
-                yield ClusterEvent(until, "broker back", away, show, broker)
+                text = f"Broker {broker} is back after {(until - since) / _SECOND:.1f} s"
+                yield ClusterEvent(until, "broker back", text, show, broker)
                 back[broker].append((since, until))
     known = facts.live_changes[0][1] if facts.live_changes else frozenset()
-    named = _first_named(facts)
+    first_named = _first_named(facts)
     for ts, live in facts.live_changes[1:]:
         for broker in live - known:
             back[broker].append((ts - SHUTDOWN, ts))  # it had left before the first list, or is new
             show = _query("restarts", "--broker", str(broker))
-            if named.get(broker, ts) < ts:
+            if first_named.get(broker, ts) < ts:
                 text = f"Broker {broker} is back; it had left before the first list of live brokers in the capture"
                 yield ClusterEvent(ts, "broker back", text, show, broker)
             else:
@@ -124,8 +124,12 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
         known |= live
     for broker, some in lives.items():
         options = ("--broker", str(broker)) if isinstance(broker, int) else ()
+        away = sorted(back[broker], reverse=True)
+        known_until = 0  # it came back by then, as events above tell
         for life in some:
-            if any(since <= life.first <= until + SHUTDOWN for since, until in back[broker]):
+            while away and away[-1][0] <= life.first:
+                known_until = max(known_until, away.pop()[1] + SHUTDOWN)
+            if life.first <= known_until:
                 continue
             text = f"{the_broker(broker)} registers again with broker epoch {life.epoch}: {life.shown_by}"
             yield ClusterEvent(life.first, "registered again", text, _query("restarts", *options), broker)
@@ -155,10 +159,10 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
         for election in life.unclean_elections:
             state = election.state
             text = (
-                f"Broker {state.leader} is elected leader of {_named(partition)} (leader epoch {state.leader_epoch}) "
+                f"Broker {state.leader} is elected leader of {named(partition)} (leader epoch {state.leader_epoch}) "
                 "without having been in sync"
             )
-            show = _query("leader", "--partition", _named(partition))
+            show = _query("leader", "--partition", named(partition))
             yield ClusterEvent(election.ts, "unclean election", text, show, state.leader, *partition)
         first = life.steps[0]
         for since, until in life.stretches(lambda state: state.leader == NO_LEADER):
@@ -172,7 +176,7 @@ def _partitions(facts: Facts) -> Iterator[ClusterEvent]:
     for kind, changes, what in kinds:
         for ts, some in _at_once(sorted(changes)):
             one = some[0] if len(some) == 1 else (None, None)
-            options = ("--partition", _named(some[0])) if len(some) == 1 else ()
+            options = ("--partition", named(some[0])) if len(some) == 1 else ()
             has = "has" if len(some) == 1 else "have"
             yield ClusterEvent(ts, kind, f"{_several(some)} {has} {what}", _query("offline", *options), None, *one)
 
@@ -235,13 +239,13 @@ def _is_told_anew(facts: Facts, life: Incarnation) -> bool:
 def _reassignments(facts: Facts) -> Iterator[ClusterEvent]:
     for row in reassignments(facts):
         place = row.topic, row.partition
-        show = _query("reassignments", "--partition", _named(place))
+        show = _query("reassignments", "--partition", named(place))
         adds = f"adds replicas {sorted(row.added)}" if row.added else "begins"
         removes = f", removes {sorted(row.removed)}" if row.removed else ""
-        text = f"A reassignment of {_named(place)} {adds}{removes}"
+        text = f"A reassignment of {named(place)} {adds}{removes}"
         yield ClusterEvent(row.begin, "reassignment begins", text, show, None, *place)
         if row.end is not None and row.end > row.begin:
-            text = f"The reassignment of {_named(place)} ends after {(row.end - row.begin) / _SECOND:.1f} s"
+            text = f"The reassignment of {named(place)} ends after {(row.end - row.begin) / _SECOND:.1f} s"
             yield ClusterEvent(row.end, "reassignment ends", text, show, None, *place)
 
 
@@ -316,7 +320,7 @@ def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
             yield ClusterEvent(ts, "asked", f"{who} asks: {what}", _query("asked"))
             continue
         name = facts.shown("topic", topic)
-        place = name if partition is None else _named((name, partition))
+        place = name if partition is None else named((name, partition))
         option = "--topic" if partition is None else "--partition"
         text = f"{who} asks of {place}: {what.replace(topic, name)}"
         yield ClusterEvent(ts, "asked", text, _query("asked", option, place), None, name, partition)
@@ -352,8 +356,8 @@ def _of_controllers(facts: Facts) -> Iterator[ClusterEvent]:
                 yield ClusterEvent(ts, "deletion waits", text, show, None, topic)
             case "reassignment taken up":
                 place = topic, partition
-                show = _query("reassignments", "--partition", _named(place))
-                text = f"Controller {controller} takes up a reassignment of {_named(place)}"
+                show = _query("reassignments", "--partition", named(place))
+                text = f"Controller {controller} takes up a reassignment of {named(place)}"
                 yield ClusterEvent(ts, "reassignment taken up", text, show, None, *place)
 
 
@@ -371,11 +375,7 @@ def _at_once(changes: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, list[Any
         yield begin, some
 
 
-def _named(partition: Partition) -> str:
-    return f"{partition[0]}-{partition[1]}"
-
-
 def _several(partitions: list[Partition]) -> str:
     if len(partitions) == 1:
-        return _named(partitions[0])
-    return f"{counted(len(partitions), 'partition')}, {_named(partitions[0])} among them,"
+        return named(partitions[0])
+    return f"{counted(len(partitions), 'partition')}, {named(partitions[0])} among them,"

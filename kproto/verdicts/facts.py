@@ -87,8 +87,15 @@ SHUTDOWN: Final = 60_000_000
 """A controlled shutdown ends within this time, in us, after its StopReplica requests."""
 
 Partition = tuple[str, int]
+"""A topic and a partition's number."""
+
 Listener = tuple[int, str | None, int | None, str | None]
 """Broker, host, port and name of an advertised listener; host, port and name are null where only the id is known."""
+
+
+def named(partition: Partition) -> str:
+    """A partition's name."""
+    return f"{partition[0]}-{partition[1]}"
 
 
 @dataclass(slots=True, eq=False)
@@ -139,9 +146,20 @@ class Spans:
         span[0], span[1] = min(span[0], ts), max(span[1], ts)
 
     @property
+    def stretches(self) -> Iterable[list[int]]:
+        """The times of the first and the last request of each connection."""
+        return self._spans.values()
+
+    @cached_property
+    def _reached(self) -> tuple[list[int], list[int]]:
+        """When each connection began, ascending, and the last request of those that had begun by then."""
+        spans = sorted(self._spans.values())
+        return [first for first, _last in spans], list(accumulate((last for _first, last in spans), max))
+
+    @property
     def last(self) -> int:
         """The time of the last request."""
-        return max(last for _first, last in self._spans.values())
+        return self._reached[1][-1]
 
     @property
     def breaks(self) -> list[int]:
@@ -150,20 +168,19 @@ class Spans:
 
     def covers(self, begin: int, end: int) -> bool:
         """Whether one connection has a request at or before the begin, and one at or after the end."""
-        return any(first <= begin and end <= last for first, last in self._spans.values())
+        begins, reached = self._reached
+        place = bisect_right(begins, begin)
+        return place > 0 and reached[place - 1] >= end
 
     def last_before(self, ts: int) -> int | None:
         """The time of the last request at or before this time, as far as the ends of connections tell; None: never."""
-        return max((min(last, ts) for first, last in self._spans.values() if first <= ts), default=None)
-
-    @property
-    def stretches(self) -> Iterable[list[int]]:
-        """The times of the first and the last request of each connection."""
-        return self._spans.values()
+        begins, reached = self._reached
+        place = bisect_right(begins, ts)
+        return min(reached[place - 1], ts) if place else None
 
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
-        return max(first for first, _last in self._spans.values()) < ts
+        return self._reached[0][-1] < ts
 
 
 @dataclass(slots=True)
@@ -174,17 +191,19 @@ class _ShownReign:
         since: The time of its first request.
         asked: The brokers that it asked, by capture point.
         live: Those that it listed as alive last.
-        listed: The time of its first list, or of its first request in a capture, where none lacks its list.
+        captured: The time of its first request in a capture, where none lacks its list; None: logs alone show it.
     """
 
     since: int
     asked: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
     live: frozenset[int] = frozenset()
-    listed: int | None = None
+    captured: int | None = None
 
-    def lacks(self, broker: Any) -> bool:
-        """Whether a broker is alive, and each capture shows requests to one other alone."""
-        return broker in self.live and all(len(asked) == 1 and broker not in asked for asked in self.asked.values())
+    @property
+    def unasked(self) -> frozenset[Any]:
+        """The brokers that are alive, where each capture shows requests to one other alone."""
+        asked = self.asked.values()
+        return self.live.difference(*asked) if all(len(some) == 1 for some in asked) else frozenset()
 
 
 def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
@@ -635,7 +654,7 @@ class Facts:
 
         A controller of KRaft goes on to list brokers that are down: its lists end a reign and show nothing.
         """
-        kraft = [request.ts for request in self.requests if request.is_kraft_controller and request.error_code == 0]
+        kraft = self._told_by_kraft
         reigns: dict[int, list[tuple[Request, frozenset[int]]]] = defaultdict(list)
         for request, live in self._listing:
             if not request.is_kraft_controller:
@@ -740,12 +759,20 @@ class Facts:
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
             return fenced
-        is_logged = any(
-            request.is_logged and request.ts == ts for request, _live in self._listing
-        )  # with all decisions
-        if (broker, ts) in self._left_in_sync and (is_logged or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)):
+        is_whole = self._log_lists(ts, ts) or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)
+        if (broker, ts) in self._left_in_sync and is_whole:
             return "killed, hung or cut off (no controlled shutdown)"
         return None
+
+    @cached_property
+    def _logged_lists(self) -> list[int]:
+        """The times of lists of live brokers in logs, ascending."""
+        return [request.ts for request, _live in self._listing if request.is_logged]
+
+    def _log_lists(self, first: int, last: int) -> bool:
+        """Whether a log lists live brokers between two times: it is the controller's, and tells all that it decides."""
+        place = bisect_left(self._logged_lists, first)
+        return place < len(self._logged_lists) and self._logged_lists[place] <= last
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:
@@ -813,9 +840,14 @@ class Facts:
         return bool(next(accepted, False))
 
     @cached_property
+    def _told_by_kraft(self) -> list[int]:
+        """The times at which brokers accepted requests of KRaft controllers, ascending."""
+        return [request.ts for request in self.requests if request.is_kraft_controller and request.error_code == 0]
+
+    @property
     def had_kraft_controller(self) -> bool:
         """Whether brokers accepted a request of a KRaft controller."""
-        return any(request.is_kraft_controller and request.error_code == 0 for request in self.requests)
+        return bool(self._told_by_kraft)
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -851,9 +883,11 @@ class Facts:
 
     def _shows_alive(self, ts: int) -> bool:
         """Whether anything tells who was alive: a log of states, or the controller's lists, which no broker logs."""
-        place = max(bisect_right(self._reigns, ts, key=lambda reign: reign.since) - 1, 0)
-        listed = self._reigns[place].listed if self._reigns else self.begin
-        return (listed is not None and listed <= ts + _ONE_BATCH) or any(self._rows("broker_states"))
+        if not self._reigns or "broker_states" in self._tables:
+            return True
+        place = bisect_right(self._reigns, ts, key=lambda reign: reign.since)
+        reign, until = self._reigns[max(place - 1, 0)], ts + _ONE_BATCH
+        return (reign.captured is not None and reign.captured <= until) or self._log_lists(reign.since, until)
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""
@@ -978,23 +1012,23 @@ class Facts:
     @cached_property
     def shown_since(self) -> int:
         """The time from which on all captures show what passes; that of the first request at the latest."""
-        begins = [(row["capture"], micros(row["first_ts"])) for row in self.captures if row["first_ts"] is not None]
-        return min(
-            self.begin, max((ts - self.clocks.get(name, _SAME).ahead(ts) for name, ts in begins), default=self.begin)
-        )
+        begins = (self._common(row["capture"], row["first_ts"]) for row in self.captures if row["first_ts"] is not None)
+        return min(self.begin, max(begins, default=self.begin))
+
+    def _common(self, capture: str, moment: Any) -> int:
+        """The time on the common clock, in us, of a moment on that of a capture point."""
+        ts = micros(moment)
+        return ts - self.clocks.get(capture, _SAME).ahead(ts)
 
     @cached_property
     def controller_events(self) -> list[dict[str, Any]]:
         """What logs of controllers tell beside requests, on the common clock; see ``captures.controller_events``."""
         found = []
         for row in self.captures:
-            clock = self.clocks.get(row["capture"], _SAME)
             for event in row["controller_events"] or ():
-                first, last = (micros(event[name]) for name in ("ts", "last_ts"))
+                times = {name: self._common(row["capture"], event[name]) for name in ("ts", "last_ts")}
                 topic = None if event["topic"] is None else self.shown("topic", event["topic"])
-                found.append(
-                    event | {"ts": first - clock.ahead(first), "last_ts": last - clock.ahead(last), "topic": topic}
-                )
+                found.append(event | times | {"topic": topic})
         return found
 
     @cached_property
@@ -1065,10 +1099,7 @@ class Facts:
             for loss in losses:
                 address = loss["server_ip"], loss["server_port"]
                 broker = self.servers.get(address, self.shown_address(*address))
-                since = self.begin
-                if loss["ts"] is not None:
-                    since = micros(loss["ts"])
-                    since -= self.clocks.get(row["capture"], _SAME).ahead(since)
+                since = self.begin if loss["ts"] is None else self._common(row["capture"], loss["ts"])
                 same = answered.get(loss["conn_id"], [])
                 until = _after(same, since) if are_all else None
                 if until is None:
@@ -1137,38 +1168,44 @@ class Facts:
             if epoch > newest:
                 newest = epoch
                 found[epoch] = _ShownReign(request.ts)
-            if epoch in found:
-                found[epoch].asked[request.capture].add(request.broker_id)
-                live = self.live_in(request)
-                found[epoch].live = live or found[epoch].live
-                if live or not request.is_logged:
-                    found[epoch].listed = found[epoch].listed or request.ts
+            reign = found.get(epoch)
+            if reign is None:
+                continue
+            reign.asked[request.capture].add(request.broker_id)
+            reign.live = self.live_in(request) or reign.live
+            if not request.is_logged:
+                reign.captured = reign.captured or request.ts
         return list(found.values())
 
     @cached_property
-    def _hosts(self) -> frozenset[Any]:
-        """The brokers of which a capture shows what a controller sent to them, and to nobody else."""
-        shown = (asked for reign in self._reigns for asked in reign.asked.values())
-        return frozenset(broker for asked in shown if len(asked) == 1 for broker in asked)
+    def _unrecorded(self) -> dict[Any, list[Stretch]]:
+        """The reigns in which a controller may have asked each broker where nobody recorded, in order.
+
+        It listed the broker as alive, no request to it is shown, each capture shows what it sent to one other broker
+        alone, as that of a host does, and none is that of the broker's host.
+        """
+        shown = [asked for reign in self._reigns for asked in reign.asked.values()]
+        hosts = {broker for asked in shown if len(asked) == 1 for broker in asked}
+        found: dict[Any, list[Stretch]] = defaultdict(list)
+        for reign, after in zip_longest(self._reigns, self._reigns[1:]):
+            for broker in reign.unasked - hosts:
+                found[broker].append(Stretch(reign.since, after.since if after else self.end + 1))
+        return dict(found)
 
     def may_be_asked_elsewhere(self, broker: Any, first: int, last: int, within: int = 0) -> bool:
         """Whether a controller that ruled between two times may have asked a broker where nobody recorded.
 
-        It listed the broker as alive, no request to it is shown, each capture shows what it sent to one other broker
-        alone, as that of a host does, and none is that of the broker's host. A controller whose first request passed
-        within the last ``within`` us may yet ask.
+        A controller whose first request passed within the last ``within`` us may yet ask.
         """
-        ends = [*(reign.since for reign in self._reigns), self.end + 1][1:]
-        return broker not in self._hosts and any(
-            reign.since <= last and first < until and reign.since + within < self.end and reign.lacks(broker)
-            for reign, until in zip(self._reigns, ends, strict=True)
-        )
+        reigns = self._unrecorded.get(broker, [])
+        place = bisect_right(reigns, first, key=lambda reign: reign.until or 0)
+        return place < len(reigns) and reigns[place].since <= min(last, self.end - within - 1)
 
     def _lacks_bytes(self, broker: Any, begin: int, end: int, since: int | None = None) -> bool:
         """Whether bytes of what a broker was sent between two times are missing; see ``may_hide``."""
-        missing = [(hole, begin) for hole in self.holes.get(broker, ())]
-        missing += [(hole, begin if since is None else min(since, begin)) for hole in self.blind]
-        return any(hole.since <= end and (hole.until is None or begin <= hole.until) for hole, begin in missing)
+        early = begin if since is None else min(since, begin)
+        missing = [(hole, begin) for hole in self.holes.get(broker, ())] + [(hole, early) for hole in self.blind]
+        return any(hole.meets(since, end) for hole, since in missing)
 
     def may_hide(self, broker: Any, first: int, last: int, within: int, since: int | None = None) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.

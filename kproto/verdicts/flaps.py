@@ -49,7 +49,8 @@ def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[
         for what, changes in _changes(facts, life, settled).items():
             times = often_within(sorted(ts for ts, _leader in changes), window, least)
             if times:
-                leaders = frozenset(leader for ts, leader in changes if ts in times)
+                some = set(times)
+                leaders = frozenset(leader for ts, leader in changes if ts in some)
                 yield Flapping(what, partition, most_within(times, window), times, leaders)
 
 

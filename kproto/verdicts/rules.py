@@ -21,7 +21,7 @@ from kproto.text import counted, ranges
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 from kproto.verdicts.epochs import the_broker
-from kproto.verdicts.facts import Facts, Partition, was_named_before
+from kproto.verdicts.facts import Facts, Partition, named, was_named_before
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.listeners import broken_listeners
 from kproto.verdicts.request_figures import Latencies, moment
@@ -123,7 +123,7 @@ class _Doctor:
         lacks: str = "",
         since: int | None = None,
         is_shown: bool = False,
-        severity: Severity | None = None,
+        place: Partition | None = None,
         **more: Any,
     ) -> Finding:
         """Make a finding.
@@ -136,14 +136,16 @@ class _Doctor:
             lacks: The data that the captures lack, so that the finding is uncertain.
             since: See ``Facts.may_hide``.
             is_shown: Whether the captures lack nothing at any of its times, though they may between them.
-            severity: If it is not that of the rule.
+            place: The partition that it is about.
             more: Fields of the finding.
         """
         last = self.facts.end if last is None else last
+        if place is not None:
+            more["topic"], more["partition"] = place
         rests_on = [basis for basis in RULES[rule].rests_on if not (is_shown and basis == "absence")]
         lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last, since) or lacks
         if not lacks:
-            return Finding(rule, severity or RULES[rule].severity, text, first, last, **more)
+            return Finding(rule, RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
@@ -267,36 +269,33 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
 
 def _states(doctor: _Doctor) -> Iterator[Finding]:
     """Findings about how long a partition had no leader, lacked replicas, or was being reassigned."""
-    for (topic, number), life in doctor.facts.told_lives:
-        of: dict[str, Any] = {"topic": topic, "partition": number}
-        yield from _conditions(doctor, f"{topic}-{number}", of, life)
-        yield from _not_alive(doctor, f"{topic}-{number}", of, life)
+    for place, life in doctor.facts.told_lives:
+        yield from _conditions(doctor, place, life)
+        yield from _not_alive(doctor, place, life)
 
 
-def _conditions(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
-    newest = life.newest.state
+def _conditions(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
+    newest, name = life.newest.state, named(place)
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
-    yield from _lasting(doctor, life, "KP010", "offline", without, text, f"{name} had no leader", **of)
+    yield from _lasting(doctor, place, life, "KP010", "offline", without, text, f"{name} had no leader")
     stretches = life.stretches(lambda state: bool(state.isr and _lacking(state)))
     text = f"{name} lacks replicas {_ids(_lacking(newest))} in its ISR {_ids(newest.isr)}"
     former = f"{name} lacked replicas in its ISR"
     count = len(newest.replicas)
-    is_larger = count > doctor.facts.fewest_replicas.get(of["topic"], count)
+    is_larger = count > doctor.facts.fewest_replicas.get(place[0], count)
     is_unknown = is_larger and all(step.state.adding_replicas is None for step in life.steps)
     lacks = "a reassignment from before the capture may add them" if is_unknown else ""
-    yield from _lasting(doctor, life, "KP020", "under-replicated", stretches, text, former, lacks=lacks, **of)
+    yield from _lasting(doctor, place, life, "KP020", "under-replicated", stretches, text, former, lacks=lacks)
     stretches = life.stretches(lambda state: bool(state.adding_replicas))
     text = f"{name} is being reassigned; it adds replicas {_ids(newest.adding_replicas or ())}"
-    former = f"{name} was being reassigned"
-    yield from _lasting(doctor, life, "KP024", "reassigning", stretches, text, former, **of)
+    yield from _lasting(doctor, place, life, "KP024", "reassigning", stretches, text, f"{name} was being reassigned")
     least = int(doctor.limit("min-isr"))
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
         text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {least}"
-        yield from _lasting(
-            doctor, life, "KP021", "under-min-isr", short, text, f"{name} had fewer than {least} in-sync replicas", **of
-        )
+        former = f"{name} had fewer than {least} in-sync replicas"
+        yield from _lasting(doctor, place, life, "KP021", "under-min-isr", short, text, former)
 
 
 def _lacking(state: State) -> set[int]:
@@ -306,6 +305,7 @@ def _lacking(state: State) -> set[int]:
 
 def _lasting(
     doctor: _Doctor,
+    place: Partition,
     life: Incarnation,
     rule: str,
     limit: str,
@@ -314,7 +314,7 @@ def _lasting(
     former: str,
     *,
     lacks: str = "",
-    **of: Any,
+    broker: int | None = None,
 ) -> Iterator[Finding]:
     """A finding about a condition that lasts, or lasted, for longer than a limit; with a limit of 0 it has to last.
 
@@ -322,13 +322,12 @@ def _lasting(
 
     Args:
         doctor: The doctor.
-        life: The partition.
+        place, life: The partition.
         rule, limit: Names of both.
         stretches: When the condition held.
         text: A sentence, where it lasts.
         former: A clause, where it ended.
-        lacks: See ``_Doctor.finding``.
-        of: Fields of the finding.
+        lacks, broker: See ``_Doctor.finding``.
     """
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
@@ -343,18 +342,18 @@ def _lasting(
     if not long:
         if now and RULES[rule].severity == "trouble":
             so_far = f"{text}; for {now[0].length(end) / _SECOND:.0f} s so far"
-            yield Finding(rule, "note", so_far, now[0].since, end, **of)
+            yield Finding(rule, "note", so_far, now[0].since, end, 1, broker, *place)
         return
     long += [s for s in now if s is not long[-1]]
     total = sum(stretch.length(end) for stretch in long)
     last = long[-1]
     if last.until is None:
-        more = f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else ""
-        yield doctor.finding(rule, text + more, long[0].since, count=len(long), lacks=lacks, **of)
-        return
-    times = f", {counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
-    said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
-    yield doctor.finding(rule, said, long[0].since, last.until, count=len(long), lacks=lacks, **of)
+        said = text + (f"; and {_time_text(total - last.length(end))} before" if len(long) > 1 else "")
+    else:
+        times = f", {counted(len(long), 'time')}, at most for {_time_text(max(s.length(end) for s in long))}"
+        said = f"{former} for {_time_text(total)}{times if len(long) > 1 else ''}, until {moment(last.until)}"
+    more: dict[str, Any] = {"count": len(long), "lacks": lacks, "broker": broker, "place": place}
+    yield doctor.finding(rule, said, long[0].since, last.until, **more)
 
 
 def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> list[Stretch]:
@@ -385,22 +384,21 @@ def _time_text(us: int) -> str:
     return f"{us / _SECOND:.1f} s"
 
 
-def _not_alive(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+def _not_alive(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
     """Brokers that the leader or the ISR name while they are not alive."""
-    facts, end = doctor.facts, doctor.facts.end
-    named = {broker for step in life.steps for broker in (step.state.leader, *step.state.isr)}
-    for broker in sorted(named - {NO_LEADER}):
-        absences = facts.not_alive(broker)
+    facts, name = doctor.facts, named(place)
+    for broker in sorted({broker for step in life.steps for broker in (step.state.leader, *step.state.isr)}):
+        absences = facts.not_alive(broker) if broker != NO_LEADER else []
         if not absences:
             continue
         holds = life.stretches(
             lambda state, broker=broker: state.leader != NO_LEADER and broker in (state.leader, *state.isr)  # type: ignore[misc]
         )
-        both = _overlap(holds, absences, end)
+        both = _overlap(holds, absences, facts.end)
         role = "leader" if broker == life.newest.state.leader else "ISR"
         text = f"The {role} of {name} names broker {broker}, which is not alive"
         former = f"The leader or the ISR of {name} named broker {broker}, which was not alive,"
-        yield from _lasting(doctor, life, "KP023", "not-alive", both, text, former, broker=broker, **of)
+        yield from _lasting(doctor, place, life, "KP023", "not-alive", both, text, former, broker=broker)
 
 
 def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stretch]:
@@ -423,32 +421,27 @@ def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stret
 
 def _elections(doctor: _Doctor) -> Iterator[Finding]:
     """Unclean elections, and leader epochs that were used twice or went back."""
-    for (topic, number), life in doctor.facts.told_lives:
-        of: dict[str, Any] = {"topic": topic, "partition": number}
-        name = f"{topic}-{number}"
-        yield from _unclean(doctor, name, of, life)
+    for place, life in doctor.facts.told_lives:
+        name = named(place)
+        for election in life.unclean_elections:
+            of = f"{name} (leader epoch {election.state.leader_epoch})"
+            text = f"Broker {election.state.leader} was elected leader of {of} without having been in sync"
+            yield doctor.finding("KP011", text, election.ts, election.ts, place=place)
         if len(life.steps) < _TWO:
             continue
         leaders: dict[int, dict[int, int]] = defaultdict(dict)
         for sighting in life.sightings:
             state = sighting.state
-            if any(doctor.facts.accepted(sighting.body, broker, (topic, number)) for broker in sighting.body.told):
+            if any(doctor.facts.accepted(sighting.body, broker, place) for broker in sighting.body.told):
                 leaders[state.leader_epoch].setdefault(state.leader, sighting.ts)
         for epoch, of_epoch in leaders.items():
             if len(of_epoch) > 1:
                 text = f"Leader epoch {epoch} of {name} was used for the leaders {_ids(of_epoch)}"
-                yield doctor.finding("KP013", text, max(of_epoch.values()), **of)
-        yield from _back(doctor, name, of, life)
+                yield doctor.finding("KP013", text, max(of_epoch.values()), place=place)
+        yield from _back(doctor, place, life)
 
 
-def _unclean(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
-    for election in life.unclean_elections:
-        epoch = f"leader epoch {election.state.leader_epoch}"
-        text = f"Broker {election.state.leader} was elected leader of {name} ({epoch}) without having been in sync"
-        yield doctor.finding("KP011", text, election.ts, election.ts, **of)
-
-
-def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> Iterator[Finding]:
+def _back(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
     """Brokers that accepted a lower leader epoch after a higher one.
 
     Both in requests of one API, or the lower one in UpdateMetadata after LeaderAndIsr: LeaderAndIsr goes first in each
@@ -456,12 +449,11 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
     """
     if not _goes_back(life):
         return
-    partition = of["topic"], of["partition"]
     told: dict[Any, list[tuple[int, int, bool, int]]] = defaultdict(list)
     for sighting in life.sightings:
         is_leadership = sighting.body.api_key == ApiKey.LEADER_AND_ISR
         for broker, (first, last) in sighting.body.told.items():
-            if doctor.facts.accepted(sighting.body, broker, partition):
+            if doctor.facts.accepted(sighting.body, broker, place):
                 told[broker].append((first, sighting.state.leader_epoch, is_leadership, last))
     for broker, rows in told.items():
         rows.sort()
@@ -469,11 +461,11 @@ def _back(doctor: _Doctor, name: str, of: dict[str, Any], life: Incarnation) -> 
         highest = list(accumulate((epoch for _first, epoch, _is_leadership, _last in rows), max))
         led = list(accumulate((epoch if is_led else -1 for _first, epoch, is_led, _last in rows), max))
         for _first, lower, is_leadership, last in rows:
-            place = bisect_left(firsts, last)
-            higher = (led if is_leadership else highest)[place - 1] if place else -1
+            earlier = bisect_left(firsts, last)
+            higher = (led if is_leadership else highest)[earlier - 1] if earlier else -1
             if higher > lower:
-                text = f"{the_broker(broker)} was told leader epoch {lower} of {name} after {higher}"
-                yield doctor.finding("KP012", text, last, last, broker=broker, **of)
+                text = f"{the_broker(broker)} was told leader epoch {lower} of {named(place)} after {higher}"
+                yield doctor.finding("KP012", text, last, last, broker=broker, place=place)
                 break
 
 
@@ -565,10 +557,9 @@ def _two_leaders(
         return
     settled = facts.is_settling([former], took + limit, doctor.us("settled"))
     if facts.spans[former].covers(after.ts, took + limit) and not settled:
-        name = f"{partition[0]}-{partition[1]}"
+        name = named(partition)
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
-        of: dict[str, Any] = {"topic": partition[0], "partition": partition[1]}
-        yield doctor.finding("KP014", text, took, since, about=former, since=before.ts, **of)
+        yield doctor.finding("KP014", text, took, since, about=former, since=before.ts, place=partition)
 
 
 def _named_not_told(
@@ -585,11 +576,9 @@ def _named_not_told(
         return  # it may have been told before the capture, where that does not show it with an earlier leader
     settled = facts.is_settling([leader], at + limit, doctor.us("settled"))
     if facts.spans[leader].covers(at, at + limit) and not settled:
-        name = f"{partition[0]}-{partition[1]}"
-        text = f"Broker {leader} was named leader of {name} (leader epoch {epoch}) and not told to lead"
+        text = f"Broker {leader} was named leader of {named(partition)} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
-        of: dict[str, Any] = {"topic": partition[0], "partition": partition[1]}
-        yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, **of)
+        yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, place=partition)
 
 
 def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
@@ -604,10 +593,10 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
 def _flaps(doctor: _Doctor) -> Iterator[Finding]:
     window = int(doctor.limit("flap-minutes") * _MINUTE)
     found = flapping(doctor.facts, window, doctor.limit("flaps"), doctor.us("settled"))
-    for what, (topic, number), most, times, _leaders in found:
+    for what, place, most, times, _leaders in found:
         rule = "KP016" if what == "leader" else "KP022"
-        text = f"The {what} of {topic}-{number} changed {most} times within {window // _MINUTE} minutes"
-        yield doctor.finding(rule, text, times[0], times[-1], count=most, topic=topic, partition=number)
+        text = f"The {what} of {named(place)} changed {most} times within {window // _MINUTE} minutes"
+        yield doctor.finding(rule, text, times[0], times[-1], count=most, place=place)
 
 
 # ---- brokers ----
@@ -846,20 +835,20 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
 def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
-    for (topic, number), life in facts.present.items():
+    for place, life in facts.present.items():
         hosts: dict[Any, int] = {}
         for sighting in life.sightings:
             if sighting.body.api_key == ApiKey.LEADER_AND_ISR:
                 for broker, (_first, last) in sighting.body.told.items():
-                    if broker in sighting.state.replicas and facts.accepted(sighting.body, broker, (topic, number)):
+                    if broker in sighting.state.replicas and facts.accepted(sighting.body, broker, place):
                         hosts[broker] = max(last, hosts.get(broker, last))
         replicas = life.newest.state.replicas
         for broker in (hosts.keys() & facts.alive).difference(replicas) if replicas else ():
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
-            gone = facts.removals.last((topic, number), broker)
+            gone = facts.removals.last(place, broker)
             if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):
-                text = f"Broker {broker} no longer holds a replica of {topic}-{number}, and never deleted its log"
-                yield doctor.finding("KP041", text, since, broker=broker, topic=topic, partition=number)
+                text = f"Broker {broker} no longer holds a replica of {named(place)}, and never deleted its log"
+                yield doctor.finding("KP041", text, since, broker=broker, place=place)
 
 
 def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
@@ -868,7 +857,7 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
     if not facts.partition_errors:
         return
     open_ones: dict[Any, dict[Partition, tuple[Request, int]]] = defaultdict(dict)
-    differ: dict[tuple[Any, str, int], list[int]] = defaultdict(list)
+    differ: dict[tuple[Any, Partition], list[int]] = defaultdict(list)
     bodies = {body.request.body_id: body for body in facts.bodies}
     for request in facts.requests:
         if request.error_code != 0 or request.api_key == ApiKey.UPDATE_METADATA:
@@ -880,27 +869,24 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
             for topic, number, _id, _state in bodies[request.body_id].states:
                 if (topic, number) not in errors:
                     mine.pop((topic, number), None)
-        for (topic, number), code in errors.items():
+        for place, code in errors.items():
             if code == ErrorCode.INCONSISTENT_TOPIC_ID:
-                differ[broker, topic, number].append(request.ts)
+                differ[broker, place].append(request.ts)
             elif code not in _HARMLESS:
-                mine[topic, number] = request, code
+                mine[place] = request, code
             else:
-                mine.pop((topic, number), None)
-    for (broker, topic, number), times in differ.items():
-        text = f"{the_broker(broker)} has {topic}-{number} with another topic id"
-        yield doctor.finding(
-            "KP043", text, times[0], times[-1], count=len(times), broker=broker, topic=topic, partition=number
-        )
+                mine.pop(place, None)
+    for (broker, place), times in differ.items():
+        text = f"{the_broker(broker)} has {named(place)} with another topic id"
+        yield doctor.finding("KP043", text, times[0], times[-1], count=len(times), broker=broker, place=place)
     for broker, mine in open_ones.items():
-        for (topic, number), (request, code) in mine.items():
+        for place, (request, code) in mine.items():
             text = (
-                f"{the_broker(broker)} refused {topic}-{number} in {api_name(request.api_key)} with "
+                f"{the_broker(broker)} refused {named(place)} in {api_name(request.api_key)} with "
                 f"{error_name(code)}, and accepted it in no later request"
             )
-            of: dict[str, Any] = {"broker": broker, "topic": topic, "partition": number}
             lacks = "" if facts.end - request.ts > doctor.us("told") else "the capture ends soon after"
-            yield doctor.finding("KP051", text, request.ts, request.ts, lacks=lacks, **of)
+            yield doctor.finding("KP051", text, request.ts, request.ts, lacks=lacks, broker=broker, place=place)
 
 
 _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)

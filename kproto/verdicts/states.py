@@ -324,6 +324,10 @@ class Stretch(NamedTuple):
         """Its length in us; ``end`` is that of the capture."""
         return (end if self.until is None else self.until) - self.since
 
+    def meets(self, first: int, last: int) -> bool:
+        """Whether it held at some time between two."""
+        return self.since <= last and (self.until is None or first <= self.until)
+
 
 class Incarnations(list[Incarnation]):
     """The incarnations of one partition, in order; each is found by its topic ids."""

@@ -11,6 +11,8 @@ from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
+from kproto.tables.resolved import resolved_pieces
+from kproto.verdicts.facts import Facts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +101,14 @@ def test_a_seed_chooses_faults_that_its_protocol_shows() -> None:
         names = chosen(len(PLANTS), seed, "2.4")
         assert len(set(names)) == len(names)
         assert all("2.4" in PLANTS[name].protocols for name in names)
+
+
+def test_a_broker_that_stops_is_in_a_controlled_shutdown(tmp_path: Path) -> None:
+    """It gives its partitions away while it is alive, those that it leads too."""
+    write_captures(
+        PlannedFleet(seed=9, brokers=3, topics=1, partitions=3, replication=2, restarts=4, elections=2, isr_changes=2),
+        tmp_path,
+    )
+    facts = Facts(resolved_pieces([str(tmp_path)]))
+    left = {facts.how_it_left(broker, absence.since) for broker, some in facts.absences.items() for absence in some}
+    assert left == {"a controlled shutdown", None}  # None: of a broker without replicas in sync nothing tells

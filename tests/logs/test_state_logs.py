@@ -26,6 +26,9 @@ from state_runs import files_of, logs_of
 from kproto import tables
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
 from kproto.tables.bodies import BodyCache
+from kproto.tables.resolved import resolved_pieces
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -557,3 +560,27 @@ def test_logs_from_some_line_on_accuse_nobody_of_more(run: str, begin: str, tmp_
         [f for f in doctor(tmp_path / part, "--log-zone", "UTC") if f["rule"] in rules] for part in ("whole", "late")
     )
     assert whole == late == []
+
+
+@pytest.mark.parametrize(
+    ("run", "level"), [("kafka-2.8.2", "INFO"), *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL)]
+)
+def test_what_logs_and_the_capture_of_the_same_run_tell_is_counted_and_judged_once(
+    run: str, level: str, tmp_path: Path
+) -> None:
+    """At INFO what a controller decided is dated by its decision: beside the packets it would be told again, late."""
+    packets, others = tmp_path / "control.pcap", tmp_path / "logs"
+    packets.write_bytes(files_of(run)["control.pcap"])
+    logs = logs_of(run, level) | {name: data for name, data in files_of(run).items() if "request.log" in name}
+    for name, data in logs.items():
+        (others / name).parent.mkdir(parents=True, exist_ok=True)
+        (others / name).write_bytes(data)
+    alone, beside = (Facts(resolved_pieces([*map(str, paths)])) for paths in ([packets], [packets, others]))
+    unsent = [request for request in beside.requests if request.is_logged]
+    assert len(beside.requests) - len(unsent) == len(alone.requests)
+    assert all(request.ts > alone.end for request in unsent)  # the logs go on
+    found, wanted = (
+        [(each.rule, each.severity, each.broker, each.topic, each.partition) for each in findings(facts)]
+        for facts in (beside, alone)
+    )
+    assert [each for each in found if each[1] != "note"] == [each for each in wanted if each[1] != "note"]

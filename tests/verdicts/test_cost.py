@@ -6,7 +6,7 @@ Work is counted in executed lines, not in seconds.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from lines_run import lines_run
@@ -17,7 +17,7 @@ from kproto.capture import CaptureReader, CaptureSummary
 from kproto.messages import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.events import events
-from kproto.verdicts.facts import Facts
+from kproto.verdicts.facts import Facts, Spans
 from kproto.verdicts.live import LiveFold
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
@@ -34,7 +34,9 @@ Told = tuple[int, int, int]
 """Leader epoch, partition epoch and leader of a partition."""
 
 
-def told(of: str, version: int, partition_epoch: str, states: Iterable[Told], epoch: int, broker_epoch: int) -> bytes:
+def told(
+    of: str, version: int, partition_epoch: str, states: Iterable[Told], epoch: int, broker_epoch: int, **more: Any
+) -> bytes:
     request, topic, row = (getattr(messages, f"{of}{part}") for part in ("Request", "TopicState", "PartitionState"))
     some = [
         row(partition_index=0, controller_epoch=epoch, leader=leader, leader_epoch=leader_epoch, isr=(leader,),
@@ -42,7 +44,7 @@ def told(of: str, version: int, partition_epoch: str, states: Iterable[Told], ep
         for leader_epoch, number, leader in states
     ]  # fmt: skip
     topics = [topic(topic_name="orders", partition_states=some)]
-    message = request(controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics)
+    message = request(controller_id=9, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics, **more)
     return codec.encode(message, version)
 
 
@@ -94,6 +96,20 @@ def incarnations(count: int) -> list[tuple[bytes, bytes]]:
     return requests
 
 
+def departures(count: int) -> list[tuple[bytes, bytes]]:
+    """Broker 2 leaves the live brokers, comes back and registers anew, again and again."""
+    requests = []
+    for number in range(2 * count):
+        broker_epoch = 5 + (number + 1) // 2
+        live = [
+            messages.UpdateMetadataBroker(id=broker, endpoints=[messages.UpdateMetadataEndpoint(host=ip, port=9092)])
+            for broker, ip in BROKERS[: 2 - number % 2]
+        ]
+        states = [(number // 2, number, 1)]
+        requests.append((leadership(states, 1, broker_epoch), update(states, 1, broker_epoch, live_brokers=live)))
+    return requests
+
+
 def doctor(path: Path) -> None:
     findings(Facts(resolved_pieces([str(path)])))
 
@@ -118,7 +134,9 @@ def top(path: Path) -> None:
 @pytest.mark.parametrize(
     "ask", [doctor, what_happened, *(pytest.param(each, marks=pytest.mark.slow) for each in (summary, top))]
 )
-@pytest.mark.parametrize("grown", [repetitions, falling, elections, controllers, registrations, incarnations])
+@pytest.mark.parametrize(
+    "grown", [repetitions, falling, elections, controllers, registrations, incarnations, departures]
+)
 def test_work_grows_as_the_input_does(
     tmp_path: Path, ask: Callable[[Path], None], grown: Callable[[int], list[tuple[bytes, bytes]]]
 ) -> None:
@@ -126,3 +144,19 @@ def test_work_grows_as_the_input_does(
     ask(paths[0])  # what is done once in a process does not count
     work = [lines_run(partial(ask, path)) for path in paths]
     assert work[2] - work[1] < 2.4 * (work[1] - work[0]) + 3_000, work
+
+
+def test_what_a_broker_was_connected_for_is_found_among_many_connections() -> None:
+    def ask(count: int) -> list[tuple[int | None, bool, bool]]:
+        spans = Spans()
+        for number in range(count):
+            for ts in (10 * number, 10 * number + 15):
+                spans.add(number.to_bytes(4, "big"), ts)
+        return [
+            (spans.last_before(ts), spans.covers(ts, ts + 5), spans.covers(ts, ts + 15))
+            for ts in range(5, 10 * count, 10)
+        ]
+
+    assert ask(3) == [(5, True, False), (15, True, False), (25, True, False)]
+    work = [lines_run(partial(ask, count)) for count in (FEW, 2 * FEW, 4 * FEW)]
+    assert work[2] - work[1] < 2.4 * (work[1] - work[0]), work
