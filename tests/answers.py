@@ -4,16 +4,12 @@ An answer is what a line of the golden data or a line of ``tools/oracle`` holds:
 of them, the JSON form, and what writing the message again gives.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kproto.codec import Codec
 from kproto.errors import DecodeError, EncodeError
-
-if TYPE_CHECKING:
-    from kproto.codec import Codec
-    from kproto.types import Buffer
+from kproto.types import Buffer
 
 __all__ = [
     "Answer",

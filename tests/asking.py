@@ -1,7 +1,5 @@
 """A client of one request over a connection of its own."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,16 +1,11 @@
 """A headless Chromium that a test drives."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """kproto's commands, run within the process."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

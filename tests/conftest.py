@@ -1,23 +1,19 @@
 """Provides the fixtures that all tests share: both codecs, one after the other or side by side, and the golden data."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import signal
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lock_checks
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from kproto.codec import Codec, Implementation, get_codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 DATA = Path(__file__).parent / "data"
 

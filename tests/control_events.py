@@ -1,9 +1,9 @@
 """A script of events in a cluster of three brokers, and the control requests that a controller sends at each."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypedDict
 
 from confluent_kafka.admin import NewPartitions, NewTopic
 from control_traffic import ControlRequest, control_requests
@@ -14,10 +14,6 @@ from channel.errors import NoNode
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 __all__ = ["EventRequests", "LedByKafka", "LedByOurs", "Traffic", "run_events"]
 

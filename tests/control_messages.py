@@ -1,7 +1,5 @@
 """Builds the three control requests for tests, with the values that a healthy cluster would have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kproto

@@ -1,15 +1,11 @@
 """Reads the control requests of a recording or of a broker's request log, for comparison."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kproto.api import api_name
 from kproto.capture import exchanges
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["ControlRequest", "control_requests"]
 

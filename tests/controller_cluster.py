@@ -1,12 +1,13 @@
 """The cluster of the request batch's rows: brokers 1, 2, 3, topics foo and bar, a collector in place of the sending."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from channel.config import ChannelConfig
-from channel.lead.events import ControllerBrokerRequestBatch
+from channel.lead.events import ControllerBrokerRequestBatch, ControllerEvent
+from channel.lead.migration import MigrationRequestBatch
+from channel.send.batch import RequestBatch
 from channel.send.context import ControllerContext
 from channel.types import (
     Broker,
@@ -17,13 +18,6 @@ from channel.types import (
     ReplicaAssignment,
 )
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from channel.lead.events import ControllerEvent
-    from channel.lead.migration import MigrationRequestBatch
-    from channel.send.batch import RequestBatch
 
 
 class Collector:

@@ -1,14 +1,13 @@
 """Runs an elected controller over a store in memory, with brokers that only keep their requests."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memory_store import MemoryStore
 
 from channel.config import ChannelConfig
-from channel.lead.events import ControllerBrokerRequestBatch, TopicChange
+from channel.lead.events import ControllerBrokerRequestBatch, ControllerEvent, TopicChange
 from channel.lead.leadership import Leadership
 from channel.lead.state_machines import ControlledCluster
 from channel.metrics import Metrics
@@ -17,11 +16,6 @@ from channel.types import Broker, EndPoint, LeaderAndIsr
 from kproto.api import ApiKey
 from kproto.messages import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse, UpdateMetadataResponse
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from channel.lead.events import ControllerEvent
 
 T0 = TopicPartition("t", 0)
 

@@ -1,17 +1,13 @@
 """Makes the expected derived tables of a fleet's capture, by plain Python over its expected stored tables."""
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _Row = dict[str, Any]
 _Partition = tuple[str, str, bytes | None, int]

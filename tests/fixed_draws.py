@@ -1,7 +1,5 @@
 """Draws that are the same in every run of ``make test``; ``make explore``, each night, draws afresh."""
 
-from __future__ import annotations
-
 import os
 
 from hypothesis import settings

@@ -5,8 +5,6 @@
 Each seed decides a fleet: its size, versions, migration, disturbances, and the faults that are planted.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
@@ -14,17 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kproto.tables
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
+from kproto.generate.plants import PlantedFinding as Wanted
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from kproto.generate.plants import PlantedFinding as Wanted
-    from kproto.verdicts.rules import Finding
+from kproto.verdicts.rules import Finding, findings
 
 WAYS: dict[str, dict[str, Any]] = {
     "whole": {},

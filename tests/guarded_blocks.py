@@ -1,14 +1,10 @@
 """Finds the blocks under a lock of ``channel`` that use nothing that ``channel.locks.guards`` declares as guarded."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 _DECLARATIONS = {"guards": "uses", "guards_changes": "changes", "guards_calls": "calls"}
 _MAKERS = {"new_lock", "new_reentrant_lock"}

@@ -1,15 +1,11 @@
 """Makes a capture of each broker's host, with a clock of its own, from a capture of all."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from tests.packets import Packet, ip_of, pcap, read_pcap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 End = tuple[str, int]
 

@@ -1,7 +1,5 @@
 """Real KRaft runs of tests/data/kraft: each node's files, and every record as Kafka's own dump prints it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """What Kafka's own dump of a metadata log says, folded by a few lines of this file's own. Times are ms since 1970."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
@@ -19,9 +20,6 @@ from channel.types import LeaderAndIsr
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["CONTROLLER", "LedCluster"]
 

@@ -1,12 +1,8 @@
 """Counts executed lines: a measure of work that no load changes."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 
 def lines_run(call: Callable[[], Any]) -> int:

@@ -1,18 +1,14 @@
 """Checks the channel's locks: their order, and that what they guard is used under them alone; see ``channel.locks``."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import sys
 import threading
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from channel import locks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _RANKS: Final = {name: rank for rank, name in enumerate(locks.ORDER)}
 _held = threading.local()

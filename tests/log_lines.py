@@ -1,18 +1,14 @@
 """Log lines of every form, made from what a capture holds."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from conftest import DATA, read_jsonl
 
 from kproto.capture import CaptureReader, CaptureSummary, Exchange
 from kproto.logs import LogReading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:

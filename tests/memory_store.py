@@ -4,21 +4,14 @@ The methods of ``ZooKeeperStore`` are the controller's. The others are the hands
 caller gives the controller the event that ZooKeeper's watches would give.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from channel.errors import ControllerMoved
-from channel.lead.zookeeper_store import ConfigChanges
-from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from channel.lead.zookeeper_store import ConfigChanges, StateWrite
+from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, TopicZnode
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-
-    from channel.lead.zookeeper_store import StateWrite
-    from channel.types import Broker
-    from kproto.types import TopicPartition, Uuid
+from kproto.types import TopicPartition, Uuid
 
 __all__ = ["MemoryStore"]
 

@@ -1,14 +1,7 @@
 """Writes batches of metadata records, for tests of the metadata log."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kproto.metadata_log.batches import encode_batch
-from kproto.metadata_log.records import encode_record
-
-if TYPE_CHECKING:
-    from kproto.metadata_log.records import MetadataRecord, UnknownRecord
+from kproto.metadata_log.records import MetadataRecord, UnknownRecord, encode_record
 
 
 def batch_of(*records: MetadataRecord | UnknownRecord, base_offset: int = 0, epoch: int = 1) -> bytes:

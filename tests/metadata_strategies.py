@@ -1,7 +1,5 @@
 """Metadata records of any type and version, for properties."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

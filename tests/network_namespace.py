@@ -10,11 +10,9 @@ import shutil
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 __all__ = ["NetworkNamespace"]
 

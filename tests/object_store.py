@@ -1,18 +1,14 @@
 """An S3 server of this process, over real HTTP: moto's, with a hook before each request that changes an object."""
 
-from __future__ import annotations
-
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pyarrow.fs import FileSystem
 from werkzeug.serving import make_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BUCKET = "fleet"
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from kproto import codec, headers
 from kproto.api import request_header_version, response_header_version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from kproto.capture.cutter import FrameCutter, StreamItem
+from kproto.capture.cutter import FrameCutter, StreamItem
 
 ETHERNET, NULL, COOKED, LOOP, RAW, COOKED_2 = 1, 0, 113, 108, 101, 276
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16

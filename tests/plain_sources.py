@@ -1,14 +1,9 @@
 """Imports modules that are compiled too as the Python that they are."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 __all__ = ["from_sources", "prefer_sources"]
 

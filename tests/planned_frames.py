@@ -1,17 +1,13 @@
 """Turns exchanges into frames: the bytes of both halves, their times, and the ids by which tables name them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from kproto.generate.bodies import encode_response, request_head, response_head, shared_body
+from kproto.generate.content import Content
 from kproto.generate.packets import burst_times, first_sequences
-
-if TYPE_CHECKING:
-    from kproto.generate.content import Content
-    from kproto.generate.traffic import PlannedConnection, PlannedExchange
+from kproto.generate.traffic import PlannedConnection, PlannedExchange
 
 
 @dataclass(eq=False, slots=True)

@@ -1,7 +1,5 @@
 """Starts and stops a real Kafka 3.9.1 by ``tools/real_kafka``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,16 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 from free_ports import free_ports
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from channel.broker.fleet import Fleet
+from channel.broker.fleet import Fleet
 
 IS_LONG = os.environ.get("KPROTO_FORM") == "long"
 """Whether the long form of the proofs was asked for: every protocol version, outages of 10 and 30 seconds."""

@@ -1,18 +1,14 @@
 """Clients of librdkafka at work while a cluster is disturbed: producers, transactions, a group, an administrator."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Clients"]
 

@@ -3,17 +3,13 @@
 ``python tests/reference_types.py`` writes the stub ``kproto/_typed_codec.pyi`` anew.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kproto import reference
 from kproto.api import ApiKey
 from kproto.reference.datatypes import ArrayOf, Nullable, StructOf
-
-if TYPE_CHECKING:
-    from kproto.reference.fields import Field, Type
+from kproto.reference.fields import Field, Type
 
 STUB: Final = Path(__file__).parents[1] / "kproto" / "_typed_codec.pyi"
 

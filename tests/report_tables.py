@@ -1,7 +1,5 @@
 """Tables of a made-up cluster for reports, as ``kproto.tables.read`` would give them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs a broker by a test's script: it answers, or keeps silent, or breaks the connection."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

@@ -1,7 +1,5 @@
 """A fleet without ZooKeeper, for the tests of its steps and commands."""
 
-from __future__ import annotations
-
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import BrokerHooks
 from channel.rehearsal.scripted_controller import ScriptedController

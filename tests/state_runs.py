@@ -1,7 +1,5 @@
 """The logs and the captures of runs of real brokers, from ``tests/data/state_logs``."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import tarfile

@@ -8,14 +8,12 @@ drop it.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from wire import array, boolean, i8, i16, i32, i64, ids, string, tags, varint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [
     "FLEXIBLE_FROM",

@@ -1,10 +1,8 @@
 """asyncio programs cut a stream into frames, and send a request to a broker."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -15,9 +13,6 @@ from channel import EmbeddedCluster
 from kproto.aio import BrokerConnection, ask, frames
 from kproto.errors import FrameTooLarge, Malformed, Truncated
 from kproto.framing import frame
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 async def collect(pieces: list[bytes], limit: int = 1 << 20) -> list[bytes]:

@@ -3,8 +3,6 @@
 Every row is held against Kafka's own classes in tests/oracle; here stand the rules and the exceptions.
 """
 
-from __future__ import annotations
-
 import pytest
 from conftest import DATA, read_jsonl
 

@@ -1,14 +1,14 @@
 """The audit: real captures are read alike, what differs is named with every decoder's value."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import packets as make
 import pyarrow as pa
@@ -19,15 +19,9 @@ from conftest import DATA, read_jsonl
 from table_truth import CAPTURES, WITH_TRUTH, name_of, truth_rows
 
 from kproto.capture import frames
-from kproto.codec import encode, get_codec
+from kproto.codec import Codec, encode, get_codec
 from kproto.errors import ConfigurationError
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from kproto.codec import Codec
 
 CYTHON, CONSTRUCT = get_codec("cython"), get_codec("construct")
 REAL = str(next(path for path in CAPTURES if name_of(path).startswith("ibp-2.6")))

@@ -1,7 +1,5 @@
 """The examples in the pages below docs and in the modules' docstrings are run, and print what they show."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import re

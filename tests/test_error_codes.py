@@ -1,7 +1,5 @@
 """Kafka's error codes by number and name, as kio has them. tests/oracle asks Kafka's own classes."""
 
-from __future__ import annotations
-
 from kio.schema.errors import ErrorCode as Kios
 
 from kproto.error_codes import ErrorCode, error_name, is_retriable, named_error

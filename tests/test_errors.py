@@ -1,7 +1,5 @@
 """Errors are one line, say where, survive pickling, and stand in the tree that their module draws."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """The programs below examples are short, run as they are, and complain of nothing."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

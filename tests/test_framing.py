@@ -1,7 +1,5 @@
 """Frames out of a byte stream, however it comes in pieces."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

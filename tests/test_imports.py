@@ -1,7 +1,5 @@
 """Imports are quick, load few modules, and report a missing extension. Each runs in an interpreter of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

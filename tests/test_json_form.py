@@ -1,7 +1,5 @@
 """The scalars of Kafka's JSON form. Whole messages stand in tests/contract."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

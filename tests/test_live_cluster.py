@@ -3,8 +3,6 @@
 Ports are those that are free; times are as they come.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

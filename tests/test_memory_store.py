@@ -1,7 +1,5 @@
 """The store in memory: versions and the fence, as ZooKeeper has them."""
 
-from __future__ import annotations
-
 from inspect import signature
 
 import pytest

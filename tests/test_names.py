@@ -1,7 +1,5 @@
 """One name has one meaning: no two classes of the product share one, and no two modules of the channel."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from pathlib import Path

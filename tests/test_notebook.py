@@ -1,7 +1,5 @@
 """Messages, findings, answers and Arrow tables show themselves in a notebook; the example notebook runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

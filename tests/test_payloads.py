@@ -1,7 +1,5 @@
 """Whole payloads: a request and its response, each read by one call."""
 
-from __future__ import annotations
-
 import pytest
 
 from kproto import ApiKey, Malformed, StopReplicaRequest, StopReplicaResponse, Truncated, encode

@@ -1,7 +1,5 @@
 """The first fields of a control request, and the place of its broker epoch, are checked by bytes laid out by hand."""
 
-from __future__ import annotations
-
 import pytest
 from wire import i32, i64
 

@@ -1,7 +1,5 @@
 """The pytest plugin, by pytest's own harness: fixtures, the marker, and what a failing test keeps."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

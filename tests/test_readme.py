@@ -1,7 +1,5 @@
 """README and the pages of docs are true: their commands are run and print what they say, README's Python holds."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import re

@@ -1,7 +1,5 @@
 """Which tests count as changed: those whose code differs, and all of a file whose fixtures or helpers do."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

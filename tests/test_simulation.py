@@ -1,7 +1,5 @@
 """The simulation of the control plane: seeds hold, and a seed repeats itself, byte by byte."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

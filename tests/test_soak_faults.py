@@ -1,7 +1,5 @@
 """The faults of a soak that it makes itself: packets out of order, and full disks, each in namespaces of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

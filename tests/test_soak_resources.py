@@ -1,7 +1,5 @@
 """What a soak says of the memory, threads and descriptors of its processes."""
 
-from __future__ import annotations
-
 import os
 import time
 from types import SimpleNamespace

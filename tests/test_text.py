@@ -1,7 +1,5 @@
 """Text from elsewhere, as it is shown."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

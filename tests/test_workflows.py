@@ -1,7 +1,5 @@
 """What the workflows of continuous integration run is fixed: an action's tag can be moved, a commit cannot."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Certificates for tests: an authority, a server and its clients, some of them wrong; made once for each test run."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 from dataclasses import dataclass

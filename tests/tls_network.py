@@ -1,7 +1,5 @@
 """A network of nodes behind real TLS for tests of the client: sockets and OpenSSL at both ends, in one thread."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import socket

@@ -1,14 +1,9 @@
 """A pytest plugin, ``-p uncompiled``: the modules that are compiled too are imported as the Python that they are."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class SourcesFirst(MetaPathFinder):

@@ -1,10 +1,10 @@
 """What every surface says of some captures: facts without their times, which windows on the same traffic share."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from commands import run_kproto
 
@@ -14,10 +14,6 @@ from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.summary import summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 SECOND_US = 1_000_000
 MISSED_US: Final = 10 * SECOND_US

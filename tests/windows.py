@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from random import Random
 
 from packets import Packet, pcap, read_pcap
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from random import Random
 
 
 @dataclass(frozen=True)

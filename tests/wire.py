@@ -3,8 +3,6 @@
 Every function gives bytes; a test joins them in the order of the wire.
 """
 
-from __future__ import annotations
-
 import struct
 
 __all__ = ["array", "boolean", "i8", "i16", "i32", "i64", "ids", "overlong", "string", "tags", "varint"]

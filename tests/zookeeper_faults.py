@@ -1,13 +1,8 @@
 """Faults of ZooKeeper sessions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kazoo.client import KazooClient
 
-if TYPE_CHECKING:
-    from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import ZooKeeperSession
 
 
 def expire(session: ZooKeeperSession) -> None:

@@ -1,7 +1,5 @@
 """One command runs every bench: one that fails does not end the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import everything

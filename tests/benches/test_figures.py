@@ -1,7 +1,5 @@
 """The arithmetic of the benches: medians of paired ratios, limits, verdicts, tables, result files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

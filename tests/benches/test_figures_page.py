@@ -1,7 +1,5 @@
 """The tables of docs/figures.md are those of the result files, whole and unchanged."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The benches' rows: every figure has one place, and every limit that was promised stands."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The guard of the codec's speed compares two trees by turns, and tells a loss of a fifth."""
 
-from __future__ import annotations
-
 import guard
 
 

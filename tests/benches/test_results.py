@@ -1,7 +1,5 @@
 """The results that are committed are those of the defaults, of unchanged files, at a commit that led to this one."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,11 +1,11 @@
 """Frames out of streams: cut up in any way, begun anywhere, broken in the middle."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import packets as make
 import pytest
@@ -14,10 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Frame, exchanges, frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 anywhere = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

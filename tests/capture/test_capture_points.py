@@ -1,7 +1,5 @@
 """Rotated files are one capture; files of different capture points are kept apart."""
 
-from __future__ import annotations
-
 import gzip
 import inspect
 import random
@@ -9,8 +7,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import packets as make
 import pytest
@@ -22,9 +20,6 @@ from kproto import CaptureError
 from kproto.capture import CapturePoint, CaptureSummary, capture_points, exchanges, frames
 from kproto.capture.capture_points import folders_left_out, point_name
 from kproto.tables import read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SAMPLES = ["ibp-3.9-a", "ibp-2.8-a", "ibp-3.9-big-a"]
 

@@ -1,14 +1,13 @@
 """The compiled modules, and the short ways of segments, give what their Python gives step by step."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import packets as make
 import pytest
@@ -17,9 +16,6 @@ from hypothesis import strategies as st
 from plain_sources import from_sources
 
 from kproto.capture import CaptureReader, frames
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 UPDATE = make.UPDATE_METADATA_8

@@ -1,7 +1,5 @@
 """One connection's bytes -> its frames and exchanges, without packets or files around it."""
 
-from __future__ import annotations
-
 import itertools
 
 import packets as make

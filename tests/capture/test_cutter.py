@@ -1,10 +1,8 @@
 """One direction's bytes cut into frames, without packets, connections or files around them."""
 
-from __future__ import annotations
-
 import itertools
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 import control_messages as control
@@ -32,9 +30,6 @@ from kproto.capture.cutter import (
 )
 from kproto.capture.wanted import WantedApis
 from kproto.messages import LeaderAndIsrPartitionError, LeaderAndIsrTopicError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 CONTROL = WantedApis((4, 5, 6))
 LIMIT = 10_000

@@ -1,7 +1,5 @@
 """The same packets in every file format, link and packing give the same frames."""
 
-from __future__ import annotations
-
 import bz2
 import gc
 import gzip
@@ -12,9 +10,9 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import packets as make
 import pytest
@@ -22,13 +20,8 @@ import zstandard
 from conftest import DATA
 
 from kproto import CaptureError
-from kproto.capture import GAP, WHOLE, CaptureReader, CaptureSummary, Exchange, Frame, exchanges, frames
+from kproto.capture import GAP, WHOLE, CaptureReader, Captures, CaptureSummary, Exchange, Frame, exchanges, frames
 from kproto.capture.source import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kproto.capture import Captures
 
 FOUR = DATA / "captures" / "ibp-3.9-big-a.pcap.gz"
 SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"

@@ -1,9 +1,7 @@
 """Packets that were cut into IP fragments are put together again; what is not sure is dropped and counted."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import packets as make
 import pytest
@@ -12,9 +10,6 @@ from packets import fragments
 
 from kproto.capture import WHOLE, CaptureSummary, frames
 from kproto.capture.fragments import Fragments
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOUR = DATA / "captures" / "ibp-3.9-big-a.pcap.gz"
 SIX = DATA / "captures" / "ibp-2.8-a.pcap.gz"

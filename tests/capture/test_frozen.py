@@ -1,7 +1,5 @@
 """The state of a reading as bytes: it holds values alone, so that bytes from elsewhere do nothing."""
 
-from __future__ import annotations
-
 import pickle
 from contextlib import suppress
 from random import Random

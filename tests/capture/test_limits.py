@@ -1,13 +1,12 @@
 """Work grows with the bytes alone, and what is held is bounded, whatever the input: counted, never timed."""
 
-from __future__ import annotations
-
 import gc
 import json
 import struct
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import packets as make
 import pytest
@@ -21,10 +20,6 @@ from kproto.capture.pcapng import PcapngReader
 from kproto.capture.reassembly import Reassembler
 from kproto.capture.resync import RequestSearch
 from kproto.capture.wanted import WantedApis
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
 
 UPDATE = make.UPDATE_METADATA_8
 PIECE = 1 << 16

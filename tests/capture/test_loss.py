@@ -1,7 +1,5 @@
 """Captures that lack packets: what is lost is marked, what is there is found, nothing is invented."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

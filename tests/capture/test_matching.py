@@ -1,9 +1,7 @@
 """Which response answers which request; which side asks."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import packets as make
 import pytest
@@ -13,9 +11,6 @@ from hypothesis import strategies as st
 from kproto import Truncated
 from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, Exchange, exchanges, frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BODY = make.UPDATE_METADATA_8
 DONE = b"\0\0\0"

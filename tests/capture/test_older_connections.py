@@ -1,7 +1,5 @@
 """Connections that are older than the capture, and other protocols: what each side says tells what the other said."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import struct

@@ -1,7 +1,5 @@
 """Exchanges as they are complete, put in the order of their requests' times with a bounded look-ahead."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

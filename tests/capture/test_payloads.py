@@ -1,10 +1,8 @@
 """Large requests that several brokers get at once: what is the same is held once, and nothing else changes."""
 
-from __future__ import annotations
-
 import random
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import packets as make
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +14,6 @@ from kproto.capture.cutter import RequestCutter, RequestInStream
 from kproto.capture.payloads import PayloadStore, SharedPayload
 from kproto.capture.wanted import WantedApis
 from kproto.tables import ids
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 CONTROL = WantedApis((4, 5, 6))
 LIMIT = 1 << 20

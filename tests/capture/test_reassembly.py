@@ -1,11 +1,10 @@
 """TCP streams: any order, repetition and overlap of segments gives the same bytes; nothing twice, nothing made up."""
 
-from __future__ import annotations
-
 import itertools
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
 
 import packets as make
 import pytest
@@ -15,13 +14,7 @@ from hypothesis import strategies as st
 from kproto.capture import CaptureSummary, reassembly
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
-from kproto.capture.reassembly import HELD_LIMIT, MOST_HELD, Reassembler
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from kproto.capture.reassembly import StreamEvent, TcpConnection
+from kproto.capture.reassembly import HELD_LIMIT, MOST_HELD, Reassembler, StreamEvent, TcpConnection
 
 CLIENT, SERVER = ("10.0.0.1", 50000), ("10.0.0.2", 9092)
 MS = 1_000_000

@@ -1,10 +1,8 @@
 """What is no control traffic: never an exception, and one line that says why there is nothing and what to try."""
 
-from __future__ import annotations
-
 import gzip
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import packets as make
 import pytest
@@ -12,9 +10,6 @@ from conftest import DATA
 
 from kproto import CaptureError
 from kproto.capture import CaptureSummary, exchanges, frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2
 

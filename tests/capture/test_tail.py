@@ -1,18 +1,13 @@
 """The last part of a pcapng that grows: the packets that begin at a byte of it or behind."""
 
-from __future__ import annotations
-
 import struct
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import packets as make
 
 from kproto.capture import CaptureSummary
 from kproto.capture.tail import Tail, read_tail
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_part_has_each_packet_that_begins_in_it(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Every control request that a broker logged comes out of its capture, equal to what the broker logged."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,12 +1,9 @@
 """Traffic inside tunnels and under other links is read as if it had passed without; what is not read is named."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import packets as make
 import pytest
@@ -20,9 +17,6 @@ from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges, t
 from kproto.capture.fragments import Fragments
 from kproto.capture.link import segment
 from kproto.capture.summary import not_read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Wrap = Callable[[bytes], bytes]
 

@@ -5,8 +5,6 @@ uncompiled here, so that every call is seen; those of the broker's threads are l
 Run it by ``python tests/channel/request_way.py``.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader

@@ -1,7 +1,5 @@
 """Whatever has threads ends by ``close(timeout_s)``, twice if need be, and names a thread that has not ended."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib
@@ -11,10 +9,11 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -38,9 +37,6 @@ from channel.rehearsal.command_server import CommandServer
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.tap import Tap, TapMapping
 from channel.types import Node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LOOPBACK = ("127.0.0.1", 0)
 NO_ZOOKEEPER = "127.0.0.1:1"

@@ -1,7 +1,5 @@
 """Settings: Kafka's names and defaults, and errors that say what would do."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 from pathlib import Path

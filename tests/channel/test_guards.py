@@ -1,22 +1,17 @@
 """What a lock guards is used under the lock: an access without it raises, in every test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Condition
-from typing import TYPE_CHECKING
 
 import guarded_blocks
 import pytest
 from lock_checks import UnguardedError
 
 from channel.locks import guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 

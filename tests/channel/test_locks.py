@@ -1,7 +1,5 @@
 """The order in which locks are taken, and the page that states it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics: written cheaply, read under Kafka's names, handed to prometheus-client."""
 
-from __future__ import annotations
-
 import logging
 
 import prometheus_client

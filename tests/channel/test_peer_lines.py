@@ -1,15 +1,11 @@
 """Lines of which peers decide how many there are."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+
+import pytest
 
 from channel import logs
 from channel.logs import PeerLines, get_logger
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_flood_of_lines_of_one_kind_is_cut_and_counted(

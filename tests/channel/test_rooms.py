@@ -1,7 +1,5 @@
 """The rooms of ``channel``: few modules at its root, and each class name once."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

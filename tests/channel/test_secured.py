@@ -1,13 +1,13 @@
 """Controller and brokers over TLS and SASL, with real sockets and certificates: what passes, and what fails how."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import socket
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -30,10 +30,6 @@ from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.capture import exchanges
 from kproto.messages import ApiVersionsRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SECURED = [SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL]
 MECHANISM = "SCRAM-SHA-512"

@@ -1,7 +1,5 @@
 """The tap over real sockets: bytes go on as they came, the recording reads like a capture, whatever breaks."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -16,8 +14,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import run_kproto
@@ -42,9 +41,6 @@ from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, exchanges, frames
 from kproto.codec import message_class
 from kproto.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOOPBACK = ("127.0.0.1", 0)
 

@@ -8,10 +8,11 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import run_kproto
@@ -45,9 +46,6 @@ from channel.types import Node, SecurityProtocol
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
 from kproto.messages import AlterPartitionRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LOOPBACK = ("127.0.0.1", 0)
 NO_ZOOKEEPER = "127.0.0.1:1"

@@ -1,21 +1,16 @@
 """The stoppable thread contract."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from channel import threads
 from channel.errors import IllegalState
 from channel.threads import FatalExit, StoppableThread, call_within, close_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Worker(StoppableThread):

@@ -1,15 +1,11 @@
 """Random ids, whatever is drawn."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
+
+import pytest
 
 from channel.types import random_uuid
 from kproto.json_form import uuid_to_json
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_no_id_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:

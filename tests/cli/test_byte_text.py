@@ -1,7 +1,5 @@
 """Bytes in every dress in which people paste them."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,19 +1,15 @@
 """``kproto check``: which recordings are whole, where others are damaged, and the exit code that a script reads."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run_kproto
 from conftest import DATA
 
 from channel.network.recorder import PcapngRecorder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
 NOW = 1_700_000_000_000_000_000

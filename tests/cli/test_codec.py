@@ -1,20 +1,16 @@
 """``kproto codec`` answers as Kafka's own classes were recorded to answer, and no question ends it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import difference, recorded
 from commands import run_kproto
 from conftest import DATA, read_jsonl
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMPLEMENTATIONS = ["cython", "construct"]
 STOP_REPLICA_ANSWER = {"op": "encode", "api": 5, "version": 4, "kind": "response"}

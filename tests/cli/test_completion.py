@@ -1,7 +1,5 @@
 """A real bash completes kproto's commands and options by the printed script."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,11 +1,10 @@
 """``kproto decode`` and ``kproto encode``: any message, header or frame, in any dress, there and back."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run_kproto as run
@@ -16,9 +15,6 @@ from kproto.cli.byte_text import hexdump, parse_bytes
 from kproto.codec import get_codec
 from kproto.errors import DecodeError
 from kproto.reference.trace import FieldSpan, trace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VECTORS = DATA / "vectors"
 GROUPS = ["leaderandisr", "stopreplica", "updatemetadata", "headers", "others"]

@@ -1,7 +1,5 @@
 """``inspect`` names brokers by their ids, and says why there is nothing to see."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import packets as make

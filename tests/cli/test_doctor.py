@@ -1,7 +1,5 @@
 """``kproto doctor``: findings for people, for programs and for CI."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,16 +1,15 @@
 """SIGTERM ends a command that runs in the foreground, once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -19,14 +18,9 @@ from network_peers import until
 
 import channel.node.controller_node
 import kproto.__main__
+from channel.network.recorder import PcapngRecorder
 from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from channel.network.recorder import PcapngRecorder
 
 
 def test_sigterm_breaks_off_the_start_but_not_what_it_cleans_up() -> None:

@@ -1,18 +1,14 @@
 """Every option of every command is given to that command by a test."""
 
-from __future__ import annotations
-
 import ast
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 import pytest
 
 from kproto.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 TESTS: Final = Path(__file__).parents[1]
 

@@ -1,11 +1,10 @@
 """``kproto generate``: files that the other commands read, and one line where it refuses."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run_kproto as run
@@ -14,9 +13,6 @@ from expected_tables import expected_tables
 import kproto.generate
 import kproto.tables
 from kproto.generate import write_captures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_generated_capture_is_summed_up(tmp_path: Path) -> None:

@@ -1,21 +1,16 @@
 """Every command's help fits a terminal of 80 columns, and its examples can be pasted."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
 from commands import run_kproto
 
 from kproto.cli import COMMANDS, main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def paths(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

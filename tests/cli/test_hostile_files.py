@@ -1,12 +1,11 @@
 """Baselines, settings and summaries are data: whatever a file holds, or is, the answer is one line and no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,9 +18,6 @@ from kproto.cli import main
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.pipeline.locks import _owner_in
 from kproto.tables.stored import SUMMARY, current_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EVIL = "a\x1b[31m\u202e\x9b2J\nERROR forged"
 DEEP = b"[" * 100_000

@@ -1,12 +1,11 @@
 """Texts that a broker or a capture chooses reach no terminal, log or file of JSON as they are."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from commands import run_kproto
@@ -23,10 +22,6 @@ from kproto.api import ApiKey
 from kproto.codec import encode, message_class
 from kproto.headers import decode_request_header_from
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 EVIL = "a\x1b[31m\u202e\x9b2J\nERROR forged" + "x" * 20_000
 """An escape sequence, a change of direction, a C1 control, a second line, and no end."""

@@ -1,7 +1,5 @@
 """``kproto inspect``: equal to what the brokers logged, readable for people, and clear when there is nothing to see."""
 
-from __future__ import annotations
-
 import gzip
 import ipaddress
 import json
@@ -10,7 +8,8 @@ import subprocess
 import sys
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import packets as make
 import pytest
@@ -20,9 +19,6 @@ from table_truth import NAMES_WITH_TRUTH
 
 from channel.network.recorder import PcapngRecorder
 from kproto.cli.text import is_styled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAPTURES = DATA / "captures"
 KEYS = [

@@ -1,14 +1,14 @@
 """``kproto inspect --follow``: a file's requests as they come, through rotation, until Ctrl-C."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import packets as make
 import pytest
@@ -17,10 +17,6 @@ from commands import run_kproto
 from conftest import DATA
 
 from kproto.capture import growing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def talk(number: int) -> list[make.Packet]:

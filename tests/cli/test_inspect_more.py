@@ -1,7 +1,5 @@
 """``kproto inspect``: outcomes, changes, losses, the times that people type, and input that is not all right."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -9,7 +7,8 @@ import subprocess
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jq
 import packets as make
@@ -19,9 +18,6 @@ from conftest import DATA
 
 from kproto.cli.times import moment_ns, parse_duration, span_of
 from kproto.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAPTURES = DATA / "captures"
 

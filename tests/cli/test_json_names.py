@@ -1,9 +1,9 @@
 """In the JSON of every command a broker's id is ``broker_id``."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 import kraft_runs
@@ -15,10 +15,6 @@ from kproto.cli import COMMANDS, main
 from kproto.generate import PlannedFleet, findings_truth
 from kproto.query import QUESTIONS
 from kproto.verdicts.rules import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CAPTURES = [DATA / "captures" / "ibp-3.9-a.pcap.gz", DATA / "captures" / "external-controller-a.pcap.gz"]
 ASKED = ["inspect", "doctor", "summary", "check"]

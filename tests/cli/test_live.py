@@ -1,7 +1,5 @@
 """The commands that run brokers and speak to them, and the scenario whose recording must agree with its journal."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """What holds for every command: help with examples, one-line errors, quiet ends, nothing imported too early."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,13 +1,12 @@
 """``kproto metadata`` against embedded brokers: what they know of each other, and where they were told otherwise."""
 
-from __future__ import annotations
-
 import json
 import socket
 import socketserver
 import threading
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import run_kproto
@@ -16,16 +15,12 @@ from control_messages import metadata_state, update_metadata
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.hooks import Interception
 from channel.metadata.clients import ClusterWatch, MetadataSender
+from channel.metadata.cluster_metadata import ClusterView
 from channel.rehearsal.scripted_controller import ScriptedController
 from channel.send.encoded_requests import SingleRequest
 from kproto import messages
 from kproto.api import ApiKey
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from channel.metadata.cluster_metadata import ClusterView
 
 ID = bytes(range(16))
 

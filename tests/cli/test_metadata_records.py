@@ -1,7 +1,5 @@
 """``kproto inspect --records``: the metadata log's records as Kafka's own dump prints them."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,12 +1,11 @@
 """``kproto top`` of KRaft's metadata log: what it says of real logs, of growing ones, and beside captures."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows, run_kproto
@@ -14,9 +13,6 @@ from kraft_runs import RUNS, capture, metadata, truth
 
 from kproto.cli.metadata_top import LogView
 from kproto.metadata_log.growing import GrowingLog
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEGMENT = f"{0:020}.log"
 

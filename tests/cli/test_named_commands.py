@@ -1,12 +1,10 @@
 """Commands that are named exist: in the rules' texts and in the pages; and the doctor's commands show something."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import kraft_runs
@@ -19,9 +17,6 @@ from kproto.generate import PlannedFleet, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.query import QUESTIONS
 from kproto.verdicts.catalogue import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = [

@@ -1,7 +1,5 @@
 """The filters: what people type, what it comes to, and what is said when it makes no sense."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import click

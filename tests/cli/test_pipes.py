@@ -1,20 +1,15 @@
 """Pipes beside files: nothing of what comes through one is looked at, and lost, before it is read."""
 
-from __future__ import annotations
-
 import gzip
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from commands import run_kproto
 from conftest import DATA
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOGS = tuple(DATA / "request_log" / f"broker-{n}-kafka-request.log.gz" for n in (0, 1))
 CAPTURE = DATA / "captures" / "ibp-2.8-a.pcap.gz"

@@ -1,16 +1,12 @@
 """Progress shows itself to people only, after a quiet moment, and gives way to what is printed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
-from typing import TYPE_CHECKING
+
+import pytest
 
 from kproto.cli import progress as module
 from kproto.cli.progress import ReadingProgress, reading
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Terminal(io.StringIO):

@@ -1,7 +1,5 @@
 """``kproto query``: answers for people, for programs and for spreadsheets, and one line for what cannot be asked."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import gzip

@@ -1,10 +1,9 @@
 """A captured controller's requests, sent to an embedded broker again: same answers, no captured address."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import run_kproto
@@ -13,9 +12,6 @@ from channel import BrokerHooks, EmbeddedCluster, Interception
 from channel.rehearsal.replay import rewrite
 from kproto.api import ApiKey
 from kproto.capture import exchanges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 CAPTURE = CAPTURES / "ibp-3.9-a.pcap.gz"

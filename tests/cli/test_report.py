@@ -1,7 +1,5 @@
 """``kproto report``: a page from a capture or from tables, and one line for what cannot be shown."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,10 +1,8 @@
 """Options that several commands share mean the same in each of them: what one selects, the others select."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +12,6 @@ from log_lines import as_log, rows_of
 
 from channel import EmbeddedCluster
 from kproto.cli import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 CAPTURE = CAPTURES / "ibp-3.9-a.pcap.gz"

@@ -1,7 +1,5 @@
 """``--security`` of the commands, with the settings that the page on TLS and SASL shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,16 +1,11 @@
 """Options that the command line leaves out come from the environment, then from the file of settings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kproto.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNREACHABLE = "127.0.0.1:1"
 

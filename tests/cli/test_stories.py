@@ -1,7 +1,5 @@
 """Five questions of an engineer on call, over captures of real clusters: one command each, its output kept."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

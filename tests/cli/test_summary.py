@@ -1,7 +1,5 @@
 """``kproto summary``: right against what the brokers logged, in three forms, without Spark."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import json
@@ -10,7 +8,8 @@ import sys
 import types
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import packets as make
 import pyarrow
@@ -25,9 +24,6 @@ from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.sections import Section, lines_of
 from kproto.cli.summary_text import _losses
 from kproto.verdicts.request_figures import moment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAPTURES = DATA / "captures"
 

@@ -1,14 +1,13 @@
 """``kproto tap`` from the command line: what its options do to connections, to recordings and to their files."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from commands import run_kproto
@@ -17,10 +16,6 @@ from tls_certificates import certificates
 
 from channel.security import SecurityConfig
 from channel.tls_contexts import client_context
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HANDSHAKE = frame(b"\0\x11\0\0\0\0\0\5\0\1a\0\5PLAIN")
 TOKEN = frame(b"\0admin\0hunter2")

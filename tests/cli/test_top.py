@@ -1,7 +1,5 @@
 """``kproto top``: what it shows of captures, of growing ones and of metrics, in a pipe and on a terminal."""
 
-from __future__ import annotations
-
 import fcntl
 import gzip
 import http.server
@@ -19,10 +17,10 @@ import termios
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from commands import run_kproto
@@ -34,14 +32,9 @@ from kproto.cli.screen import Screen
 from kproto.cli.top import metrics_lines, snapshot_lines
 from kproto.errors import ConfigurationError
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.live import LiveFold
+from kproto.verdicts.live import LiveFold, Snapshot
 from kproto.verdicts.rules import findings
 from tests.packets import Talk, pcap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kproto.verdicts.live import Snapshot
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = ROOT / "tests" / "data" / "captures" / "ibp-3.9-a.pcap.gz"

@@ -1,12 +1,11 @@
 """Partition rows as columns hold what the objects hold, go back to the same bytes, and are taken without a copy."""
 
-from __future__ import annotations
-
 import re
 import threading
 import weakref
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,9 +21,6 @@ from kproto.codec import decode_request, decode_response, encode, message_class
 from kproto.columns import Columns, ColumnsBuilder, decode_columns, encode_batches, encode_columns
 from kproto.errors import DecodeError, FieldNotInVersion, KprotoError, OutOfRange, Truncated, UnsupportedVersion
 from kproto.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONTROL = (4, 5, 6)
 NAMES = {4: "leaderandisr", 5: "stopreplica", 6: "updatemetadata"}

@@ -1,7 +1,5 @@
 """One body for many brokers: the same bytes as encoding each request whole, and nothing copied."""
 
-from __future__ import annotations
-
 import copy
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Topics that are chosen to collide in a hash table cost no more than any others."""
 
-from __future__ import annotations
-
 import struct
 
 from wire import array, i32, i64, string, varint

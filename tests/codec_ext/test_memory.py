@@ -1,7 +1,5 @@
 """What decoding costs in memory: bounded by the input, linear, and all given back."""
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

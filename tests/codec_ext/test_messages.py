@@ -1,7 +1,5 @@
 """The extension's messages as Python objects: fields that check themselves, equality, repr, pickling, many readers."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import subprocess

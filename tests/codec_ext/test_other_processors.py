@@ -1,7 +1,5 @@
 """The reading and writing of ids, compiled for processors without SSSE3: `make sanitize` builds the whole codec so."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -3,8 +3,6 @@
 What crashed a process once runs in a process of its own, so that a crash is a failure with a name.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

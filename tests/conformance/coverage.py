@@ -4,18 +4,13 @@
 ``@pytest.mark.conformance("CCM-01")``; the test files are read, not run.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

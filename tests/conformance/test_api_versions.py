@@ -1,7 +1,5 @@
 """Conformance rows AVR: what a node says it speaks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

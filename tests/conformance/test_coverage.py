@@ -1,7 +1,5 @@
 """Every row of the conformance list is held by a test or excused with a reason, and nothing else is claimed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

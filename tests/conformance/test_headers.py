@@ -1,7 +1,5 @@
 """Conformance rows HDR: request headers."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

@@ -1,7 +1,5 @@
 """Conformance rows UMR: UpdateMetadata requests and responses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What messages of both codecs do alike when a program builds, changes and misuses them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

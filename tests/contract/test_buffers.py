@@ -1,7 +1,5 @@
 """Any object with a buffer is data: bytes, bytearray, memoryview, mmap, numpy, pyarrow."""
 
-from __future__ import annotations
-
 import array
 import mmap
 from collections.abc import Callable

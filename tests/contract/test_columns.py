@@ -1,7 +1,5 @@
 """The columns of a message hold what its JSON form holds, row for row, and refuse what decoding to objects refuses."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ The facts were observed on kafka-clients 3.9.1 (``tools/oracle/java-behaviour.md
 alone would lead elsewhere, the name of the test or of its case says so.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What Kafka's own codec writes, drops and refuses to write, field by field and version by version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

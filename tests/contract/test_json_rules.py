@@ -1,7 +1,5 @@
 """Kafka's JSON form, read: what is asked of it and what it may not be. How it is written stands in test_vectors."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -4,8 +4,6 @@ Each codec runs in a process of its own with a hard limit on its address space, 
 and never touched would show.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

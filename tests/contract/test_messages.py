@@ -1,7 +1,5 @@
 """Messages as Python objects: equality, text, pickling, and how large their text may get."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

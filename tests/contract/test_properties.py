@@ -4,8 +4,6 @@ Round trip for each; and the two, which share no code, hold the same values, wri
 verdict on any bytes at all.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

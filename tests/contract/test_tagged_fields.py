@@ -1,7 +1,5 @@
 """Tagged sections as Kafka's own codec reads them: the one known tag, unknown ones, and what it does not look at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Each line was answered by the message classes of kafka-clients 3.9.1. A test is 
 is named by the line's id with both values.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

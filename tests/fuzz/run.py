@@ -10,8 +10,6 @@ the compiler that Python was. ``make sanitize`` runs the same targets with the e
 A million mutants, judged by Kafka itself: ``make oracle QUESTIONS=1000000``.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import gzip

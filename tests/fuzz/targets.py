@@ -5,8 +5,6 @@ The contract of every target is the same: bytes from anywhere give a value or kp
 same verdict, values and bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

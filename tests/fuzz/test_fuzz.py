@@ -1,7 +1,5 @@
 """A bounded part of the fuzzing, the same in every run; ``python -m fuzz.run`` is the unbounded one."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,9 +1,7 @@
 """Captures of synthetic fleets are read as what was generated, and are the same bytes each time."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.generate import PlannedFleet, sized, write_captures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL = PlannedFleet(
     brokers=5, topics=4, partitions=60, isr_changes=30, elections=10, restarts=2, failovers=2, loss=0.05

@@ -1,7 +1,5 @@
 """The ids of generated frames join responses to requests, and no connection carries one twice."""
 
-from __future__ import annotations
-
 from expected_tables import expected_tables
 
 from kproto.generate import PlannedFleet

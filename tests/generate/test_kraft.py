@@ -1,11 +1,11 @@
 """Metadata logs of generated KRaft fleets are read as their truth says, by each node's files and by all together."""
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import kproto_rows
@@ -17,10 +17,6 @@ from kproto.generate import KRaftFleet, metadata_truth, write_metadata_logs
 from kproto.generate.kraft import KRAFT_PLANTS
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 FEW = 3
 """Fleets of fresh seeds."""

@@ -1,8 +1,6 @@
 """Planted faults are in the capture, and the truth says of each what must be found."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +9,9 @@ from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
+from kproto.generate.truth import Truth
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kproto.generate.truth import Truth
 
 OF_THE_STATES = {"no-leader": "KP010", "under-replicated": "KP020", "slow-broker": "KP034"}
 """Plants whose findings follow from the history's states and answers."""

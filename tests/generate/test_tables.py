@@ -1,7 +1,5 @@
 """The tables read from generated captures are those that the generator says must come out."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,14 +1,13 @@
 """Two kinds of brokers for one set of expectations: embedded ones, and real ones of Kafka 3.9.1."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from free_ports import free_ports
@@ -19,9 +18,6 @@ from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
 from channel.zookeeper.session import ZooKeeperSession
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _chroots = itertools.count()
 

@@ -4,14 +4,12 @@
 are restarted, for two minutes; in the long form for ten.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -22,9 +20,6 @@ from real_clients import Clients
 from channel.errors import NoNode
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_800)]
 

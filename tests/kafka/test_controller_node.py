@@ -1,7 +1,5 @@
 """The controller on a real ZooKeeper over embedded brokers: election, fencing, expiry, and requests to its listener."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -11,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -28,7 +28,7 @@ from channel.node.controller_node import ControllerNode
 from channel.types import Broker, EndPoint, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
-from channel.zookeeper.session import ZooKeeperSession
+from channel.zookeeper.session import Operation, Transaction, ZooKeeperSession
 from kproto import codec, headers
 from kproto.api import ApiKey
 from kproto.cli.controller import command as controller_command
@@ -70,12 +70,6 @@ from kproto.messages import (
     UpdateFeaturesRequest,
 )
 from kproto.types import TopicPartition, Uuid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from channel.zookeeper.session import Operation, Transaction
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -1,7 +1,5 @@
 """The Grafana dashboard of a controller asks for metrics that ``kproto controller --metrics`` has."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,15 +1,15 @@
 """Simulated brokers that elect their controller among themselves in a real ZooKeeper: a cluster without Kafka."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -28,10 +28,6 @@ from channel.zookeeper.session import ZooKeeperSession
 from kproto.error_codes import ErrorCode
 from kproto.messages import CreatableTopic, CreateTopicsRequest, MetadataRequest
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -1,7 +1,5 @@
 """Topics that clients create while one controller after the other is elected: none is lost, and none is half made."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

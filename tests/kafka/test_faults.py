@@ -3,10 +3,10 @@
 ``KPROTO_FORM=long`` makes the outages as long as 10 and 30 seconds.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from control_traffic import ControlRequest, control_requests
@@ -18,10 +18,6 @@ from channel.types import ReplicaAssignment
 from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _missing = NetworkNamespace.missing()
 pytestmark = [

@@ -3,8 +3,6 @@
 The fleet has 50 brokers, in the long form 200; ``KPROTO_FLEET=20`` makes it smaller.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -12,8 +10,9 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -35,9 +34,6 @@ from channel.zookeeper.znodes import (
     partition_state_path,
 )
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.proof(3)]
 

@@ -1,12 +1,12 @@
 """``kproto controller`` leads three real Kafka 3.9.1 brokers from an empty ZooKeeper, and loses them to one of them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -19,10 +19,6 @@ from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.messages import MetadataRequest
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

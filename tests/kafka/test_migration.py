@@ -3,10 +3,9 @@
 The long form does it over TLS without SASL too.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -16,7 +15,7 @@ from led_cluster import CONTROLLER, LedCluster
 from real_brokers import IS_LONG, client_settings, elected, eventually, real_kafka, security_file
 
 from channel.broker.fleet import Fleet
-from channel.broker.hooks import BrokerHooks
+from channel.broker.hooks import BrokerHooks, RequestContext
 from channel.config import ChannelConfig
 from channel.node.controller_node import candidates
 from channel.rehearsal.fleet_steps import Step, rehearse
@@ -27,12 +26,6 @@ from channel.zookeeper.cluster_state import create_persistent_nodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from channel.broker.hooks import RequestContext
 
 pytestmark = pytest.mark.kafka
 

@@ -1,7 +1,5 @@
 """The example that pauses, reassigns and kills real brokers is short, runs, and fails by the doctor's findings."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -3,12 +3,11 @@
 What the original was told and answered is in the request log that it wrote itself (``*.truth.jsonl.gz``).
 """
 
-from __future__ import annotations
-
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from asking import ask_port
@@ -17,9 +16,6 @@ from free_ports import free_ports
 from real_brokers import eventually, real_kafka
 
 from kproto.messages import MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.kafka
 

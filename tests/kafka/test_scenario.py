@@ -1,8 +1,6 @@
 """The demo's day on a real ZooKeeper: the recording of two elected controllers holds what their journal says."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,9 +10,6 @@ from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
 from channel.zookeeper.session import ZooKeeperSession
 from kproto import tables
 from kproto.cli.comparison import differences
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

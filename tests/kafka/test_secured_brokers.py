@@ -1,7 +1,5 @@
 """Real brokers of Kafka 3.9.1 over TLS and SASL take all three requests from the channel manager."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

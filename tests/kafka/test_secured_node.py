@@ -1,8 +1,8 @@
 """Clients over SASL_SSL with an authorizer ask the controller's node: it serves super users, and passes nothing on."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -31,10 +31,6 @@ from kproto.messages import (
     IncrementalAlterConfigsResource,
     MetadataRequest,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

@@ -1,7 +1,5 @@
 """A real controller and its brokers through the tap: the recording holds what the brokers logged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

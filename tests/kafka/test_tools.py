@@ -1,11 +1,11 @@
 """Kafka's own tools against brokers that ``kproto controller`` leads, and against the same ones without it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -20,10 +20,6 @@ from channel.zookeeper import cluster_state as zk
 from channel.zookeeper import znodes
 from kproto.messages import MetadataRequest
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

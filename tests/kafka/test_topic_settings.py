@@ -1,8 +1,7 @@
 """Settings of new topics, judged by a real Kafka controller and by ours: both take the same, and refuse the same."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -12,10 +11,6 @@ from real_brokers import real_kafka
 
 from channel.lead.topic_settings import _SETTINGS, check_topic_settings
 from kproto.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

@@ -3,8 +3,6 @@
 One set of expectations for both: an embedded broker is right where it cannot be told from a real one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

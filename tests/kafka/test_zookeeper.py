@@ -1,10 +1,8 @@
 """Sessions, registrations and fences against a real ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from network_peers import until
@@ -31,9 +29,6 @@ from channel.zookeeper.znodes import (
     encode_broker,
 )
 from kproto.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

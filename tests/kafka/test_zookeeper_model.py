@@ -1,11 +1,10 @@
 """The simulation's model of ZooKeeper against a real ZooKeeper: each test runs over both, and expects the same."""
 
-from __future__ import annotations
-
 import contextlib
 import random
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 from kazoo.client import KazooClient
@@ -21,9 +20,6 @@ from channel.errors import ControllerMoved, NodeExists, SessionExpired
 from channel.zookeeper import cluster_state as cluster
 from channel.zookeeper.session import Check, Create, Delete, SetData, ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Scene(Protocol):

@@ -1,9 +1,8 @@
 """The controller's store in a real ZooKeeper: what is written is read again, and every watched change is an event."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -14,6 +13,7 @@ from channel.lead.events import (
     BrokerChange,
     BrokerModifications,
     ConfigChangeNotification,
+    ControllerEvent,
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
@@ -29,11 +29,6 @@ from channel.zookeeper import cluster_state as cluster
 from channel.zookeeper import znodes
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from channel.lead.events import ControllerEvent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

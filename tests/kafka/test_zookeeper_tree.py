@@ -5,13 +5,13 @@ them the whole tree is compared, without times, topic ids, salts and the numbers
 ISRs are compared as they are.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -44,10 +44,6 @@ from kproto.messages import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 

@@ -4,8 +4,6 @@ One JSON object a line in, one out. ``decode`` reads a frame's payload and says 
 ``encode`` makes the payload from that form; both by walking kio's own dataclasses.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import datetime

@@ -4,8 +4,6 @@ The frames that kio makes are read here, those made here are read by kio, and bo
 the comparison: unknown tagged fields, which kio does not keep, and error codes without a name, which it refuses.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """docs/inputs.md says of logs what the commands do."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,12 +3,11 @@
 Those of a migration and its metadata log are one history: the leaders are those that a capture of the whole run shows.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows, run_kproto
@@ -16,9 +15,6 @@ from state_runs import files_of, logs_of
 
 import kproto.tables
 from kproto.tables.resolved import resolved_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUNS = ["kraft-3.9.1", "kraft-4.1.0"]
 

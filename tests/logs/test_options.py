@@ -1,9 +1,7 @@
 """What a user tells of a log: its zone, its date, its broker."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from commands import run_kproto
@@ -12,9 +10,6 @@ from log_lines import as_log, rows_of
 from kproto.cli.options import parse_broker_of
 from kproto.errors import ConfigurationError
 from kproto.pipeline.options import scan_arguments
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

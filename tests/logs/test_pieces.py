@@ -1,7 +1,5 @@
 """Logs that are rotated anywhere, kept twice under any name, or saved in pieces that overlap are the plain log."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501  log lines are as long as they are
 
-from __future__ import annotations
-
 import base64
 import bz2
 import csv
@@ -19,8 +17,10 @@ import tarfile
 import textwrap
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -35,10 +35,6 @@ from kproto.logs import LogReading
 from kproto.logs.detection import looks_like_log
 from kproto.logs.times import stamps_in
 from kproto.logs.wrappers import Lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 NS: Final = 10**9
 

@@ -1,20 +1,16 @@
 """Kafka's own request log is read as a capture is."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import DATA
 from log_lines import as_log, rows_of
 
 from kproto.capture import CaptureSummary, exchanges, frames
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOGS = sorted((DATA / "request_log").glob("*.log.gz"))
 """What two Kafka 3.9.1 brokers wrote while a topic was made and deleted."""

@@ -9,14 +9,14 @@ shows are written by hand.
 
 # ruff: noqa: E501  log lines are as long as they are
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows, run_kproto
@@ -29,10 +29,6 @@ from kproto.tables.bodies import BodyCache
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 RUNS = ["ibp-3.9-a", "ibp-2.4-IV1-a"]
 OLD_RUNS = ["kafka-2.8.2", "kafka-2.0.1", "kafka-1.0.2", "kafka-0.11.0.3", "kafka-0.10.2.2"]

@@ -1,8 +1,7 @@
 """Requests that Kafka up to 2.7 logs as text of their structs are read as the JSON of later releases is."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from log_lines import clock_of, read, rows_of
@@ -14,9 +13,6 @@ from kproto.json_form import snake_case
 from kproto.tables.resolved import resolved_tables
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMER = {
     4: {

@@ -1,20 +1,16 @@
 """The same requests are read from a log however a logging system, a container runtime or a person kept its lines."""
 
-from __future__ import annotations
-
 import html
 import json
 import textwrap
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from log_lines import clock_of, entry_of, line_of, message_of, read, rows_of
 
 from kproto.errors import CaptureError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS: Final = [row for row in rows_of("ibp-2.8-a") if row["api_key"] in (4, 6) and row["response"]][:4]
 LONG: Final = max((row for row in rows_of("ibp-2.8-a") if row["api_key"] == 6), key=lambda row: len(str(row)))

@@ -1,7 +1,5 @@
 """Snapshots that replicas fetch part by part, as captures show them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

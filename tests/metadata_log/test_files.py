@@ -1,7 +1,5 @@
 """Batches and files of the metadata log: damage is named and loses nothing else; snapshots and logs agree."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 from pathlib import Path

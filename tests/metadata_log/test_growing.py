@@ -1,9 +1,7 @@
 """A metadata log that grows is, at each moment, what the files say as a whole."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from kraft_runs import metadata
@@ -14,12 +12,8 @@ from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.folding import fold
 from kproto.metadata_log.growing import GrowingLog
+from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import TopicRecord
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kproto.metadata_log.image import Image
 
 SEGMENT = f"{0:020}.log"
 

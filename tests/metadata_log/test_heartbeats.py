@@ -1,7 +1,5 @@
 """What heartbeats tell of why a broker is fenced, and since when it lags."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who votes in the quorum and who only follows it, and who led an epoch, by whatever tells it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

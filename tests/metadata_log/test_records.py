@@ -1,9 +1,9 @@
 """Metadata records: equal to Kafka's own dump, both ways, in every version, and whatever the bytes."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows
@@ -29,10 +29,6 @@ from kproto.metadata_log.records import (
 )
 from kproto.metadata_log.secrets import HIDDEN, without_secrets
 from kproto.reference.wire import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 LATE = {"kraft-4.0-a": 0}
 """Nodes whose logs begin at a snapshot."""

@@ -5,8 +5,6 @@ operators and packages in turn, and of each the lowest rank in the file drawn fr
 of constants does not fill it. The first twenty of a draw of two hundred are the draw of twenty.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from itertools import cycle

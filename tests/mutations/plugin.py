@@ -4,8 +4,6 @@
 test id or conformance row a line. Either way the run ends with a JSON file that says what became of the tests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -14,14 +12,12 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from uncompiled import SourcesFirst
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MEMORY = 8 << 30
 """A mutant that allocates without end fails at this many bytes of address space, not with the machine."""

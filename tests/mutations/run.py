@@ -15,8 +15,6 @@ No library does this for us. mutmut (3.8) draws nothing by seed, mutates only th
 by function; cosmic-ray (8.7) runs one command for every mutant and writes mutants into the checkout itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """Kafka's own classes, started once and asked by pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

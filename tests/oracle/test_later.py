@@ -1,7 +1,5 @@
 """The APIs of a KRaft quorum, and the versions that Kafka 4 brought, against the classes of Kafka 4.1.0."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@
 brings a run back. Work goes to two processes, as the reference is slow.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import random

@@ -1,7 +1,5 @@
 """The records of KRaft's metadata log, in every version, against the classes of Kafka 4.1.0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ version, what may be missing or null, the range of every number, the defaults of
 value in a version that lacks its field, and the tag under which it is written.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

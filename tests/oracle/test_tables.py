@@ -1,7 +1,5 @@
 """kproto's tables of APIs and error codes against Kafka's own classes, row by row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kproto.api import ApiKey, request_header_version, response_header_version

@@ -1,14 +1,14 @@
 """However captures are named, packed, cut, copied, renamed and overwritten: the tables are those of one run."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -26,10 +26,6 @@ from kproto.query import open_tables
 from kproto.tables import read
 from kproto.tables.known import KnownTable
 from kproto.tables.stored import current_tables, table_dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 LABELS = {"conn_id", "capture", "file", "cluster", "payload", "date"}  # payload: that of any broker, of equal bodies
 STORED = ("requests", "responses", "partition_errors", "partition_states", "bodies", "frames", "live_brokers")

@@ -1,24 +1,19 @@
 """The same tables from other processes, to which kproto is sent: Spark's local cluster, and two standalone workers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from standalone_spark import standalone
 from table_truth import CAPTURES, name_of
 
 from kproto.tables import TABLES, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.spark
 

@@ -1,16 +1,14 @@
 """Spark Connect: a notebook's session on a server reads captures, makes tables and asks them."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
@@ -20,9 +18,6 @@ from table_truth import CAPTURES, name_of
 
 from kproto.query import open_tables
 from kproto.tables import read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CAPTURE = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
 NOTEBOOK = """

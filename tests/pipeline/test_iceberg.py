@@ -3,8 +3,6 @@
 Iceberg has no runtime for the Spark of the other tests, so the program runs on a Spark of its own beside this kproto.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

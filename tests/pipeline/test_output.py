@@ -1,7 +1,5 @@
 """The output directory: nothing of the user's is lost, tables come whole or not at all, nothing is left behind."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

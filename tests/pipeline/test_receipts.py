@@ -1,12 +1,11 @@
 """The driver's part of a run of 300,000 tasks, in bounded memory."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -14,9 +13,6 @@ from kproto.pipeline.output import OutputDirectory
 from kproto.pipeline.stages import TaskOutput
 from kproto.pipeline.tasks import merge_receipts, merged, receipt
 from kproto.verdicts.summary import Figures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TASKS: Final = 300_000
 

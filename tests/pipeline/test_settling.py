@@ -1,9 +1,8 @@
 """Where two requests share one response, its row stands once as long as one of them stays."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +14,6 @@ from kproto.tables.brokers import BrokerFacts
 from kproto.tables.schemas import FRAMES, REQUESTS
 from kproto.tables.stored import StoredTables
 from kproto.tables.writing import file_schema, write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LESS, MORE = None, b"body"
 

@@ -1,16 +1,11 @@
 """Captures are dealt to tasks by their size."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kproto.capture import CapturePoint
 from kproto.pipeline.captures import dealt, shares_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("sizes", [[7] * 9, [0] * 9, [100, 50, 50, 1, 1, 1]])

@@ -1,11 +1,10 @@
 """Bodies that are put aside while parts are read are those of the capture read whole, each staged and written once."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +19,6 @@ from kproto.pipeline.tasks import body_bytes_a_task
 from kproto.tables import read, scan, schemas
 from kproto.tables.filters import Filters
 from kproto.tables.ids import body_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 NAMES = ("requests", "responses", "partition_errors", "frames", "bodies", "partition_states")
 

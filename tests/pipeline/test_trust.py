@@ -1,14 +1,13 @@
 """A directory of tables that somebody else made is data: no name, path or link in it leads out of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,9 +29,6 @@ from kproto.tables.known import KnownTable
 from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import checked_run, current_tables, read_parquet, table_dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Change = dict[str, Any]
 

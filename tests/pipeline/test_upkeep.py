@@ -1,13 +1,12 @@
 """Stored tables are kept for years: days expire and files are joined, each at once or not."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,9 +24,6 @@ from kproto.tables.known import KnownTable
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import SCHEMA, current_run, current_tables, table_dataset
 from kproto.tables.writing import DATED, TableFiles, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAMES = ("external-controller-a", "ibp-3.9-a")
 DAY_US = 86_400_000_000

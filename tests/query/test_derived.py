@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,9 +23,6 @@ from kproto.tables import TABLES, Filters
 from kproto.types import TopicPartition
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.summary import summarize
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEGIN = datetime(2026, 11, 21, 6, tzinfo=UTC)
 NO_ID = bytes(16)

@@ -1,11 +1,10 @@
 """The questions of kproto query, answered from KRaft's metadata log, equal the fold of Kafka's own dump."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows as lines
@@ -18,9 +17,6 @@ from kproto.metadata_log.batches import encode_batch
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, SnapshotFooterRecord, TopicRecord
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("read_once")
 

@@ -1,9 +1,8 @@
 """Figures of each day and broker: what is counted, and that days add up."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +16,6 @@ from kproto.pipeline import OutputDirectory, analyze
 from kproto.query import ask, ask_sql, open_tables
 from kproto.query.rollups import broker_days, roll_up
 from kproto.tables.stored import current_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAY_US = 86_400_000_000
 FIGURES = (

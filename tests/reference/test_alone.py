@@ -1,7 +1,5 @@
 """The reference needs nothing compiled, and says so by working where the extension cannot be had."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Where an error says it is: path, offset, api and version, reading and writing, in every API."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reference's messages in a person's hands: attributes, defaults, text, versions, normalised readings."""
 
-from __future__ import annotations
-
 import pytest
 from wire import array, i16, i32, string, tags
 

@@ -1,7 +1,5 @@
 """The reference in the extension's place: the same columns of the same bytes, and the same answers of the commands."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

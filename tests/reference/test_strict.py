@@ -1,7 +1,5 @@
 """``strict``: each thing that the protocol forbids and Kafka lets pass has its own message and offset."""
 
-from __future__ import annotations
-
 import pytest
 from answers import answer
 from conftest import DATA, read_jsonl

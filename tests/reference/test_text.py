@@ -1,7 +1,5 @@
 """Text as Java reads and writes it: what becomes of UTF-8 that is none, and of halves of surrogate pairs."""
 
-from __future__ import annotations
-
 import pytest
 from wire import string
 

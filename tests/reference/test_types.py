@@ -1,7 +1,5 @@
 """Type checkers know the fields of every message, and what every API decodes to, as the declarations say."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from pathlib import Path

@@ -1,10 +1,8 @@
 """What a report says of tables: sentences, figures, cuts, and the request behind each mark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from report_tables import BEGIN, Cluster, fleet, state
@@ -15,9 +13,6 @@ from kproto.generate import PlannedFleet, write_captures
 from kproto.query import ask, open_tables
 from kproto.report import Limits, report_facts
 from kproto.tables import read
-
-if TYPE_CHECKING:
-    from typing import Any
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 

@@ -1,22 +1,17 @@
 """Loads the product with a deliberate fault: its Python modules uncompiled, the texts of some of them changed."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 from mutations.draw import all_mutants, draw
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import CodeType
 
 __all__ = ["Breakage", "breakages", "drawn", "install"]
 

@@ -1,7 +1,5 @@
 """What a run does: faults and work with their times, drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

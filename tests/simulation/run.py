@@ -5,8 +5,6 @@ drawn from the seed (scripted.py). The first seed that breaks an invariant is sh
 while it still fails (shrinking.py), and its story is printed with the command that repeats it.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

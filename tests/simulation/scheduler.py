@@ -4,18 +4,14 @@ A task is a greenlet that runs a thread's own ``run``. It gives way where a thre
 poll. The scheduler draws which task goes on, and time jumps to the next event when none can.
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import random
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable
+from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
 
 __all__ = ["Process", "Task", "Violation", "World"]
 

@@ -1,7 +1,5 @@
 """What happens to packets in the network namespace of a soak: they are dropped, refused, lost or come out of order."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import heapq
@@ -14,11 +12,9 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 __all__ = ["Detour", "Packets"]
 

@@ -1,7 +1,5 @@
 """The processes of a soak: ZooKeeper, controllers, brokers behind taps, and analyze; each may be killed or stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import trustme
 from free_ports import free_ports
@@ -22,9 +21,6 @@ from channel.security import read_security
 from channel.zookeeper.session import ZooKeeperSession
 
 from .disks import Disks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["CONTROLLERS", "Program", "Soak"]
 

@@ -6,13 +6,13 @@ librdkafka write, some of them in transactions, read as a group and create topic
 decides. At the end every record that was acknowledged is read, once and in order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from free_ports import free_ports
@@ -28,10 +28,6 @@ from kproto.types import TopicPartition
 from . import checks
 from .faults import Fault
 from .processes import CONTROLLERS, SESSION_S, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 __all__ = ["FAULTS", "RealCluster", "run"]
 

@@ -5,8 +5,6 @@ A real ZooKeeper, two candidates of ``kproto controller``, fifty simulated broke
 seed decides. At the end all faults are over, the cluster comes to rest, and everything is compared.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

@@ -5,8 +5,6 @@
 takes orders.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Columns are built as ``pyarrow.array`` builds them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

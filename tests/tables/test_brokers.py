@@ -1,7 +1,5 @@
 """Whose address is that? What control requests tell of brokers' ids, and what stays unknown rather than guessed."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clocks are compared by what both saw, whatever else one of them saw late."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What tells clusters apart, where two controllers have the same epoch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

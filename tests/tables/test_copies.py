@@ -1,7 +1,5 @@
 """A packet counts once, whatever files hold it: copies, packed, cut, joined and overlapping files add nothing."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

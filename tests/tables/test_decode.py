@@ -1,8 +1,7 @@
 """Bodies become columns: the same values as Kafka's JSON form, each body decoded once, any bytes survived."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,9 +15,6 @@ from kproto.codec import encode
 from kproto.tables import BODIES, PARTITION_STATES, PARTS, decode
 from kproto.tables.ids import body_id
 from kproto.tables.schemas import described, description
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VECTORS = DATA / "vectors"
 FILES = ("leaderandisr", "stopreplica", "updatemetadata")

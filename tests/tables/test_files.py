@@ -1,9 +1,7 @@
 """Captures are named by path, pattern or URI; each is listed and opened wherever it is asked for."""
 
-from __future__ import annotations
-
 import gzip
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,9 +11,6 @@ from kproto.capture import capture_points
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.tables import SCAN, scan
 from kproto.tables.files import expand, file_size, open_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Ids say what was sent, and nothing of who it was sent to, when it was read or how it was split."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import DATA, read_jsonl
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which recording goes on behind which, by where their connections stand."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 from kproto.capture.borders import Border

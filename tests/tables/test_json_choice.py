@@ -1,7 +1,5 @@
 """Which messages of any API name a partition that filters want."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

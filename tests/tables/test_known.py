@@ -1,9 +1,7 @@
 """What runs must know of earlier ones: the newest rows of a key count, and files stay few."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,9 +10,6 @@ from kproto.tables.known import KnownTable
 from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import StoredTables
 from kproto.tables.writing import write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "known_places"
 

@@ -1,9 +1,8 @@
 """A capture that is read in pieces, while few bodies are remembered, gives what the capture read whole does."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +14,6 @@ from kproto.verdicts.facts import Facts
 from kproto.verdicts.history import History
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FEW = [path for path in CAPTURES if name_of(path) in ("ibp-2.8-a", "ibp-3.9-a-lossy", "external-controller-a")]
 PIECE = 10_000

@@ -1,7 +1,5 @@
 """Directories of tables at URIs: their parts are told apart, and what follows a question mark belongs to the store."""
 
-from __future__ import annotations
-
 import pytest
 
 from kproto.tables.places import RemotePath, place_of

@@ -1,9 +1,7 @@
 """Which files of a directory make the capture points of tables."""
 
-from __future__ import annotations
-
 import gzip
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import packets as make
 import pytest
@@ -12,9 +10,6 @@ from table_truth import CAPTURES, name_of
 from kproto.capture.capture_points import capture_files
 from kproto.tables import read
 from kproto.tables.points import points_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_that_a_tap_still_writes_is_read_unless_it_is_left_to_a_later_run(tmp_path: Path) -> None:

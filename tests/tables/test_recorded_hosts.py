@@ -1,12 +1,12 @@
 """Captures and logs of one host are found by what they show: whatever the files are called, the clocks are the same."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tarfile
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,10 +20,6 @@ from kproto.tables.hosts import HOST_COLUMNS, HostEvidence
 from kproto.tables.resolved import resolved_tables
 from kproto.tables.schemas import REQUESTS
 from tests.hosts import Recorded, by_host, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 SECOND = 1_000_000
 

@@ -1,10 +1,9 @@
 """Captures become frames: each once, each distinct body once, whatever the batches; damage is told, not raised."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import packets as make
 import pyarrow as pa
@@ -15,9 +14,6 @@ from table_truth import CAPTURES, expected_states, name_of
 from kproto import capture
 from kproto.tables import BODIES, SCAN, decode, scan
 from kproto.tables.ids import body_id
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Row = dict[str, Any]
 BY_NAME = {name_of(path): str(path) for path in CAPTURES}

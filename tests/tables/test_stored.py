@@ -1,9 +1,8 @@
 """Stored tables that someone damaged: one line that names the file or the table, never an answer from the rest."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +16,6 @@ from kproto.query import ask, open_tables
 from kproto.report import report_facts
 from kproto.tables import read
 from kproto.tables.stored import SCHEMA, checked_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CAPTURE = DATA / "captures" / "external-controller-a.pcap.gz"
 

@@ -1,13 +1,8 @@
 """A file is there whole or not at all, whoever else writes beside it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kproto.tables.whole_file import whole_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_two_writers_in_one_directory_do_not_mix_their_bytes(tmp_path: Path) -> None:

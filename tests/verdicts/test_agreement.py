@@ -3,14 +3,14 @@
 Of tables that Spark made, ``tests/pipeline/test_same_answers.py`` asks the same questions on the same captures.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows
@@ -21,10 +21,6 @@ import kproto.tables
 from kproto.generate import write_captures
 from kproto.report.facts import report_facts
 from kproto.verdicts.facts import Facts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("read_once")
 

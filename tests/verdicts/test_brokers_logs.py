@@ -1,22 +1,18 @@
 """The answers about real captures are those of the brokers' own logs: leaders, ISRs, deletions, restarts, refusals."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows
 from conftest import DATA, read_jsonl
 from table_truth import WITH_TRUTH, expected_errors, expected_states, name_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Row = dict[str, Any]
 

@@ -1,7 +1,5 @@
 """The catalogue of rules is whole: stable ids, known limits, texts for every question that --explain answers."""
 
-from __future__ import annotations
-
 import re
 
 from kproto.query import QUESTIONS

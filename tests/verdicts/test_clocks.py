@@ -1,10 +1,8 @@
 """Capture points whose clocks differ: the difference is told, and makes no update late."""
 
-from __future__ import annotations
-
 import shlex
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from commands import run_kproto
@@ -12,12 +10,7 @@ from commands import run_kproto
 from kproto.generate import PlannedFleet, write_captures
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kproto.verdicts.rules import Finding
+from kproto.verdicts.rules import Finding, findings
 
 FLEET = PlannedFleet(
     seed=5, brokers=5, topics=6, partitions=20, isr_changes=12, elections=2, deletions=0, restarts=0, failovers=1,

@@ -3,10 +3,10 @@
 Work is counted in executed lines, not in seconds.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from lines_run import lines_run
@@ -21,10 +21,6 @@ from kproto.verdicts.facts import Facts, Spans
 from kproto.verdicts.live import LiveFold
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 FEW = 20
 BROKERS = ((1, "10.0.0.2"), (2, "10.0.0.3"))

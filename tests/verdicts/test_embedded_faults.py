@@ -1,10 +1,10 @@
 """Faults that embedded brokers and a directed controller make come to be found: their bytes are the channel's own."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import DATA
@@ -13,10 +13,6 @@ from channel import BrokerHooks, EmbeddedCluster, Interception, PcapngRecorder, 
 from kproto import ApiKey, ErrorCode
 from kproto.generate.plants import PLANTS
 from kproto.verdicts import RULES, assert_only, findings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 QUICK = {"offline": 0, "under-replicated": 0, "failover": 0}
 """Limits of 0 s: what holds at the end of a recording is found."""

@@ -1,9 +1,8 @@
 """Zombies, rivals and requests for an earlier registration: one verdict in inspect, summary, query and report."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_prints as run
@@ -15,9 +14,6 @@ from kproto.report.facts import report_facts
 from kproto.tables import chunks
 from kproto.verdicts import summarize
 from kproto.verdicts.epochs import Epochs, Stale
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A, B = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
 

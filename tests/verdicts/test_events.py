@@ -1,11 +1,10 @@
 """What happened in real captures is what was done to the cluster then, by the program that did it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows, run_kproto
@@ -18,9 +17,6 @@ from kproto.query import ask, open_tables
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.events import ClusterEvent, command_for, events
 from kproto.verdicts.facts import Facts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STEPS = [path for path in CAPTURES if name_of(path).startswith("ibp-") and "lossy" not in name_of(path)]
 SOON = 15_000_000

@@ -1,10 +1,9 @@
 """The figures of a summary: latencies counted in bounded memory, and changes between states of a partition."""
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +14,6 @@ from kproto.tables.schemas import PARTITION_STATES
 from kproto.verdicts import request_figures as module
 from kproto.verdicts.history import History
 from kproto.verdicts.request_figures import Latencies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def test_quantiles_are_those_of_the_nearest_rank() -> None:

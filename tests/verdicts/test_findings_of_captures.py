@@ -1,10 +1,8 @@
 """The findings that wake people are, for every real capture, those that are written down beside it."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +11,7 @@ from table_truth import expected_states
 
 import kproto.tables
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from kproto.verdicts.rules import Finding
+from kproto.verdicts.rules import Finding, findings
 
 CAPTURES = DATA / "captures"
 WRITTEN: dict[str, list[list[Any]]] = json.loads((CAPTURES / "findings.json").read_text())

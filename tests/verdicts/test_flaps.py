@@ -1,7 +1,5 @@
 """Changes that follow from a broker's absence make no partition flap; where lists show none, its connections do."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The doctor finds every planted fault of generated fleets, and nothing but what the truth requires or allows."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,11 +1,11 @@
 """What is said of a cluster depends on no host that recorded it, on no clock, and on nobody else who is there."""
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import kproto_rows
@@ -23,10 +23,6 @@ from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
 from tests.hosts import Recorded, by_host, recorded
 from tests.packets import Talk, request, response
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 CAPTURES = sorted(path for path in (DATA / "captures").glob("*.pcap.gz") if "lossy" not in path.name)
 SHIFTS = {

@@ -1,7 +1,5 @@
 """What a request changes against what the same broker was told before."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

@@ -1,9 +1,7 @@
 """The rules of KRaft: what real runs show, and where each rule begins and ends."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from commands import kproto_rows
@@ -15,11 +13,9 @@ from kproto.tables.stored import reader_of
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import LIMITS, RULES
 from kproto.verdicts.events import events
+from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import Finding, findings
-
-if TYPE_CHECKING:
-    from kproto.verdicts.facts import Facts
 
 S = 1_000_000
 KRAFT_RULES = {rule for rule in RULES if rule >= "KP070"}

@@ -1,9 +1,8 @@
 """KP039: advertised listeners that cannot work, and none where all brokers are on one machine."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,12 +10,7 @@ from lines_run import lines_run
 
 from kproto.tables import TABLES
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import findings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kproto.verdicts.rules import Finding
+from kproto.verdicts.rules import Finding, findings
 
 BEGIN = datetime(2026, 11, 21, 6, tzinfo=UTC)
 Told = list[tuple[int, str | None, int | None, str | None]]

@@ -1,7 +1,5 @@
 """Lists of live brokers: slow receivers, and where captures begin, make no broker leave or come back."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

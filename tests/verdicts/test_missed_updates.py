@@ -1,7 +1,5 @@
 """Which updates count as broadcasts, so that a broker that never got one has missed it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """docs/verdicts.md shows what the commands print, and has every rule and limit."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of requests that are counted by groups are those of each request counted for itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,8 +1,7 @@
 """The rules find every planted fault, and in captures of real clusters nothing that did not happen."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +14,6 @@ from kproto.tables.resolved import resolved_reader
 from kproto.tables.stored import reader_of
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNCLEAN = {  # an unclean election was provoked on both partitions of this topic
     "ibp-0.8.2-a": "j9qpSh4.",

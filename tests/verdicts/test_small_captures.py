@@ -1,7 +1,5 @@
 """Captures made by hand, each of which shows one fault, or none."""
 
-from __future__ import annotations
-
 import gzip
 from functools import partial
 from pathlib import Path

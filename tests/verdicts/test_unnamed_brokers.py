@@ -1,9 +1,8 @@
 """Brokers that advertise names: what is said rests on who may stand behind an address, never on an unknown id."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,9 +17,6 @@ from kproto.tables.schemas import TABLES
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 from tests.hosts import Recorded, by_host
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
 

@@ -5,15 +5,14 @@ without its time; facts that need a state before them are asked for only where t
 few windows, ``make explore`` more, afresh.
 """
 
-from __future__ import annotations
-
 import gzip
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,9 +33,6 @@ from kproto.tables.filters import Filters
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.live import LiveFold
 from tests.hosts import Recorded, by_host, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SLOWER = 120
 # An external program's requests contradict each other on purpose.

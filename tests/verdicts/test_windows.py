@@ -3,14 +3,13 @@
 ``make test`` looks through a fixed selection of windows, ``make explore`` through others by its seed.
 """
 
-from __future__ import annotations
-
 import gzip
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fixed_draws import drawn
@@ -23,17 +22,13 @@ from windows import Window
 import kproto.tables
 from kproto.errors import CaptureError
 from kproto.generate import findings_truth, write_captures
+from kproto.generate.truth import Truth
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
 from tests.hosts import Recorded, by_host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kproto.generate.truth import Truth
 
 MINUTE_US = 60_000_000
 SLOWER = 120

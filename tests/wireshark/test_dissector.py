@@ -1,14 +1,14 @@
 """Tests what tshark reads with kproto's dissector: the same fields as kproto's codec, and never a Lua error."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random
 import subprocess
 import xml.etree.ElementTree as ET
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,10 +33,6 @@ from kproto.reference import decode_request, decode_response
 from kproto.reference.struct import Struct
 from kproto.tables.metadata_points import CLIENT
 from kproto.wireshark import dissector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KRAFT = DATA / "kraft"
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))

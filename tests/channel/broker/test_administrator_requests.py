@@ -1,7 +1,5 @@
 """CreateTopics, DeleteTopics and CreatePartitions at a fleet's broker: served, forwarded in an Envelope, or refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from channel.broker.administrator_requests import AdministratorRequests

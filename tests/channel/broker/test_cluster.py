@@ -1,7 +1,5 @@
 """Embedded brokers over real sockets: what they answer, what they hang up on, how they die and return."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

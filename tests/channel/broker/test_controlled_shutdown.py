@@ -1,7 +1,5 @@
 """Controlled shutdown: brokers leave when the controller lets them, and at the latest when the time is over."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,9 +1,8 @@
 """The brokers' requests to their controller: client ids, metrics and mechanism as Kafka's, over real sockets."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +17,6 @@ from channel.security import Password, SecurityConfig
 from channel.types import Node, SecurityProtocol
 from kproto.api import ApiKey
 from kproto.messages import AlterPartitionRequest, AlterPartitionResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MECHANISM = "SCRAM-SHA-512"
 

@@ -1,7 +1,5 @@
 """A controller's answers wait until the metadata of the broker that answers shows the change, or their time is over."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """DescribeConfigs at embedded brokers: the settings of topics, and of the broker itself."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Every version of every API that an embedded broker announces is answered, in each of its modes."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

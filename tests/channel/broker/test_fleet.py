@@ -1,9 +1,8 @@
 """The end of a fleet."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -14,9 +13,6 @@ from channel.errors import IllegalState, RequestTimeout
 from channel.types import Node
 from channel.zookeeper.session import ZooKeeperSession
 from kproto.messages import BrokerRegistrationResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class _Links:

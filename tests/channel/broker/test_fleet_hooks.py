@@ -1,7 +1,5 @@
 """A fleet leaves its owner's hooks as they are, though one object may serve all brokers and each of their starts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

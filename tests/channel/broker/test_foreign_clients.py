@@ -1,7 +1,5 @@
 """Clients that are not ours understand embedded brokers: librdkafka asks for the cluster, and renews its session."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The thread of requests to controllers: they wait for their nodes, and end if a node cannot be reached in time."""
 
-from __future__ import annotations
-
 import pytest
 from network_peers import BodyRequest
 

@@ -1,7 +1,5 @@
 """A leader's in-sync replicas: silent followers leave, followers that fetch come back, and how each is made known."""
 
-from __future__ import annotations
-
 import pytest
 from control_messages import broker as live_broker
 from control_messages import leader_and_isr, leader_state, topic_id, update_metadata

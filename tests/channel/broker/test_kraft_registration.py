@@ -1,7 +1,5 @@
 """Registration with a KRaft controller: repeated until it is accepted, then heartbeats, then again if it is lost."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

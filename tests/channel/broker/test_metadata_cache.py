@@ -1,7 +1,5 @@
 """The metadata cache of a ZooKeeper-mode broker: partial updates, deletions, topic ids, full updates of a migration."""
 
-from __future__ import annotations
-
 import logging
 import tracemalloc
 import weakref

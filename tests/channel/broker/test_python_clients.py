@@ -2,8 +2,6 @@
 it has no consumer groups: librdkafka, aiokafka and kafka-python.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Producers and consumers of librdkafka meet in a rehearsal what they would meet in production."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import threading

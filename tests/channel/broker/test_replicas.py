@@ -1,7 +1,5 @@
 """Replicas as the control plane sees them: what LeaderAndIsr and StopReplica do, and with which codes."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The node-to-controller channel: finds the controller, sends again after a change of it, gives up in time."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The worker beside a network thread: order, failures, end."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The answers to administrators name each partition with its error, topic by topic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

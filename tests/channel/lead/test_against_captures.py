@@ -7,12 +7,11 @@ The broker's request log of a capture (``tests/data/captures``) is the truth. Tw
 * The partitions of a request, and the replicas of an offline list, may stand in another order.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from decided_cluster import DecidedCluster, broker
 
@@ -25,9 +24,6 @@ from channel.lead.events import (
 from channel.lead.leader_election import Election
 from kproto.api import ApiKey
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 TOPIC = "jyftDNVmNQUpTBQ-BjseaWqRPvTFBxLQvVQopdqn"

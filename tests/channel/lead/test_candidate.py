@@ -1,10 +1,9 @@
 """A candidate for controller goes on, whatever happens to its znodes, its observer, its session or its threads."""
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pytest
 from network_peers import until
@@ -17,13 +16,8 @@ from channel.lead.events import BrokerChange
 from channel.lead.leadership import LeadershipSettings
 from channel.metrics import Metrics
 from channel.zookeeper.cluster_state import WonElection
-from channel.zookeeper.session import Check, Create, Delete, SetData, Stat, Transaction
+from channel.zookeeper.session import Check, Create, Delete, SetData, Stat, Transaction, ZooKeeperSession
 from channel.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from channel.zookeeper.session import ZooKeeperSession
 
 
 class Session:

@@ -1,7 +1,5 @@
 """A controller ends although a ZooKeeper that stays away holds up its event thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The controller's decisions about brokers, topics and leaders: what is written, and what the brokers are sent."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Topic deletion: the requests, retries, dead brokers, and deletions that another controller finds begun."""
 
-from __future__ import annotations
-
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
 

@@ -1,9 +1,7 @@
 """The event manager: one queue, one thread."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from network_peers import FakeClock, until
@@ -18,9 +16,6 @@ from channel.lead.events import (
     controller_stats,
 )
 from channel.metrics import Metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 GROUP = "kafka.controller:type=ControllerEventManager"
 

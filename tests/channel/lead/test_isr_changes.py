@@ -1,7 +1,5 @@
 """AlterPartition and ISR change notifications: checks, answers, and what all brokers are told."""
 
-from __future__ import annotations
-
 import pytest
 from decided_cluster import T0, DecidedCluster
 

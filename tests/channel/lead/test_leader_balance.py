@@ -1,7 +1,5 @@
 """Elections that somebody asks for: by a client, for preferred replicas and unclean ones, and by the imbalance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,9 @@
 """What a KRaft controller tells ZooKeeper brokers: images and changes."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from controller_cluster import BAR0, FOO0, FOO1, Cluster
@@ -27,9 +26,6 @@ from kproto.api import ApiKey
 from kproto.codec import decode_request
 from kproto.messages import LeaderAndIsrResponse, UpdateMetadataResponse
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LISR, SR, UMR = ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA
 

@@ -1,7 +1,5 @@
 """What a controller refuses of new topics and partitions, at each limit, and what it says."""
 
-from __future__ import annotations
-
 import pytest
 
 from channel.lead.new_topics import (

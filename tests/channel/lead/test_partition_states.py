@@ -1,10 +1,9 @@
 """The partition state machine and its elections, over a store in memory."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from decided_cluster import T0, Channels, broker
@@ -22,11 +21,7 @@ from channel.lead.state_machines import (
 from channel.send.context import ControllerContext
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, ReplicaAssignment
 from kproto.api import ApiKey
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kproto.types import TopicPartition
+from kproto.types import TopicPartition
 
 EPOCH = 3
 NEW, ONLINE, OFFLINE, NON_EXISTENT = (

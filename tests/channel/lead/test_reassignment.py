@@ -1,7 +1,5 @@
 """Reassignments: new replicas beside the old ones, completion by the ISR, cancellation, another controller."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

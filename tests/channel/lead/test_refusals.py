@@ -1,10 +1,9 @@
 """Events that are never processed: they are preempted when the controller ends, and their senders answered."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from channel.metrics import Metrics
 from kproto import messages
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
 """The replica state machine alone, with a batch that keeps what is added to it."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Iterable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from decided_cluster import T0, DecidedCluster, broker
@@ -20,11 +19,7 @@ from channel.lead.state_machines import (
 from channel.send.context import ControllerContext
 from channel.types import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from kproto.api import ApiKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kproto.types import TopicPartition
+from kproto.types import TopicPartition
 
 B = 5
 EPOCH = 50

@@ -1,7 +1,5 @@
 """Where replicas of new partitions go: evenly over brokers, and over racks where every broker has one."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from network_peers import PLAIN_OR_TLS, SECURITY, until
@@ -45,9 +46,6 @@ from kproto.messages import (
     UpdateMetadataTopicState,
 )
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NEW_TOPIC = TopicPartition("new-topic", 0)
 TOPIC_ID = bytes(range(16))

@@ -1,10 +1,9 @@
 """What the controller's store keeps of ZooKeeper's answers; ``tests/kafka`` has a real server."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -19,13 +18,8 @@ from channel.lead.events import (
 from channel.lead.zookeeper_store import ZooKeeperStore
 from channel.types import Broker, EndPoint, LeaderAndIsr, ReplicaAssignment
 from channel.zookeeper import znodes
-from channel.zookeeper.session import Stat, Transaction
+from channel.zookeeper.session import Operation, Stat, Transaction, ZooKeeperSession
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from channel.zookeeper.session import Operation, ZooKeeperSession
 
 
 class Contents(bytes):

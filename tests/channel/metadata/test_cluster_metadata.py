@@ -1,9 +1,8 @@
 """A client's metadata: when it asks, what it takes of a response, how threads wait for it."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -19,9 +18,6 @@ from kproto.reference.metadata import (
     MetadataResponseTopic,
 )
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 P0, P1 = TopicPartition("topic-1", 0), TopicPartition("topic-1", 1)
 WHOLE, PARTIAL = MetadataQuestion(None, 0, False), MetadataQuestion((), 0, True)

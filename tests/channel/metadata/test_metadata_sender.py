@@ -1,9 +1,8 @@
 """From a caller to known metadata: the caller waits, the sender thread asks, and each setting has its effect."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -21,9 +20,6 @@ from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.api import ApiKey
 from kproto.messages import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ORDERS = TopicPartition("orders", 0)
 NOBODY = [("127.0.0.1", 1)]

@@ -1,12 +1,11 @@
 """A client that follows its cluster by itself: whom it asks, when, and what wakes it."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import struct
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from network_peers import SCRIPTED, BodyRequest, FakeClock, InlineResolution, ScriptedSelector
@@ -26,9 +25,6 @@ from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.headers import decode_request_header_from
 from kproto.messages import MetadataResponse, MetadataResponseBroker
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UPDATE = BodyRequest(ApiKey.UPDATE_METADATA, 8, [b"body"])
 UPDATED = b"\0\0\0"

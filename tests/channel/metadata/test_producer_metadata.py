@@ -1,9 +1,8 @@
 """A producer's metadata: topics come with their first use and go when they are used no more."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -13,9 +12,6 @@ from channel.metadata.cluster_metadata import Metadata
 from kproto.error_codes import ErrorCode
 from kproto.reference.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def response(*names: str, partitions: int = 1, error: int = 0) -> MetadataResponse:

@@ -1,7 +1,5 @@
 """Waits grow, are spread, and are bounded."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

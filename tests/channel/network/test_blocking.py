@@ -1,7 +1,5 @@
 """The helpers that wait: for a connection, for an answer, and never for ever."""
 
-from __future__ import annotations
-
 import pytest
 from network_peers import BodyRequest
 

@@ -1,7 +1,5 @@
 """One connection: a send at a time, muting by its rules, an end that gives everything back."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

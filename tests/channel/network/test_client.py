@@ -1,7 +1,5 @@
 """The network client: connecting, versions, answers, time-outs, disconnects, and which node to ask."""
 
-from __future__ import annotations
-
 import gc
 import random
 import struct

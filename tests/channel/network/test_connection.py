@@ -1,7 +1,5 @@
 """A connection without sockets: its phases, its requests in flight, and its bytes in whatever pieces they come."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 

@@ -1,7 +1,5 @@
 """What a client knows of each node: state, backoff, setup timeout, addresses."""
 
-from __future__ import annotations
-
 import pytest
 
 from channel.clock import FOREVER

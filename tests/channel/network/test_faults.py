@@ -1,7 +1,5 @@
 """A client over real sockets, and peers that misbehave: the right error, the order kept, nothing left behind."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

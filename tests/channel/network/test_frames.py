@@ -1,7 +1,5 @@
 """A frame on its way in and a frame on its way out, whatever pieces the transport takes them in."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

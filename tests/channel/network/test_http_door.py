@@ -1,7 +1,5 @@
 """The rules of every door: few connections, a time limit, and descriptors that no client can take."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

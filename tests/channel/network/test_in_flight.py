@@ -1,7 +1,5 @@
 """Requests in flight: the order they are answered in, and when they have waited too long."""
 
-from __future__ import annotations
-
 import pytest
 from network_peers import BodyRequest
 

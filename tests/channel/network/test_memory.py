@@ -1,7 +1,5 @@
 """The byte budget: never more out than it has, every buffer known until it is back."""
 
-from __future__ import annotations
-
 import gc
 import logging
 

@@ -1,7 +1,5 @@
 """Principals in Kafka's words: the subject of a certificate as RFC 2253 has it, and the form inside an Envelope."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

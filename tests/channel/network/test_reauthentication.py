@@ -1,7 +1,5 @@
 """Sessions end: clients renew them in time on the same connection, servers close connections that do not."""
 
-from __future__ import annotations
-
 import select
 import struct
 import threading

@@ -1,7 +1,5 @@
 """A recording holds every frame that passed, for any reader of captures, also when it ends in the middle."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

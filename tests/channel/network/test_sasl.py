@@ -1,9 +1,8 @@
 """SASL without sockets: client and server hand each other payloads."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import scramp
@@ -17,9 +16,6 @@ from kproto.api import ApiKey
 from kproto.codec import decode_response, encode, message_class
 from kproto.errors import ConfigurationError
 from kproto.headers import decode_request_header_from, encode_request_header, request_header
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 USERS = {"admin": Password("admin-secret"), "alice": Password("wonder, land=ü")}
 

@@ -1,7 +1,5 @@
 """The selector over real sockets: order, limits, muting, expiry, closing, and what it counts."""
 
-from __future__ import annotations
-
 import select
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The accepting side over real sockets: one request of a connection at a time, limits, pausing, ends of all kinds."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import struct

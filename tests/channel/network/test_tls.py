@@ -1,14 +1,13 @@
 """TLS as a transport, over real sockets: handshakes that succeed, fail and are cut off, payload, closing."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket
 import ssl
 import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -20,9 +19,6 @@ from channel.network.tls import TlsState, TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
 from channel.security import SecurityConfig
 from channel.tls_contexts import client_context, server_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VERSIONS = ["TLSv1.2", "TLSv1.3"]
 

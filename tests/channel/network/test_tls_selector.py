@@ -1,7 +1,5 @@
 """The selector over TLS: what it does with bytes that the transport has taken and cannot give out yet."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

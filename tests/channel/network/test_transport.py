@@ -1,18 +1,13 @@
 """The plaintext transport: small and large frames, full, empty and closed sockets, compiled or not."""
 
-from __future__ import annotations
-
 import select
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from channel.network import transport
 from channel.network.transport import IOV_MAX, PlaintextTransport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(params=["as built", "by the socket's methods"])

@@ -1,7 +1,5 @@
 """The descriptor by which other threads end a wait."""
 
-from __future__ import annotations
-
 import select
 
 from channel.network.sockets import Waker

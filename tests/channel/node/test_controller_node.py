@@ -1,12 +1,11 @@
 """A controller's node without ZooKeeper: which thread does what, and what a candidate of a fleet reports."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from channel.network.node_client import NodeClient
 from channel.node import controller_node
 from channel.node.controller_node import Candidate, ControllerNode, NodeRequests, PassedRequests
 from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """Frames that a node passes to live brokers: whole answers, brokers that are away, and the end."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import pytest
 from network_peers import until
@@ -25,9 +23,6 @@ from channel.types import Node, SecurityProtocol
 from kproto import codec, headers
 from kproto.api import ApiKey
 from kproto.messages import MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PLAIN = channels_of_clients(SecurityProtocol.PLAINTEXT, SecurityConfig())
 

@@ -1,7 +1,5 @@
 """What a controller's node answers as a broker without records, and what it passes on to a live broker."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands by HTTP: steps, reports and states as JSON, and the requests that are refused."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Rehearsals: steps as data, and a report of each that counts what the brokers really got."""
 
-from __future__ import annotations
-
 import random
 import threading
 

@@ -1,10 +1,9 @@
 """The scripted controller over real sockets: what brokers hold after each decision, and what wrong use gives."""
 
-from __future__ import annotations
-
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from asking import ask_port
@@ -23,9 +22,6 @@ from kproto import messages
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

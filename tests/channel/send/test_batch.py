@@ -1,7 +1,5 @@
 """What the request batch sends to whom, in every protocol version."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import tracemalloc

@@ -1,7 +1,5 @@
 """The controller's knowledge: what counts as live, which epoch a deletion gets, how imbalance is counted."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Control requests: which addresses each version of UpdateMetadata takes, and what is no control request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,15 +1,14 @@
 """The channel manager and its send threads over real sockets, against brokers that misbehave."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from network_peers import PLAIN_OR_TLS, SECURITY, accepted, greet, until
@@ -20,7 +19,7 @@ from channel.errors import BrokerNotAvailable
 from channel.metrics import Metrics
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import GROUP, ControllerChannelManager
-from channel.send.send_thread import Outcome
+from channel.send.send_thread import DroppedRequest, Outcome
 from channel.types import Broker, EndPoint, SecurityProtocol
 from kproto.codec import decode_request
 from kproto.messages import (
@@ -32,11 +31,6 @@ from kproto.messages import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from channel.send.send_thread import DroppedRequest
 
 FAST = ChannelConfig(request_timeout_ms=500, controller_socket_timeout_ms=500)
 

@@ -1,7 +1,5 @@
 """The partitions of an UpdateMetadata: however they were added, the last entry of each is sent, topic by topic."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The send threads' inside: wrong answers, the order of taking down, faults that must end no thread, or be told."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -11,7 +9,8 @@ import sys
 import textwrap
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from network_peers import until
@@ -26,15 +25,10 @@ from channel.send import manager as channel_manager
 from channel.send.encoded_requests import ControlRequest, ListenerNotExpressible, SingleRequest, UnwritableRequest
 from channel.send.manager import GROUP, BrokerClients, ControllerChannelManager
 from channel.send.send_thread import BrokerRequests, DroppedRequest, Outcome, RequestSendThread
-from channel.types import Broker, EndPoint
+from channel.types import Broker, EndPoint, Node
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError, OutOfRange
 from kproto.messages import UpdateMetadataRequest, UpdateMetadataResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from channel.types import Node
 
 BROKER = Broker(1, (EndPoint("127.0.0.1", 1),))
 

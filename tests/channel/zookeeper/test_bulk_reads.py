@@ -1,7 +1,5 @@
 """ZooKeeper's bulk read as bytes; ``tests/kafka/test_zookeeper.py`` asks a real server."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

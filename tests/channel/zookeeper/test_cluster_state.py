@@ -1,7 +1,5 @@
 """What a broker writes into ZooKeeper, beside the tests against a real one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,11 +1,10 @@
 """A session whose server is a script: kazoo's own client takes each answer, and each loss of the connection."""
 
-from __future__ import annotations
-
 import struct
 import threading
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
@@ -16,9 +15,6 @@ from network_peers import until
 from channel.errors import Disconnected
 from channel.zookeeper import session as session_module
 from channel.zookeeper.session import NO_NODE, ReadMany, ZooKeeperSession
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STAT = struct.pack(">qqqqiiiqiiq", 7, 8, 1, 2, 3, 4, 5, 9, 0, 6, 8)
 CHANGED = WatchedEvent(EventType.CHANGED, "CONNECTED", "/n")

@@ -1,7 +1,5 @@
 """What ``kproto controller --status`` tells of the controller's registration."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

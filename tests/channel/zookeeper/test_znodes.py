@@ -1,10 +1,9 @@
 """Contents of znodes: what Kafka 3.9 wrote is read, what is written is what Kafka writes, and damage is named."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +18,6 @@ from channel.types import (
 from channel.zookeeper import znodes
 from kproto.errors import DecodeError
 from kproto.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TP = TopicPartition("t", 0)
 BROKER = Broker(7, (EndPoint("h", 2, "SSL", SecurityProtocol.SSL), EndPoint("h", 1)), "r")
