@@ -53,9 +53,6 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
 
-_MOST_PACKETS: Final = 20_000
-"""The most packets of a file whose end is looked at: of large packed files, which are unpacked for it, names decide."""
-
 _MOST_FLOWS: Final = 512
 """The most flows of a file's begin, and of its end, that are compared with others."""
 
@@ -418,7 +415,7 @@ def _going_on(files: Sequence[str], ends: FileEnds) -> list[list[str]]:
                 parts.remove(part)
                 numbers += part[0]
                 former = part[1] | former
-        last = ends.last_packets(file) if number + 1 < len(files) else ()
+        last = ends.last_packets(file)[0] if number + 1 < len(files) else ()
         at_end = {flow: end for flow, (_, end) in _sequences(last).items()}
         kept = [each for each in former.items() if each[0] not in at_end][-_MOST_FLOWS:]
         parts.append((sorted(numbers), dict(kept) | at_end))
@@ -493,24 +490,18 @@ def _that_go_on(chains: Sequence[list[str]], ends: FileEnds) -> Iterator[tuple[s
 
 def _ends_of(chain: Sequence[str], ends: FileEnds) -> _ConnectionEnds | None:
     """Read how a chain of captures begins and ends; None: of logs, of what cannot be read, of large packed files."""
-    times: list[int] = []
-
-    def noted(packets: Iterable[Packet]) -> Iterator[Packet]:
-        for packet in packets:
-            times.append(packet[0])
-            yield packet
-
     try:
         begin = ends.beginning(chain[0])
         first = ends.first_packets(chain[0])
-        last = _sequences(noted(islice(ends.last_packets(chain[-1]), _MOST_PACKETS)))
+        last, is_end = ends.last_packets(chain[-1], short=True)
     except (CaptureError, OSError):
         return None  # reading the file reports the error
-    if not first or not times or len(times) == _MOST_PACKETS:
+    if not first or not last or not is_end:
         return None
+    last_ns = max(packet[0] for packet in last)
     begins = {flow: sequence for flow, (sequence, _) in islice(_sequences(first).items(), _MOST_FLOWS)}
-    at_end = {flow: sequence for flow, (_, sequence) in list(last.items())[-_MOST_FLOWS:]}
-    return _ConnectionEnds(begin.properties, begin.first_ns, max(times), begins, at_end)
+    at_end = {flow: sequence for flow, (_, sequence) in list(_sequences(last).items())[-_MOST_FLOWS:]}
+    return _ConnectionEnds(begin.properties, begin.first_ns, last_ns, begins, at_end)
 
 
 def _sequences(packets: Iterable[Packet]) -> dict[bytes, tuple[int, int]]:

@@ -9,10 +9,11 @@ from .reassembly cimport Reassembler, Stream, TcpConnection
 
 cdef class Conversation:
     cdef public object connection, client, protocol, file, _senders
-    cdef public object _streams, _opened_ns, _wanted, _limit, _capture, _summary
+    cdef public object _wanted, _limit, _capture, _summary
+    cdef public TcpConnection _tcp
     cdef public object _ended
     cdef public bint ending, _handshake, _is_new, _has_wanted, _request_hole, _has_data, _answers_fit
-    cdef public long long faults, held, _unmatched_bytes, _first_ns, _second_ns
+    cdef public long long held, _unmatched_bytes, _first_ns, _second_ns
     cdef public Matcher _matcher
     cdef public list _unmatched, _cutters, _partial_starts, _doubtful
     cdef public set _noted

@@ -5,7 +5,8 @@ A conversation knows which side is the client; it has two cutters, and joins req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+import struct
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from .borders import Border, pack_segment
 from .cutter import (
@@ -27,7 +28,7 @@ from .fragments import Fragments
 from .link import ACK, endpoints, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
-from .reassembly import UNKNOWN, Reassembler
+from .reassembly import UNKNOWN, Reassembler, advance
 from .summary import StreamLoss
 from .wanted import WantedApis
 
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 Event = Frame | Exchange
 """The output of a conversation: a request's frame once it is whole, an exchange once it is settled."""
 
-Side = Literal[0, 1]
-"""The two senders of a connection; the sender of the first packet first."""
+Side: TypeAlias = int
+"""0 for the sender of a connection's first packet, 1 for the other one."""
+
+_PAIR: Final = struct.Struct(">ii").unpack_from
 
 _UNMATCHED_FRAMES: Final = 100
 _UNMATCHED_BYTES: Final = 4 << 20
@@ -74,10 +77,7 @@ class Conversation:
     """One connection: its bytes -> its frames and exchanges.
 
     Args:
-        senders: The two ends.
-        streams: What they send.
-        opened_ns: Time of the connection's first packet.
-        handshake: Whether its handshake is in the capture.
+        tcp: Its segments.
         server: The end that answers, if the handshake, the ports or other connections tell; None to find out.
         wanted: The APIs whose frames are given.
         limit: The largest frame in bytes.
@@ -91,19 +91,15 @@ class Conversation:
         client: The end that is the client, None while that is unknown.
         protocol: ``kafka``, ``TLS``, ``HTTP`` or ``unknown``; None until it is recognised.
         file: Name of the file with the newest packet, which frames carry.
-        faults: The number of gaps, bad frames and responses without request so far.
         ending: Whether the capture has ended.
         held: Bytes kept here: incomplete frames, requests without response, responses without request.
     """
 
     def __init__(
         self,
-        senders: tuple[Endpoint, Endpoint],
-        streams: tuple[Stream, Stream],
-        opened_ns: int,
-        *,
-        handshake: bool,
+        tcp: TcpConnection,
         server: Side | None,
+        *,
         wanted: WantedApis,
         limit: int,
         capture: str,
@@ -115,13 +111,11 @@ class Conversation:
         self.client: Side | None = None
         self.protocol: Literal["kafka", "TLS", "HTTP", "unknown"] | None = None
         self.file = ""
-        self.faults: int = 0
         self.ending = False
         self.held: int = 0
-        self._senders = senders
-        self._streams = streams
-        self._opened_ns = opened_ns
-        self._handshake = handshake
+        self._tcp = tcp
+        self._senders = senders = endpoints(tcp.flow)
+        self._handshake = tcp.client is not None
         self._wanted = wanted
         self._limit = limit
         self._capture = capture
@@ -134,7 +128,7 @@ class Conversation:
         self._has_data = False
         self._is_new = True  # no exchange is complete yet
         self._ended = 0
-        self._first_ns = self._second_ns = opened_ns  # time of the last bytes that each side sent
+        self._first_ns = self._second_ns = tcp.opened_ns  # time of the last bytes that each side sent
         self._noted: set[tuple[Direction, LossKind]] = set()
         self._partial_starts: list[tuple[Side, int]] = []
         self._answers_fit = False  # the server's first bytes are an answer to the first request
@@ -185,22 +179,21 @@ class Conversation:
             request_hole: Whether earlier bytes of the client are missing now and may still come.
         """
         events: list[Event] = []
+        self._request_hole = request_hole
         if not self._has_data:
             self._count_data()
         if side != self.client:
-            first, second = self._cutters
-            if self.protocol is None and (offset == 0 or self.client is None or not self._handshake):
-                self._hear_server(side, buffer[begin : begin + 8], end - begin, events, request_hole=request_hole)
-            elif (first if side else second).searching:
-                self._find_answered(side, buffer[begin : begin + 8], end - begin, events)
+            start = buffer[begin : min(begin + 8, end)]
+            if self.protocol is None and self._handshake and self.client is not None and not offset:
+                self._hear_server(side, start, events)
+            elif self._cutters[1 - side].searching:
+                self._find_answered(side, start, end - begin, events)
         cutter = self._cutters[side]
         if offset + end - begin > cutter.skip_to:
             if side != self.client and isinstance(cutter, ResponseCutter):
-                self._request_hole = request_hole
                 cutter.unmatched_bytes = _UNLIMITED if self._has_wanted else self._spare_bytes()
             self._cut(side, cutter, [(offset, buffer, begin, end, time_ns)], events)
         if self._unmatched:
-            self._request_hole = request_hole
             self._match_again(events)
         if side:
             self._second_ns = time_ns
@@ -230,7 +223,7 @@ class Conversation:
             return events  # its last request may be found by the answer that still comes
         for each in (side,) if first else (1 - side, side):
             for cut in self._cutters[each].end():
-                self._handle(each, cut, events)  # type: ignore[arg-type]  # 0 or 1
+                self._handle(each, cut, events)
         if self._ended == 2:
             self._believe([cut for cut in self._doubtful if not cut.status or cut.header.client_id], events)
             self._match_again(events)
@@ -260,7 +253,7 @@ class Conversation:
             if cutter.held_bytes:
                 self._summary.given_up["frames"] += 1
                 if self.connection is not None:
-                    self._note_loss(0 if side == 0 else 1, "given up", cutter.held_bytes)
+                    self._note_loss(side, "given up", cutter.held_bytes)
             for cut in cutter.give_up_held():
                 self._handle(side, cut, events)
         for request in self._matcher.end():
@@ -303,14 +296,12 @@ class Conversation:
         elif self.protocol != "kafka":
             pass  # bytes of another protocol are no loss
         elif isinstance(cut, Gap):
-            self.faults += 1
             self._summary.gaps += 1
             self._summary.gap_bytes += cut.length
             self._note_loss(side, "gap", cut.length)
         elif isinstance(cut, BadFrame):
             connection = self.connection
             assert connection is not None
-            self.faults += 1
             reason = f"{connection.client} -> {connection.server}: {cut.reason}"
             self._summary.bad(reason, cut.offset, cut.skipped, self.file)
             self._note_loss(side, "unreadable", cut.skipped)
@@ -328,11 +319,11 @@ class Conversation:
         found = dict(self._partial_starts)
         for side, cutter in enumerate(self._cutters):
             if cutter.begins_inside:
-                found.setdefault(1 if side else 0, cutter.searched)
+                found.setdefault(side, cutter.searched)
         if self._has_wanted or (self.protocol is None and self.client in found):
             for side, length in found.items():
                 self._summary.partial_starts += 1
-                self._note_loss(side, "partial start", length, self._opened_ns)
+                self._note_loss(side, "partial start", length, self._tcp.opened_ns)
 
     def _note_loss(self, side: Side, kind: LossKind, length: int, time_ns: int | None = None) -> None:
         """Note the first loss of a kind on each side of the connection."""
@@ -352,28 +343,25 @@ class Conversation:
         self.client = client
         self._cutters = [responses, requests] if client else [requests, responses]
         self.connection = Connection(
-            self._senders[client], self._senders[1 - client], self._opened_ns, self._capture, saw_open=self._handshake
+            self._senders[client],
+            self._senders[1 - client],
+            self._tcp.opened_ns,
+            self._capture,
+            saw_open=self._handshake,
         )
 
-    def _hear_server(self, side: Side, start: bytes, length: int, events: list[Event], *, request_hole: bool) -> None:
-        """Judge a guess by what the other side says: the first bytes of its segment, and the segment's length.
+    def _hear_server(self, side: Side, start: bytes, events: list[Event]) -> None:
+        """Judge a guess by the first bytes that the server says, where the handshake was seen.
 
         A server of Kafka's speaks when it was asked, and repeats the correlation id. If it does not, the connection is
-        of another protocol; if it does, a request that was only a guess is one. Where the handshake was seen only the
-        stream's first bytes are judged: a later segment may begin anywhere in an answer.
+        of another protocol; if it does, a request that was only a guess is one.
         """
-        if self.client is None or not self._handshake:
-            self._find_answered(side, start, length, events)
-            return
-        requests = self._cutters[self.client]
+        requests = self._cutters[1 - side]
         assert isinstance(requests, RequestCutter)
         ids = {cut.header.correlation_id for cut in self._doubtful} or requests.begun_ids
-        if self.protocol is not None or ids is None or request_hole:
+        if ids is None or self._request_hole:
             return
-        size, correlation_id = (
-            int.from_bytes(start[:4], "big", signed=True),
-            int.from_bytes(start[4:], "big", signed=True),
-        )
+        size, correlation_id = _PAIR(start.ljust(8))
         if not ids or (len(start) == 8 and not (4 <= size <= self._limit and correlation_id in ids)):
             self._doubtful.clear()
             self._handle(side, OtherProtocol("unknown"), events)
@@ -384,17 +372,13 @@ class Conversation:
     def _find_answered(self, side: Side, start: bytes, length: int, events: list[Event]) -> None:
         """Take up the other side's last request, if this segment is its answer."""
         requests = self._cutters[1 - side]
-        size, correlation_id = (
-            int.from_bytes(start[:4], "big", signed=True),
-            int.from_bytes(start[4:], "big", signed=True),
-        )
-        if len(start) < 8 or not isinstance(requests, RequestCutter) or not requests.searching:
-            return
-        if 4 <= size <= self._limit and size + 4 >= length:
+        assert isinstance(requests, RequestCutter)
+        size, correlation_id = _PAIR(start.ljust(8))
+        if len(start) == 8 and 4 <= size <= self._limit and size + 4 >= length:
             todo: list[Chunk] = []
             for cut in requests.answered(correlation_id, todo):
-                self._handle(1 - side, cut, events)  # type: ignore[arg-type]  # 0 or 1
-            self._cut(1 - side, requests, todo, events)  # type: ignore[arg-type]
+                self._handle(1 - side, cut, events)
+            self._cut(1 - side, requests, todo, events)
 
     def _believe(self, cuts: list[RequestInStream], events: list[Event]) -> None:
         """Take requests that were in doubt."""
@@ -449,7 +433,7 @@ class Conversation:
 
     def _sequence(self, side: Side, offset: int) -> int:
         """The sequence number at a stream offset of one side."""
-        return (self._streams[side].first + offset) & 0xFFFFFFFF
+        return (self._tcp.streams[side].first + offset) & 0xFFFFFFFF
 
     def _add(self, request: PendingRequest, events: list[Event]) -> None:
         oldest = self._matcher.add(request)
@@ -465,10 +449,9 @@ class Conversation:
                 self._unanswered(passed_by, _PASSED_BY, events)
             if self._is_new:
                 self._is_new = False
-                self._streams[0].connection.has_begun()
+                self._tcp.has_begun()
         else:
             request = None
-            self.faults += 1
         if cut.payload is None:
             if request is not None:
                 self._unanswered(request, _PASSED_BY, events)
@@ -787,7 +770,7 @@ class Collector:
             if not self._is_wanted(connection):
                 self._reassembler.ignore(connection)
                 return
-            if buffer is not None and self._is_copy(stream, buffer[begin:end], time_ns):
+            if buffer is not None and self._is_copy(stream, offset, buffer[begin:end], time_ns):
                 self._summary.copied_connections += 1
                 self._reassembler.ignore(connection)
                 return
@@ -825,19 +808,20 @@ class Collector:
             return True
         return any(end.port in self._ports for end in endpoints(connection.flow))
 
-    def _is_copy(self, stream: Stream, data: bytes, time_ns: int) -> bool:
+    def _is_copy(self, stream: Stream, offset: int, data: bytes, time_ns: int) -> bool:
         """Whether a connection's first data is that of another one, seen under other addresses a moment ago.
 
         A translation of addresses keeps the sequence numbers and the bytes. Recordings may begin each connection with
-        the same numbers, and clients with the same bytes: so the other connection must stand at the same place, and
-        one end be the same: the client's, where the ports of the other ends differ.
+        the same numbers, and clients with the same bytes: so the other connection must not be answered yet, and one end
+        be the same: the client's, where the ports of the other ends differ. It may be further: several segments pass
+        before the first of them is translated.
         """
-        key = stream.next, stream.peer.next, data[:64]
+        key = advance(stream.first, offset), stream.peer.next, data[:64]
         other, before_ns = self._beginnings.pop(key, (stream, 0))
         self._beginnings[key] = stream, time_ns
         if len(self._beginnings) > _KEPT_BEGINNINGS:
             del self._beginnings[next(iter(self._beginnings))]
-        if time_ns - before_ns > _COPY_NS or (other.offset, other.peer.offset) != (stream.offset, stream.peer.offset):
+        if time_ns - before_ns > _COPY_NS or other.peer.offset != stream.peer.offset:
             return False
         self._beginnings[key] = other, before_ns
         flows = (each.connection.flow_of(each) for each in (stream, other))
@@ -849,13 +833,9 @@ class Collector:
         return len(ports) == 1 or same.port > max(ports)
 
     def _conversation(self, connection: TcpConnection) -> Conversation:
-        senders = endpoints(connection.flow)
         return Conversation(
-            senders,
-            connection.streams,
-            connection.opened_ns,
-            handshake=connection.client is not None,
-            server=self._server_of(connection, senders),
+            connection,
+            self._server_of(connection),
             wanted=self._wanted,
             limit=self._limit,
             capture=self._capture,
@@ -864,11 +844,11 @@ class Collector:
             payloads=self._payloads,
         )
 
-    def _server_of(self, connection: TcpConnection, senders: tuple[Endpoint, Endpoint]) -> Side | None:
+    def _server_of(self, connection: TcpConnection) -> Side | None:
         """The server, if the handshake or the ports tell; else None."""
         if connection.client is not None:
             return connection.client.peer.side
-        first, second = senders
+        first, second = endpoints(connection.flow)
         if self._ports is not None and (first.port in self._ports) != (second.port in self._ports):
             return 0 if first.port in self._ports else 1
         return None

@@ -32,8 +32,6 @@ from .resync import FrameLink, RequestSearch, ResponseSearch
 from .wanted import NAMING, REPLICA_FETCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .model import Frame
     from .payloads import Payload, SharedPayload
     from .resync import Search
@@ -63,8 +61,6 @@ class PendingRequest:
         shared: Its payload, if that is to be released when it is answered.
     """
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "frame", "held_bytes", "pending", "same_id", "shared")
-
     def __init__(self, correlation_id: int, api_key: int | None, api_version: int, frame: Frame | None = None) -> None:
         self.correlation_id: int = correlation_id
         self.api_key: int | None = api_key
@@ -85,8 +81,6 @@ class Matcher:
     Attributes:
         held_bytes: Their estimated memory in bytes.
     """
-
-    __slots__ = ("_before_loss", "_keeps_payloads", "_newest", "_oldest", "_pending", "_wanted", "held_bytes")
 
     def __init__(self, *, keeps_payloads: bool = True) -> None:
         self._keeps_payloads = keeps_payloads
@@ -196,8 +190,6 @@ class RequestInStream:
             ``SharedPayload`` is released by the reader of the cut.
     """
 
-    __slots__ = ("first_ns", "header", "last_ns", "offset", "payload", "status")
-
     def __init__(
         self, header: FrameHeader, offset: int, first_ns: int, last_ns: int, status: int, payload: Payload | None
     ) -> None:
@@ -218,8 +210,6 @@ class ResponseInStream:
         size: Bytes of header and body.
         offset, first_ns, last_ns, status, payload: See ``RequestInStream``.
     """
-
-    __slots__ = ("correlation_id", "first_ns", "last_ns", "offset", "payload", "request", "size", "status")
 
     def __init__(
         self,
@@ -405,32 +395,27 @@ class FrameCutter:
             return True
         return False
 
-    def lost(self, offset: int, length: int) -> Iterator[StreamItem]:
+    def lost(self, offset: int, length: int) -> list[StreamItem]:
         """Note bytes that are lost."""
+        found: list[StreamItem] = []
         end = offset + length
         if self.searching:
             if self._size_at != _NO_SIZE:
                 self._size_at = _BROKEN
             self._search.clear()
             self.skip_to = max(self.skip_to, end)
-            return
+            return found
         data = self._let_go()
-        found: list[StreamItem] = []
         frame_end = self._broken(data, found) if data else -1
-        yield from found
         if length:
-            yield Gap(length)
-        if data:
+            found.append(Gap(length))
+        if data and frame_end >= end:
             self._need = self._least
-            if frame_end >= end:
-                self._at = self.skip_to = frame_end
-                return
-        elif self.skip_to >= end > offset:
-            return
-        found.clear()
-        self._lose_boundary(found)
-        yield from found
-        self._at = self.skip_to = end
+            self._at = self.skip_to = frame_end
+        elif data or not self.skip_to >= end > offset:
+            self._lose_boundary(found)
+            self._at = self.skip_to = end
+        return found
 
     @property
     def begins_inside(self) -> bool:
@@ -449,14 +434,14 @@ class FrameCutter:
             self._size_begun = other._size_begun
             self._size_places = list(other._size_places)
 
-    def end(self) -> Iterator[StreamItem]:
+    def end(self) -> list[StreamItem]:
         """Note the end of the stream."""
+        found: list[StreamItem] = []
         data = self._let_go()
         if data and not self.searching:
-            found: list[StreamItem] = []
             self._broken(data, found)
-            yield from found
         self.stop()
+        return found
 
     def stop(self) -> None:
         """Ignore the stream from now on."""
@@ -464,24 +449,19 @@ class FrameCutter:
         self._let_go()
         self._search.clear()
 
-    def give_up_held(self) -> Iterator[StreamItem]:
+    def give_up_held(self) -> list[StreamItem]:
         """Drop the kept bytes: the frame that they begin is given with a gap."""
+        found: list[StreamItem] = []
         self._search.clear()
         data = self._let_go()
-        if not data:
-            return
-        at = self._at
-        found: list[StreamItem] = []
-        frame_end = self._broken(data, found)
-        yield from found
+        frame_end = self._broken(data, found) if data else -1
         if frame_end >= 0:
             self._need = self._least
             self._at = self.skip_to = frame_end
-        else:
-            found.clear()
+        elif data:
             self._lose_boundary(found)
-            yield from found
-            self.skip_to = at + len(data)
+            self.skip_to = self._at + len(data)
+        return found
 
     @property
     def searched_bytes(self) -> int:

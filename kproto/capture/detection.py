@@ -58,8 +58,6 @@ class FrameHeader:
         sender: The sender's broker id, of a request that begins with it; -1: it is not known.
     """
 
-    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id", "sender", "size")
-
     def __init__(
         self, size: int, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_at: int
     ) -> None:

@@ -96,91 +96,81 @@ class FileEnds:
         with self.open(file) as source:
             head = source.peek(HEAD)
             check_begun(source, begun=bool(head))
-            kind = detect_format(source.name, head, whole=True)
-            if kind == "request log":
+            reader = _reader_of(source)
+            if reader is None:
                 from kproto.logs.detection import first_time_ns
 
                 found = LOG_TIME.search(head)
                 return Beginning(OF_LOG, time_ns(found) if found else first_time_ns(head))
-            reader = _packet_reader(kind == "pcap", source.name)
-            while data := source.read():
-                packets = reader.feed(data)
-                if packets:
-                    return Beginning(reader.properties, packets[0][0], max(packet[0] for packet in packets))
-            return Beginning(reader.properties, 1 << 63)
+            packets = next(_packets(source, reader), None)
+            if packets is None:
+                return Beginning(reader.properties, 1 << 63)
+            return Beginning(reader.properties, packets[0][0], max(packet[0] for packet in packets))
 
     def last_ns(self, file: str, *, short: bool = False) -> int:
         """Return the time of the last packet of a capture, or of the last line of a log.
 
         Args:
             file: The file.
-            short: Whether to read no more than the first megabytes of a packed capture.
+            short: See ``last_packets``.
         """
-        if file in self._last_ns_of_logs:
-            return self._last_ns_of_logs[file]
-        last_ns = done = 0
-        with self.open(file) as source:
-            head = source.peek(HEAD)
-            kind = detect_format(source.name, head, whole=True)
-            if kind == "request log":
-                if head.startswith(source.packed_head):
+        if self.beginning(file).properties != OF_LOG:
+            return max((packet[0] for packet in self.last_packets(file, short=short)[0]), default=0)
+        last_ns = self._last_ns_of_logs.get(file, 0)
+        if not last_ns:
+            with self.open(file) as source:
+                if source.peek(HEAD).startswith(source.packed_head):
                     with self._opener(file) as opened:
                         opened.seek(max(opened.seek(0, os.SEEK_END) - _END, 0))
                         last_ns = last_line_ns(opened.read())
                 else:
                     while data := source.read():
                         last_ns = max(last_ns, last_line_ns(data))
-                self._last_ns_of_logs[file] = last_ns
-                return last_ns
-            if is_plain(source.packed_head) and (last_ns := self._newest_at_end(file)):
-                return last_ns
-            reader = _packet_reader(kind == "pcap", source.name)
-            while (data := source.read()) and not (short and done > _SHORT):
-                done += len(data)
-                for packet in reader.feed(data):
-                    last_ns = max(last_ns, packet[0])
+            self._last_ns_of_logs[file] = last_ns
         return last_ns
 
     def first_packets(self, file: str) -> list[Packet]:
         """Return the packets in the first bytes of a capture; none of a log."""
         with self.open(file) as source:
-            kind = detect_format(source.name, source.peek(HEAD), whole=True)
-            if kind == "request log":
-                return []
-            reader = _packet_reader(kind == "pcap", source.name)
-            while data := source.read():
-                packets = reader.feed(data)
-                if packets:
-                    return packets
-        return []
+            return next(_packets(source, _reader_of(source)), [])
 
-    def last_packets(self, file: str) -> Iterator[Packet]:
-        """Yield the packets near the end of a large capture that is not packed, or all of another; none of a log."""
-        with self.open(file) as source:
-            kind = detect_format(source.name, source.peek(HEAD), whole=True)
-            if kind == "request log":
-                return
-            if is_plain(source.packed_head):
-                size = self._size(file)
-                if size >= 2 * _END:
-                    yield from self._near_end(file, size)
-                    return
-            reader = _packet_reader(kind == "pcap", source.name)
-            while data := source.read():
-                yield from reader.feed(data)
+    def last_packets(self, file: str, *, short: bool = False) -> tuple[list[Packet], bool]:
+        """Return the packets in the last megabyte of a capture, and whether it was read to its end; none of a log.
 
-    def _newest_at_end(self, file: str) -> int:
-        """The newest time near the end of a capture that is not packed; 0 of a short one, or if no packet is found."""
-        size = self._size(file)
-        return max((packet[0] for packet in self._near_end(file, size)), default=0) if size >= 2 * _END else 0
+        Args:
+            file: The file.
+            short: Whether to read no more than the first megabytes of a packed capture.
+        """
+        last: deque[tuple[int, list[Packet]]] = deque()
+        done = 0
+        with self.open(file) as source, self._opener(file) as opened:
+            size = opened.seek(0, os.SEEK_END)
+            if size >= 2 * _END and is_plain(source.packed_head):
+                pieces = read_tail(Tail(file, size - _END, size), self._opener, CaptureSummary(file=file))
+            else:
+                pieces = _packets(source, _reader_of(source))
+            for packets in pieces:
+                done += sum(packet[4] - packet[3] for packet in packets)
+                last.append((done, packets))
+                while last[0][0] <= done - _END:
+                    last.popleft()
+                if short and done > _SHORT:
+                    break
+        return [packet for _done, packets in last for packet in packets], not short or done <= _SHORT
 
-    def _near_end(self, file: str, size: int) -> Iterator[Packet]:
-        for packets in read_tail(Tail(file, size - _END, size), self._opener, CaptureSummary(file=file)):
-            yield from packets
 
-    def _size(self, file: str) -> int:
-        with self._opener(file) as opened:
-            return opened.seek(0, os.SEEK_END)
+def _reader_of(source: Source) -> PcapReader | PcapngReader | None:
+    """What reads the packets of a file, None of a log."""
+    kind = detect_format(source.name, source.peek(HEAD), whole=True)
+    summary = CaptureSummary()
+    return None if kind == "request log" else PcapReader(summary) if kind == "pcap" else PcapngReader(summary)
+
+
+def _packets(source: Source, reader: PcapReader | PcapngReader | None) -> Iterator[list[Packet]]:
+    """Yield the packets of a capture in pieces; none of a log."""
+    while reader and (data := source.read()):
+        if packets := reader.feed(data):
+            yield packets
 
 
 def last_line_ns(data: bytes) -> int:
@@ -206,8 +196,3 @@ def time_ns(found: re.Match[bytes]) -> int:
 
 def _open(file: str) -> IO[bytes]:
     return Path(file).open("rb", buffering=0)
-
-
-def _packet_reader(is_pcap: bool, name: str) -> PcapReader | PcapngReader:
-    summary = CaptureSummary(file=name)
-    return PcapReader(summary) if is_pcap else PcapngReader(summary)

@@ -76,10 +76,6 @@ class Fragments:
         data = buffer[header + 8 : end] if end <= stop else b""
         return self._add(time_ns, head, key, where & 1, where & 0xFFF8, data, begins)
 
-    def waits(self, time_ns: int) -> bool:
-        """Whether at this time a packet is known in part, and may still become whole."""
-        return any(not parts.whole and time_ns - parts.began_ns <= _PATIENCE_NS for parts in self._waiting.values())
-
     def end(self) -> None:
         """End the capture: the waiting fragments are counted as lost."""
         while self._waiting:

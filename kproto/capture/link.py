@@ -44,8 +44,6 @@ class Segment:
         on_wire: The payload's length on the wire, which is more if the capture cut it.
     """
 
-    __slots__ = ("acknowledged", "begin", "buffer", "end", "flags", "flow", "on_wire", "sequence")
-
     def __init__(
         self, flow: bytes, sequence: int, acknowledged: int, flags: int, buffer: bytes, begin: int, end: int,
         on_wire: int,

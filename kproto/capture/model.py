@@ -118,26 +118,6 @@ class Frame:
             reason is known at the end of its connection or of the capture.
     """
 
-    __slots__ = (
-        "api_key",
-        "api_version",
-        "body_at",
-        "client_id",
-        "connection",
-        "content",
-        "correlation_id",
-        "direction",
-        "file",
-        "length",
-        "offset",
-        "request",
-        "sequence",
-        "status",
-        "time_last_ns",
-        "time_ns",
-        "unmatched_reason",
-    )
-
     def __init__(
         self,
         connection: Connection,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from hashlib import blake2b
 
 SHARED_FROM: Final = 64 << 10
@@ -87,25 +87,18 @@ class PayloadStore:
         first.users += 1
         return SharedPayload(self, key, size, first)
 
-    def follow(self, parent: _Chunk, data: bytes) -> _Chunk:
+    def follow(self, parent: _Chunk, data: bytearray) -> _Chunk:
         """The chunk with these bytes after another chunk, with one more reference."""
-        chunk = parent.children.get(data)
-        if chunk is None:
-            chunk = parent.children[data] = _Chunk(data, parent)
-            self.held_bytes += len(data) + _OVERHEAD
+        chunk = parent.latest
+        if chunk is None or chunk.data != data:  # a comparison is quicker than a hash
+            own = bytes(data)
+            chunk = parent.children.get(own)
+            if chunk is None:
+                chunk = parent.children[own] = _Chunk(own, parent)
+                self.held_bytes += len(own) + _OVERHEAD
         parent.latest = chunk
         chunk.users += 1
         return chunk
-
-    def release(self, chunk: _Chunk) -> None:
-        """Hold a chunk once less; forget it when nothing holds it."""
-        chunk.users -= 1
-        parent = chunk.parent
-        if not chunk.users and parent is not None:
-            self.held_bytes -= len(chunk.data) + _OVERHEAD
-            del parent.children[chunk.data]
-            if parent.latest is chunk:
-                parent.latest = next(reversed(parent.children.values()), None)
 
     def end(self, key: _Key, last: _Chunk, *, is_whole: bool) -> None:
         """Release a payload that ends with a chunk: at once, or later if an equal one may come again."""
@@ -134,9 +127,14 @@ class PayloadStore:
         chunk: _Chunk | None = last
         while chunk is not None:
             parent = chunk.parent
-            self.release(chunk)
-            if parent is None and not chunk.users:
+            chunk.users -= 1
+            if not chunk.users and parent is None:
                 del self._first[key]
+            elif not chunk.users and parent is not None:
+                self.held_bytes -= len(chunk.data) + _OVERHEAD
+                del parent.children[chunk.data]
+                if parent.latest is chunk:
+                    parent.latest = next(reversed(parent.children.values()), None)
             chunk = parent
 
 
@@ -146,7 +144,7 @@ class SharedPayload:
     It counts in its store until it is released, and can be read after that.
     """
 
-    __slots__ = ("_expected", "_head", "_key", "_last", "_length", "_matched", "_own", "_released", "_size", "_store")
+    __slots__ = ("_head", "_key", "_last", "_length", "_own", "_released", "_size", "_store")
 
     def __init__(self, store: PayloadStore, key: _Key, size: int, first: _Chunk) -> None:
         self._store = store
@@ -154,9 +152,7 @@ class SharedPayload:
         self._size = size
         self._head = b""
         self._last = first
-        self._expected: _Chunk | None = None  # the next chunk, as far as its first bytes have come; it is held
-        self._matched = 0  # the number of its bytes that match
-        self._own = bytearray()  # the bytes after the last chunk, where none is expected
+        self._own = bytearray()  # the bytes after the last chunk
         self._length = 0
         self._released = False
 
@@ -194,20 +190,6 @@ class SharedPayload:
             self._head += buffer[begin:stop]
             begin = stop
         while begin < end:
-            expected = self._expected
-            if expected is None and not self._own and self._last.latest is not None:
-                expected = self._expected = self._last.latest
-                expected.users += 1
-            if expected is not None:
-                stop = min(end, begin + len(expected.data) - self._matched)
-                if expected.data.startswith(buffer[begin:stop], self._matched):
-                    self._matched += stop - begin
-                    if self._matched == len(expected.data):
-                        self._last = expected
-                        self._expected, self._matched = None, 0
-                    begin = stop
-                    continue
-                self._diverge()
             stop = min(end, begin + _CHUNK - len(self._own))
             self._own += buffer[begin:stop]
             if len(self._own) == _CHUNK:
@@ -220,8 +202,6 @@ class SharedPayload:
         """Count no longer in the store."""
         if not self._released:
             self._released = True
-            if self._expected is not None:
-                self._diverge()
             self._store.end(self._key, self._last, is_whole=not self.missing)
 
     def digest(self, hasher: blake2b) -> bytes:
@@ -239,32 +219,18 @@ class SharedPayload:
 
     def _seal(self) -> None:
         """Make a chunk of the payload's own bytes."""
-        self._last = self._store.follow(self._last, bytes(self._own))
+        self._last = self._store.follow(self._last, self._own)
         self._own.clear()
-
-    def _diverge(self) -> None:
-        """Continue with bytes of its own, where they differ from the expected chunk."""
-        expected = self._expected
-        assert expected is not None
-        self._own += expected.data[: self._matched]
-        self._expected, self._matched = None, 0
-        self._store.release(expected)
 
     def _parts(self) -> list[bytes | bytearray]:
         parts: list[bytes | bytearray] = [self._own]
-        if self._expected is not None:
-            parts.append(self._expected.data[: self._matched])
-        parts.extend(chunk.data for chunk in self._chunks())
+        chunk: _Chunk | None = self._last
+        while chunk is not None:
+            parts.append(chunk.data)
+            chunk = chunk.parent
         parts.append(self._head)
         parts.reverse()
         return parts
-
-    def _chunks(self) -> Iterator[_Chunk]:
-        """The chunks, the last one first."""
-        chunk: _Chunk | None = self._last
-        while chunk is not None:
-            yield chunk
-            chunk = chunk.parent
 
 
 def payload_again(store: PayloadStore, key: _Key, parts: Iterable[bytes], is_released: bool) -> SharedPayload:

@@ -60,11 +60,6 @@ class PcapReader:
         """The capture's properties in the file header; files of one capture point have the same."""
 
     @property
-    def begun(self) -> bool:
-        """Whether a record, or damage, goes on in bytes that were not fed yet."""
-        return bool(self._size) or self._damage is not None
-
-    @property
     def read_to(self) -> int:
         """Where in the file the packets that were read whole end."""
         return self._offset

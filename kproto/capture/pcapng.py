@@ -95,11 +95,6 @@ class PcapngReader:
         return ("pcapng", self._section_options, *self._described)
 
     @property
-    def begun(self) -> bool:
-        """Whether a block, or damage, goes on in bytes that were not fed yet."""
-        return bool(self._size) or self._skip > 0 or self._damaged_at is not None
-
-    @property
     def read_to(self) -> int:
         """Where in the file the packets that were read whole end."""
         return self._offset

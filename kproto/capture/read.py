@@ -206,7 +206,8 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
         return [_Point(capture or captures.name, captures)]
     if is_file(captures):
         if not isinstance(captures, (str, os.PathLike)) or not Path(captures).is_dir():
-            return [_Point(_name_of(captures) if capture is None else capture, [captures])]
+            name = point_name(captures) if isinstance(captures, (str, os.PathLike)) else file_name(captures)
+            return [_Point(name if capture is None else capture, [captures])]
         captures = _readable(capture_points([captures]), summary)
     items = iter(captures)
     first = next(items, None)
@@ -217,11 +218,6 @@ def _points(captures: Any, capture: str | None, summary: CaptureSummary) -> list
     if capture is not None:
         return [_Point(capture, in_order([file for point in points for file in point.files]))]
     return [_Point(point.name, point.files) for point in points]
-
-
-def _name_of(capture: Any) -> str:
-    """The name of a capture point of one file; of an open file its own."""
-    return point_name(capture) if isinstance(capture, (str, os.PathLike)) else file_name(capture)
 
 
 def _readable(points: Sequence[CapturePoint], summary: CaptureSummary) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .link import ACK, FIN, RST, SYN, Segment, reverse
 
@@ -76,35 +76,10 @@ class Stream:
         due_ns: When a hole is to be given up, at the earliest; ``NEVER`` without one.
     """
 
-    __slots__ = (
-        "_held",
-        "_held_from",
-        "acknowledged",
-        "acknowledged_ns",
-        "active_ns",
-        "closed",
-        "connection",
-        "due_ns",
-        "ended_unread",
-        "far",
-        "finish",
-        "first",
-        "held_bytes",
-        "hole_ns",
-        "ignored",
-        "next",
-        "offset",
-        "peer",
-        "seen",
-        "side",
-        "start",
-    )
-
-    peer: Stream
-
-    def __init__(self, connection: TcpConnection, side: Literal[0, 1]) -> None:
+    def __init__(self, connection: TcpConnection, side: int) -> None:
         self.connection: TcpConnection = connection
-        self.side: Literal[0, 1] = side
+        self.peer: Stream = self  # the connection joins both
+        self.side: int = side
         self.next: int = UNKNOWN
         self.offset: int = 0
         self.first: int = 0
@@ -123,11 +98,6 @@ class Stream:
         self.hole_ns: int = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
         self.due_ns: int = NEVER
-
-    @property
-    def holds(self) -> bool:
-        """Whether data waits behind a hole."""
-        return self.held_bytes > 0
 
     @property
     def has_hole(self) -> bool:
@@ -266,10 +236,6 @@ class TcpConnection:
             is not complete; None of others.
         begun: These segments, once it is complete.
     """
-
-    __slots__ = (
-        "beginning", "begun", "client", "closed_ns", "file", "flow", "opened_ns", "opening", "over", "streams",
-    )  # fmt: skip
 
     def __init__(self, flow: bytes, time_ns: int) -> None:
         a, b = Stream(self, 0), Stream(self, 1)

@@ -91,11 +91,10 @@ _TAR: Final = b"ustar"
 _TAR_AT: Final = 257
 
 
-class _CountingStream(io.RawIOBase):
+class _CountingStream:
     """A raw stream that returns peeked bytes again, counts the bytes read, and never waits for more than are there."""
 
     def __init__(self, raw: Any, progress: Callable[[int, int | None], object] | None, total: int | None) -> None:
-        super().__init__()
         self._read = getattr(raw, "read1", raw.read)
         self._head = b""
         self._progress = progress
@@ -110,32 +109,16 @@ class _CountingStream(io.RawIOBase):
             self._head += more
         return self._head
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        view = memoryview(into).cast("B")
+    def read(self, n: int) -> bytes:
+        """At most n bytes; empty at the end."""
         if self._head:
-            data, self._head = self._head[: len(view)], self._head[len(view) :]
-        else:
-            data = self._read(len(view)) or b""
-        view[: len(data)] = data
-        self._count(len(data))
-        return len(data)
-
-    def take(self, n: int) -> bytes:
-        """At most n bytes, without a copy; empty at the end."""
-        if self._head:
-            data, self._head = self._head, b""
+            data, self._head = self._head[:n], self._head[n:]
         else:
             data = self._read(n) or b""
-        self._count(len(data))
-        return data
-
-    def _count(self, n: int) -> None:
-        self._bytes_read += n
+        self._bytes_read += len(data)
         if self._progress is not None:
             self._progress(self._bytes_read, self._total)
+        return data
 
 
 class Source:
@@ -239,7 +222,7 @@ class Source:
     def _unpacked(self, counted: _CountingStream) -> Callable[[int], bytes]:
         magic = counted.peek(5)
         if magic.startswith(_GZIP):
-            return gzip.GzipFile(fileobj=counted).read1
+            return gzip.GzipFile(fileobj=cast("IO[bytes]", counted)).read1
         if _BZIP2.match(magic):
             return _members(counted, bz2.BZ2Decompressor)
         if magic.startswith(_XZ):
@@ -254,7 +237,7 @@ class Source:
                 ) from None
             reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", counted), read_across_frames=True)
             return cast("Callable[[int], bytes]", reader.read1)
-        return counted.take
+        return counted.read
 
 
 def _members(counted: _CountingStream, new: Callable[[], Any]) -> Callable[[int], bytes]:
@@ -267,13 +250,13 @@ def _members(counted: _CountingStream, new: Callable[[], Any]) -> Callable[[int]
             if member.eof:
                 packed = member.unused_data.lstrip(b"\0")  # zeros may stand between
                 while not packed:
-                    more = counted.take(_CHUNK)
+                    more = counted.read(_CHUNK)
                     if not more:
                         return b""
                     packed = more.lstrip(b"\0")
                 member = new()
             else:
-                packed = counted.take(_CHUNK) if member.needs_input else b""
+                packed = counted.read(_CHUNK) if member.needs_input else b""
                 if not packed and member.needs_input:
                     raise EOFError
             if data := member.decompress(packed, n):

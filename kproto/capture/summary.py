@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
 _BAD_CHECKSUM: Final = "a packet that does not match the checksum recorded with it"
 
-_KEPT_BAD_INPUTS: Final = 1000
-"""The most bad inputs that are kept, so that hostile input cannot fill the memory; further ones are only counted."""
-
-_KEPT_LOSSES: Final = 1000
-_KEPT_SENDERS: Final = 1000
-"""The most losses of single connections that are kept."""
-
-_KEPT_EVENTS: Final = 1000
+_KEPT: Final = 1000
+"""The most bad inputs, servers, senders, losses and events that are kept, so that hostile input cannot fill the memory;
+further ones are only counted, or left out."""
 
 LOSSES: Final = (
     "partial_starts",
@@ -41,9 +36,6 @@ LOSSES: Final = (
 LossKind: TypeAlias = Literal["partial start", "gap", "unreadable", "given up"]
 """Why the frames of a connection are not certain: the capture begins within one; bytes are missing; bytes are no frame;
 too much was waiting."""
-
-_KEPT_LISTENERS: Final = 1000
-"""The most servers that are listed."""
 
 _APIS: Final = frozenset(map(int, ApiKey))
 
@@ -207,50 +199,28 @@ class CaptureSummary:
     bad_inputs: list[BadInput] = field(default_factory=list)
     bad_input_count: int = 0
 
-    def add(self, other: CaptureSummary) -> None:
-        """Add the counts of a later part of the same capture."""
-        if other.packets:
-            self.first_ns = self.first_ns if self.packets else other.first_ns
-            self.last_ns = other.last_ns
-        self.format = self.format or other.format
-        self.ports = other.ports if self.ports is None else self.ports
-        for name in _NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
-        for sender, time_ns in other.senders.items():
-            self._add_sender(sender, time_ns)
-        self.assumed_zone |= other.assumed_zone
-        self.controller_events += other.controller_events[: _KEPT_EVENTS - len(self.controller_events)]
-        self.bad_inputs += other.bad_inputs[: _KEPT_BAD_INPUTS - len(self.bad_inputs)]
-        self.losses += other.losses[: _KEPT_LOSSES - len(self.losses)]
-
     def sent_by(self, client: Endpoint, server: Endpoint, broker: int, time_ns: int) -> None:
         """Note that a broker's own request came from an address; the first thousand count.
 
         One to the sender's own machine is none: it may have gone to itself, or to another broker there.
         """
-        if client.ip != server.ip:
-            self._add_sender((client.ip, broker), time_ns)
-
-    def _add_sender(self, sender: tuple[str, int], time_ns: int) -> None:
-        if sender not in self.senders and len(self.senders) < _KEPT_SENDERS:
-            self.senders[sender] = time_ns
+        if client.ip != server.ip and len(self.senders) < _KEPT:
+            self.senders.setdefault((client.ip, broker), time_ns)
 
     def told_by_controller(self, event: LoggedEvent) -> None:
         """Note what a controller's log tells; the first thousand count."""
-        if len(self.controller_events) < _KEPT_EVENTS:
+        if len(self.controller_events) < _KEPT:
             self.controller_events.append(event)
 
     def bad(self, reason: str, offset: int, bytes_skipped: int = 0, file: str = "") -> None:
         """Note a piece of input that could not be read; without ``file`` of the file that is being read."""
         self.bad_input_count += 1
-        if len(self.bad_inputs) < _KEPT_BAD_INPUTS:
+        if len(self.bad_inputs) < _KEPT:
             self.bad_inputs.append(BadInput(file or self.reading or self.file, reason, offset, bytes_skipped))
 
     def lost(self, loss: StreamLoss) -> None:
         """Note a loss on a connection."""
-        if len(self.losses) < _KEPT_LOSSES:
+        if len(self.losses) < _KEPT:
             self.losses.append(loss)
 
     def first_losses(self) -> list[StreamLoss]:
@@ -283,7 +253,7 @@ class CaptureSummary:
             listeners = self.tls_listeners
         elif protocol == "HTTP":
             self.http_connections += 1
-        if listeners is not None and (server in listeners or len(listeners) < _KEPT_LISTENERS):
+        if listeners is not None and (server in listeners or len(listeners) < _KEPT):
             listeners[server] += 1
 
     @property
@@ -294,7 +264,7 @@ class CaptureSummary:
 
     def undetected(self, server: Endpoint) -> None:
         """Note a connection of which too little was seen to tell its protocol."""
-        if server in self.undetected_servers or len(self.undetected_servers) < _KEPT_LISTENERS:
+        if server in self.undetected_servers or len(self.undetected_servers) < _KEPT:
             self.undetected_servers[server] += 1
 
     @property
@@ -408,36 +378,3 @@ class CaptureSummary:
 
 KRAFT_TRAFFIC: Final = "a KRaft cluster's traffic"
 """What a capture without control requests is, where the nodes of a KRaft cluster talk: its metadata log is read."""
-
-_NUMBERS: Final = (
-    "resent",
-    "partial_starts",
-    "gaps",
-    "gap_bytes",
-    "responses",
-    "unmatched_requests",
-    "unmatched_responses",
-    "bad_input_count",
-    "packets",
-    "not_tcp",
-    "ip_fragments",
-    "untimed_packets",
-    "copied_connections",
-    "cut_packets",
-    "bad_checksums",
-    "dropped_packets",
-    "connections",
-    "kafka_connections",
-    "without_handshake",
-    "tls_connections",
-    "http_connections",
-)
-_COUNTERS: Final = (
-    "unknown_links",
-    "not_read",
-    "kafka_listeners",
-    "tls_listeners",
-    "undetected_servers",
-    "requests",
-    "given_up",
-)

@@ -114,6 +114,19 @@ def test_captures_that_overlap_are_of_different_places(tmp_path: Path) -> None:
     assert [p.name for p in capture_points(names)] == ["broker-1.pcap", "broker-2.pcap"]
 
 
+def test_large_packed_files_are_joined_where_a_connection_goes_on_whatever_their_names(tmp_path: Path) -> None:
+    talk = make.Talk().open()
+    for n in range(6):
+        talk.ask(make.request(6, 8, n, make.UPDATE_METADATA_8)).answer(make.response(6, 8, n, b"\0\0\0"))
+    first, second = talk.packets[:9], talk.packets[9:]
+    first[2:2] = [first[2]] * 20_001  # acknowledgements
+    for name, part in (("morning", first), ("storm", second)):
+        (tmp_path / f"{name}.pcap.gz").write_bytes(gzip.compress(make.pcap(part), 1))
+    (point,) = capture_points([tmp_path])
+    assert [Path(file).name for file in point.files] == ["morning.pcap.gz", "storm.pcap.gz"]
+    assert [exchange.unmatched_reason for exchange in exchanges(point)] == [None] * 6
+
+
 def test_a_capture_point_is_named_as_its_files_without_rotation_and_compression() -> None:
     for file, name in {
         "control.pcap": "control.pcap",

@@ -35,7 +35,7 @@ def plain() -> ModuleType:
 def seen(event: Any) -> tuple[object, ...]:
     """All that a frame or an exchange tells."""
     if hasattr(event, "payload"):
-        names = {*event.__slots__, "payload"} - {"connection", "content", "request"}
+        names = {name for name in dir(event) if name[0] != "_"} - {"connection", "content", "request"}
         request = event.request and (event.request.direction, event.request.offset)
         return *((name, getattr(event, name)) for name in sorted(names)), event.connection.conn_id, request
     return tuple(frame and (frame.direction, frame.offset) for frame in (event.request, event.response))

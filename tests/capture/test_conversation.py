@@ -1,16 +1,19 @@
 """One connection's bytes -> its frames and exchanges, without packets or files around it."""
 
 import itertools
+import struct
 
 import packets as make
 import pytest
 
-from kproto.capture import GAP, WHOLE, CaptureSummary, Endpoint, Exchange, Frame
+from kproto.capture import GAP, WHOLE, CaptureSummary, Exchange, Frame
 from kproto.capture.collector import Conversation, Event, Side
+from kproto.capture.link import endpoints
 from kproto.capture.reassembly import TcpConnection
 from kproto.capture.wanted import WantedApis
 
-CLIENT, SERVER = Endpoint("10.0.0.1", 50000), Endpoint("10.0.0.2", 9092)
+FLOW = bytes((10, 0, 0, 1, 10, 0, 0, 2)) + struct.pack(">HH", 50000, 9092)
+CLIENT, SERVER = endpoints(FLOW)
 LIMIT = 10_000
 OK = b"\0\0\0"  # the body of an UpdateMetadata response
 
@@ -24,12 +27,11 @@ class Bench:
 
     def __init__(self, *, server: Side | None = 1, handshake: bool = True) -> None:
         self.summary = CaptureSummary()
+        connection = TcpConnection(FLOW, 5)
+        connection.client = connection.streams[0] if handshake else None
         self.conversation = Conversation(
-            (CLIENT, SERVER),
-            TcpConnection(bytes(12), 5).streams,
-            5,
-            handshake=handshake,
-            server=server,
+            connection,
+            server,
             wanted=WantedApis((4, 5, 6)),
             limit=LIMIT,
             capture="here",
@@ -105,6 +107,15 @@ def test_bytes_split_at_every_place_give_the_same_exchanges(server: Side | None,
         bench.say(1, answers[split:])
         assert (bench.frames, bench.exchanges) == ([1, 2, 3], [(n, n, None) for n in (1, 2, 3)])
         assert bench.summary.bad_inputs == []
+
+
+def test_what_stands_behind_a_short_segment_is_not_what_the_server_says_first() -> None:
+    bench = Bench()
+    bench.say(0, make.request(18, 0, 7, b"") + REQUESTS[0])
+    answer = make.response(18, 0, 7, bytes(6))
+    bench.events += bench.conversation.feed(1, 0, answer[:5] + b"the next packet", 0, 5, 3)
+    bench.events += bench.conversation.feed(1, 5, answer[5:], 0, len(answer) - 5, 4)
+    assert (bench.conversation.protocol, bench.frames) == ("kafka", [1])
 
 
 def test_the_sender_of_the_first_request_is_the_client() -> None:
