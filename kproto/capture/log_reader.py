@@ -26,7 +26,6 @@ from kproto.logs.state_lines import (
     WRITER_MARKS,
     LoggedRequest,
     StateLog,
-    find_writer,
     with_writer,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
@@ -180,7 +179,7 @@ class _HeldLine:
         """Whether a line may go on with the one that is held; if so it is added."""
         text = message.text
         is_other: object = message.stamps or not text.strip() or b"Exception" in text[:200] or stamps_in(text[:40])
-        is_other = is_other or (_HAS_TIME.search(text, 0, _LONGEST_PREFIX) and find_writer(text[:_LONGEST_PREFIX]) >= 0)
+        is_other = is_other or (_HAS_TIME.search(text, 0, _LONGEST_PREFIX) and with_writer(text[:_LONGEST_PREFIX])[1] >= 0)
         if is_other or self._size + len(text) > _LONGEST_CUT:
             return False
         self._parts.append(text)
@@ -577,7 +576,7 @@ class LogReader:
                 problem = str(e)
             except (ValueError, OverflowError):  # perhaps a space was put into a number
                 problem = _NO_STATE
-        if not problem and _OF_STATES.search(forms[0], 0, _LONGEST_PREFIX):
+        if not problem and _OF_STATES.search(forms[0], 0, _LONGEST_STATE):
             problem = _CUT if len(forms) == 1 else _NOT_JOINED
         if problem:
             self.summary.bad(problem, first.offset, first.length)

@@ -90,7 +90,7 @@ _FIRST_HEADER: Final = re.compile(
     r"\{api_key=(?P<key>\d{1,5}),api_version=(?P<version>-?\d{1,5}),correlation_id=(?P<id>-?\d{1,10}),"
     r"client_id=(?P<client>.{0,2000}?)\}(?= -- |$)"
 )
-_TAIL: Final = re.compile(r" from connection (?P<connection>\S{1,300}?);totalTime:(?P<total>\d{1,15}(?:\.\d{1,9})?)")
+_TAIL: Final = re.compile(r" from connection (?P<connection>\S{1,300}?);totalTime:(?P<total>\d{1,15}(?:\.\d{1,9})?),")
 
 _CONTROLLED_SHUTDOWN: Final = re.compile(
     r"Name: ?ControlledShutdownRequest; Version: (?P<version>\d{1,5}); CorrelationId: (?P<id>-?\d{1,10}); ?"

@@ -39,13 +39,30 @@ class Stamp(NamedTuple):
 
 _MONTHS: Final = {
     name: n
-    for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)  # noqa: SIM905
-}
+    for n, names in enumerate(
+        (
+            "jan ene gen янв", "feb fév fev фев", "mar mär mrt мар", "apr avr abr апр", "may mai mei mag maj мая май",
+            "jun juin giu июн", "jul juil lug июл", "aug aoû ago авг", "sep set сен", "oct okt ott out окт", "nov ноя",
+            "dec déc dez dic дек",
+        ),
+        1,
+    )
+    for name in names.split()
+}  # fmt: skip
+"""How months begin in English, German, French, Spanish, Italian, Portuguese, Dutch, Swedish and Russian."""
+
 _ABBREVIATIONS: Final = {
     **dict.fromkeys(("Z", "UTC", "GMT", "WET"), 0),
     **{"CET": 1, "CEST": 2, "WEST": 1, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9, "HKT": 8, "SGT": 8},
     **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AEST": 10, "AEDT": 11},
     **{"AKST": -9, "AKDT": -8, "HST": -10, "BRT": -3, "SAST": 2, "AWST": 8, "NZST": 12, "NZDT": 13},
+    **{"Coordinated Universal Time": 0, "Greenwich Mean Time": 0},
+    **{"Central European Standard Time": 1, "Central European Time": 1, "Central European Summer Time": 2},
+    **{
+        f"{name} {season} Time": hours + (season == "Daylight")
+        for name, hours in (("Eastern", -5), ("Central", -6), ("Mountain", -7), ("Pacific", -8))
+        for season in ("Standard", "Daylight")
+    },
 }
 """Hours to UTC of zones that are written as letters: those of RFC 822, and others that stand for one zone alone."""
 
@@ -58,7 +75,7 @@ _CLOCK: Final = (
     rb"(?:\ ?(?P<%s>[AP]|[ap])\.?[Mm](?:\.|\b))?"
 )
 _ZONE: Final = (
-    rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:GMT|UTC)?[+-]\d\d(?::?\d\d)?(?![\d-])|(?:GMT|UTC)[+-]\d(?!\d)|"
+    rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:[A-Z][a-z]{2,15}\ ){1,3}Time\b|(?:GMT|UTC)?[+-]\d\d(?::?\d\d)?(?![\d-])|(?:GMT|UTC)[+-]\d(?!\d)|"
     rb"[A-Z][a-z]{2,20}/[A-Z][A-Za-z_]{1,30}(?:/[A-Z][A-Za-z_]{1,30})?\b|[A-Z]{3,4}\b))?"
 )
 """A distance to UTC, perhaps behind ``GMT``, the name of a zone, or letters."""
@@ -72,19 +89,24 @@ def _zone(tag: str) -> bytes:
     return _ZONE % f"Z{tag}".encode()
 
 
+_MONTH: Final = rb"(?i:%b)[A-Za-z\x80-\xff]{0,12}" % "|".join(_MONTHS).encode()
+_BEHIND_DATE: Final = rb"(?:\"?[,;]\"?\ ?|\ )\ ?"
+"""What stands between a date and a time: a space, or the border of a table's columns."""
+
 _STAMP: Final = re.compile(
     b"|".join(
         (
-            # 2023-11-20 19:35:10,123; 2023/11/20 ...; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10
-            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)[Tt\ _:]\ ?"
-            + _clock("a") + _zone("a"),
-            # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100
-            rb"(?<!\d)(?P<Db>\d\d?)[\ /-](?P<Mb_>[A-Z][a-z]{2})[\ /-](?P<Yb>\d{4})[\ :T]" + _clock("b") + _zone("b"),
+            # 2023-11-20 19:35:10,123; 2023/11/20 ...; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10; 2023. 11. 20. ...
+            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>\.\ |[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)\.?(?:[Tt_:-]\ ?|" + _BEHIND_DATE
+            + rb")" + _clock("a") + _zone("a"),
+            # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100; 20. November 2023 ...; 20 de nov. de 2023, ...
+            rb"(?<!\d)(?P<Db>\d\d?)\.?[\ /-](?:de\ )?(?P<Mb_>" + _MONTH + rb")\.?[\ /-](?:de\ )?(?P<Yb>\d{4})(?:[:T]|"
+            + _BEHIND_DATE + rb")" + _clock("b") + _zone("b"),
             # 11/20/2023 7:35:10 PM; 20.11.2023 19:35:10,123; 11/20/23 19:35:10
-            rb"(?<![\d./-])(?P<N1>\d\d?)(?P<Nsep>[/.-])(?P<N2>\d\d?)(?P=Nsep)(?P<N3>\d{4}|\d\d),?\ " + _clock("d")
-            + _zone("d"),
+            rb"(?<![\d./-])(?P<N1>\d\d?)(?P<Nsep>[/.-])(?P<N2>\d\d?)(?P=Nsep)(?P<N3>\d{4}|\d\d)"
+            rb"(?:,\ |" + _BEHIND_DATE + rb")" + _clock("d") + _zone("d"),
             # Nov 20 19:35:10; Nov 20, 2023 @ 19:35:10; November 20th 2023, 19:35:10; Nov 20 19:35:10 CET 2023
-            rb"\b(?P<Mc_>[A-Z][a-z]{2})(?:[a-z]{1,6})?\ \ ?(?P<Dc>\d\d?)(?:st|nd|rd|th)?"
+            rb"\b(?P<Mc_>" + _MONTH + rb")\.?\ \ ?(?P<Dc>\d\d?)(?:st|nd|rd|th)?"
             rb"(?:,?\ (?P<Yc>\d{4}))?,?\ (?:@\ )?" + _clock("c")
             + rb"(?:\ (?P<Zc>[A-Z]{3,4}|[+-]\d\d:?\d\d)(?=\ \d{4}\b))?(?:\ (?P<Yd>(?:19|2\d)\d\d)\b(?!-))?",
             # 1700505310.123, 1700505310123: seconds, milli-, micro- and nanoseconds since 1970
@@ -120,7 +142,7 @@ def whole_stamp(value: object) -> Stamp | None:
 
 
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
-    fields = {name: text.decode("ascii", "replace") for name, text in match.groupdict().items() if text is not None}
+    fields = {name: text.decode("utf-8", "replace") for name, text in match.groupdict().items() if text is not None}
     if "E" in fields:
         digits = fields["E"]
         return Stamp(int((digits + fields.get("EF", "")).ljust(19, "0")[:19]), 0)
@@ -133,7 +155,7 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
         return None
     ns = second * _NS + int(fields.get(f"F{tag}", "").ljust(9, "0") or 0)
     zone = fields.get(f"Z{tag}", "")
-    letters = zone if zone in _AMBIGUOUS else ""
+    letters = zone if zone in _AMBIGUOUS or (zone[-4:] == "Time" and zone not in _ABBREVIATIONS) else ""
     if tag == "e":
         return Stamp(ns, _offset_of(zone, None), "date", letters)
     if tag == "d":
@@ -144,7 +166,8 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
         return Stamp(ns, _offset_of(zone, None), "order", letters) if days else None
     year = fields.get(f"Y{tag}") or (fields.get("Yd") if tag == "c" else None)
     month = fields[f"M{tag}_"]
-    number = int(month) if month.isdigit() else _MONTHS.get(month.lower(), 0)
+    name = month.lower()
+    number = int(month) if month.isdigit() else _MONTHS.get(name[:3]) or _MONTHS.get(name[:4], 0)
     try:
         day = date(int(year or 2000), number, int(fields[f"D{tag}"]))
     except ValueError:
@@ -208,13 +231,8 @@ def _offset_at(zone: tzinfo | None, second: int) -> int:
 _OUTSIDE: Final = "a line whose time lies before 1970 or after 2262"
 
 
-def stamp_of(value: object, name: str = "") -> Stamp | None:
-    """Return the time that a field of JSON holds, as text or as a number since 1970; None if it holds none.
-
-    Args:
-        value: The field.
-        name: Its name; some names tell the unit.
-    """
+def stamp_of(value: object) -> Stamp | None:
+    """Return the time that a field of JSON holds, as text or as a number since 1970; None if it holds none."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, str):
@@ -223,11 +241,11 @@ def stamp_of(value: object, name: str = "") -> Stamp | None:
         else:
             found = stamps_in(value[:100].encode("utf-8", "replace"))
             return found[0] if found else None
-    if isinstance(value, dict):  # log4j2's instant
-        second, nano = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+    if isinstance(value, dict):  # log4j2's instant, or protobuf's
+        second, nano = value.get("epochSecond", value.get("seconds")), value.get("nanoOfSecond", value.get("nanos", 0))
         if isinstance(second, (int, float)) and isinstance(nano, int) and 0 <= second < 1 << 33 and 0 <= nano < _NS:
             return Stamp(int(second) * _NS + nano, 0)
-        return stamp_of(value.get("$date"), name)
+        return stamp_of(value.get("$date"))
     if isinstance(value, float):
         if not 0 <= value < 1 << 63:
             return None

@@ -202,6 +202,7 @@ _TYPED: Final = {
     **dict.fromkeys(map(chr, range(0x2018, 0x201C)), "'"),
     **dict.fromkeys((*map(chr, range(0x2010, 0x2016)), "\u2212", "\ufe63", "\uff0d"), "-"),
     **{chr(0xFEE0 + code): chr(code) for code in range(0x21, 0x7F)},
+    **{chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966, 0x9E6, 0xE50) for digit in range(10)},
     "\u2192": "->", "\u21d2": "=>", "\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi",
     "\ufb04": "ffl",
 }  # fmt: skip
@@ -214,6 +215,9 @@ _CP1252: Final = {
 """What bytes stand for that are no UTF-8."""
 
 TYPOGRAPHY: Final = str.maketrans(_TYPED | _CP1252)
+_DAY: Final = re.compile("(\\d{4})\u5e74(\\d\\d?)\u6708(\\d\\d?)\u65e5")
+"""A date in Chinese or Japanese."""
+
 _BOX: Final = re.compile("(?m)^[\u2502\u2503\u2551] ?| ?[\u2502\u2503\u2551]$")
 """What programs draw at both ends of a line."""
 
@@ -292,6 +296,12 @@ _TIMES: Final = (
     "logtime", "timeMillis", "instant",
 )  # fmt: skip
 """Fields that hold a time; of several the last one is nearest to the line."""
+
+_OF_TIME: Final = re.compile("(?i)time|date|created|epoch|(?:^|_)ts$")
+"""What other names of fields that hold a time hold."""
+
+_DAY_ALONE: Final = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d")
+"""A date whose time stands in another field."""
 
 _LEVELS: Final = ("level", "log.level", "severity", "severityText", "levelname", "loglevel", "@l")
 """Fields that hold a line's level."""
@@ -411,7 +421,7 @@ class Unwrapper:
         self._widths = CutWidths()  # of such records
         self._undecided: list[list[LogLine]] = []  # such records, of which it is not known yet what cut them
         self._size = 0
-        self._is_bare = False  # whether the last line was one with a time that is not quoted
+        self._is_bare = False  # whether the last line was not quoted, and had a time or may end within "->"
         self._head: bytes = b""  # time and level, perhaps of the next line
         self._event: list[LogLine] = []  # the lines of an event of XML
         self._export: dict[bytes, bytes] | None = None
@@ -454,7 +464,7 @@ class Unwrapper:
         has_time = _HAS_TIME.search(text, 0, LONGEST_HEAD) is not None
         if prefix and not (text[:1] == b">" and self._is_bare and not has_time):  # else the rest of a cut " -> "
             stream, text = prefix[0], text[prefix.end() :]
-        self._is_bare = has_time and message.text[:1] != b">"
+        self._is_bare = message.text[:1] != b">" and (has_time or text[-1:] == b"-")
         if text[:2] == b"20" and (cri := _CRI.match(text)):
             stream += cri[2]
             message = message._replace(text=text[cri.end() :], stamps=[*stamps, *stamps_in(cri[1])])
@@ -463,8 +473,9 @@ class Unwrapper:
         if self._event or (text[-1:] == b">" and _XML_BEGIN.search(text)):
             yield from self._xml(message._replace(text=text), depth)
             return
-        for each in _parted(text):
-            yield from self._whole(message._replace(text=each), depth)
+        for each in text.splitlines() if b"\n" in text else (text,):
+            if each.strip() or each is text:
+                yield from self._whole(message._replace(text=each), depth)
 
     def _xml(self, message: LogLine, depth: int) -> Iterator[LogLine]:
         """Take a line of an event of XML; yield the events that it completes."""
@@ -505,12 +516,8 @@ class Unwrapper:
         """Take a line of the log itself: text, JSON, or a line of an object that is printed over several."""
         text = message.text
         if self._open:
-            wrapped = _json(text)[0] if not self._is_record and text[:2] == b'{"' and text[-1:] == b"}" else []
-            if (
-                wrapped
-                and isinstance(wrapped[0], dict)
-                and any(isinstance(wrapped[0].get(name), str) for name in _TEXTS)
-            ):
+            wrapped = _json(text)[0] if not self._is_record and text[:2] == b'{"' else []
+            if wrapped and any(isinstance(wrapped[0].get(name), str) for name in _TEXTS):
                 yield from self._records(wrapped[0], message, depth + 1)
             else:
                 yield from self._gather(message, depth)
@@ -548,11 +555,12 @@ class Unwrapper:
                 inner = message._replace(stamps=stamps)
                 found = [each for value in values for each in self._records(value, inner, depth + 1)]
                 yield from found
-                if found or self._open or not rest.strip():
+                if found or self._open or not (rest.strip() or _holds_line(text[:begin].decode("utf-8", "replace"))):
                     return
             elif gather and is_record and self._begins_record(message, begin):
                 return
-        yield message
+        for each in _split(text):
+            yield message._replace(text=each)
 
     def _begins_record(self, message: LogLine, begin: int) -> bool:
         """Begin a JSON record whose line was cut; return whether it goes on in the next one."""
@@ -617,7 +625,7 @@ class Unwrapper:
                 for each in held:
                     yield from self._whole(each, depth, gather=False)
                 return
-            yield from self._whole(_spanning(held, joined.rstrip().removesuffix(b",")), depth, gather=False)
+            yield from self._whole(_spanning(held, joined.rstrip()), depth, gather=False)
             return
         held, self._open = self._open, []  # it was no such object
         for each in held:
@@ -660,9 +668,11 @@ class Unwrapper:
             return
         if not isinstance(value, dict):
             return
-        found = [stamp_of(_only(value[name]), name) for name in _TIMES if name in value]
+        day = next((f"{each} " for each in value.values() if isinstance(each, str) and _DAY_ALONE.fullmatch(each)), "")
+        times = [_only(value[name]) for name in _TIMES if name in value]
+        found = [stamp_of(day + each if isinstance(each, str) else each) for each in times]
         if not found:
-            found = [whole_stamp(each) for each in value.values()]
+            found = [stamp_of(each) if _OF_TIME.search(name) else whole_stamp(each) for name, each in value.items()]
         message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)
@@ -678,9 +688,15 @@ class Unwrapper:
         if len(lines) > 1 and all(_HAS_TIME.search(line[:LONGEST_HEAD].encode()) for line in lines):
             yield from self._records(lines, message, depth + 1)
             return
-        for line in lines[:1]:  # under a name that is not known
-            yield from self._held_text(_with_level(line, value), value, message, depth)
-            return
+        for name, line in value.items():  # under a name that is not known
+            if isinstance(line, str) and line in lines[:1]:
+                of, dot, _ = name.rpartition(".")
+                beside = {each.removeprefix(of + dot): value[each] for each in value if each.startswith(of + dot)}
+                if dot and len(beside) > 1:  # as "json.message" beside "json.timestamp"
+                    yield from self._records(beside, message, depth + 1)
+                else:
+                    yield from self._held_text(_with_level(line, value), value, message, depth)
+                return
         for each in value.values():
             if isinstance(each, (dict, list)):
                 level = _level_of(value)
@@ -747,13 +763,9 @@ class Unwrapper:
             self._binary, self._binary_name = bytearray(), name
 
 
-def _parted(text: bytes) -> list[bytes]:
-    """The lines that stand one behind the other in a line, by their breaks, else by Kafka's own layout."""
-    if b"\n" in text:
-        return [line for line in text.splitlines() if line.strip()]
+def _split(text: bytes) -> list[bytes]:
+    """Cut a text before each line of Kafka's own layout in it but the first."""
     begins = [found.start() for found in _BEGINS_LINE.finditer(text)]
-    if len(begins) < 2 or _BEGINS_JSON.search(text, 0, begins[0]):
-        return [text]
     return [text[at:end] for at, end in pairwise([0, *begins[1:], len(text)])]
 
 
@@ -773,6 +785,7 @@ def cleaned(text: bytes) -> bytes:
         text = _CELLS.sub(b" ", _BLOCKS.sub(b"\n", _INLINE.sub(b"", text)))
     if not text.isascii():
         typed = _BOX.sub("", _LONG_DASH.sub("--", text.decode("utf-8", "surrogateescape"))).translate(TYPOGRAPHY)
+        typed = _DAY.sub(lambda day: "-".join(number.zfill(2) for number in day.groups()), typed)
         text = typed.encode("utf-8", "surrogateescape")
     if b"\\" in text:
         text = _MARKDOWN.sub(rb"\1", text)

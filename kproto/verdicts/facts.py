@@ -1157,6 +1157,17 @@ class Facts:
         return frozenset(self.servers.get(place, self.shown_address(*place)) for place in places)
 
     @cached_property
+    def _told_by_logs(self) -> frozenset[Any]:
+        """The brokers of which state-change logs alone tell what they were sent."""
+        logged = {request.broker_id for request in self.requests if request.is_logged}
+        return frozenset(logged - {request.broker_id for request in self.requests if not request.is_logged})
+
+    def _missing(self, broker: Any) -> str:
+        if broker in self._told_by_logs:
+            return "lines at INFO do not tell all that it was sent"
+        return "bytes of its connection are missing in the capture"
+
+    @cached_property
     def _reigns(self) -> list[_ShownReign]:
         """The controllers in the order of their epochs, from the first request of each on."""
         found: dict[int, _ShownReign] = {}
@@ -1220,11 +1231,11 @@ class Facts:
             since: It may also have passed from this time on where the captures show what no broker was told.
         """
         if self._lacks_bytes(broker, first - within, last + within, since):
-            return "bytes of its connection are missing in the capture"
+            return self._missing(broker)
         if broker in self._may_lack_connections:
             spans = self.spans.get(broker)
             if spans is None or not spans.covers(first, min(last + within, self.end - within)):
-                return "bytes of its connection are missing in the capture"
+                return self._missing(broker)
         if self.may_be_asked_elsewhere(broker, first, last, within):
             return "the captures lack what a controller sent to that broker"
         return "lines of a request log cannot be read" if self.unread_lines else ""

@@ -158,6 +158,17 @@ DATES: Final[dict[str, Callable[[int], str]]] = {
     "small letters for the half": lambda ns: stamp("%m/%d/%Y %i:%M:%S.%f %p", ns).lower(),
     "points for the half": lambda ns: re.sub("([AP])M", "\\1.M.", stamp("%m/%d/%Y %i:%M:%S.%f %p", ns)).lower(),
     "a narrow space": lambda ns: stamp("%m/%d/%Y, %i:%M:%S.%f\u202f%p", ns),
+    "20 nov. 2023": lambda ns: stamp("%d nov. %Y %H:%M:%S,%f", ns),
+    "20. November 2023": lambda ns: stamp("[%d. November %Y %H:%M:%S.%f]", ns),
+    "20 de nov. de 2023": lambda ns: stamp("%d de nov. de %Y, %H:%M:%S.%f", ns),
+    "20 \u043d\u043e\u044f\u0431. 2023": lambda ns: stamp("%d \u043d\u043e\u044f\u0431. %Y %H:%M:%S,%f", ns),
+    "2023\u5e7411\u670820\u65e5": lambda ns: stamp("%Y\u5e74%m\u6708%d\u65e5 %H:%M:%S.%f", ns),
+    "2023. 11. 20.": lambda ns: stamp("%Y. %m. %d. %H:%M:%S.%f", ns),
+    "digits of Arabic": lambda ns: stamp("[%Y-%m-%d %H:%M:%S,%f]", ns).translate({48 + n: 0x660 + n for n in range(10)}),
+    "a comma behind the date": lambda ns: stamp("%Y-%m-%d, %H:%M:%S.%f", ns),
+    "a column for the date": lambda ns: stamp("%Y-%m-%d;%H:%M:%S.%f;", ns),
+    "a dash before the time": lambda ns: stamp("%Y-%m-%d-%H:%M:%S.%f", ns),
+    "a zone in words": lambda ns: stamp("%Y-%m-%d %H:%M:%S,%f Pacific Standard Time", ns, ahead_s=-28800),
     "a colon before milliseconds": lambda ns: stamp("%Y-%m-%d %H:%M:%S:%f", ns),
 }
 
@@ -166,6 +177,7 @@ LAYOUTS: Final[dict[str, Callable[[Line], str]]] = {
     "without logger": lambda x: f"[{x.at}] {x.level} {x.text}",
     "without level": lambda x: f"[{x.at}] {x.text}",
     "the thread before": lambda x: f"[{x.at}] {x.level} [handler-3] {x.text} ({x.logger})",
+    "the thread first": lambda x: f"[data-plane-kafka-request-handler-3] {x.at} {x.level} logger - {x.text}",
     "the thread behind": lambda x: f"{x.at} {x.level} {x.text} ({x.logger}) [handler-3]",
     "the level first": lambda x: f"{x.level}  {x.at} [main] {x.logger} - {x.text}",
     "the level first, in brackets": lambda x: f"[{x.level}] [{x.at}] {x.logger}: {x.text}",
@@ -179,6 +191,7 @@ LAYOUTS: Final[dict[str, Callable[[Line], str]]] = {
     "two spaces": lambda x: f"[{x.at}]  {x.level}  {x.text} ({x.logger})",
     "tabs": lambda x: f"{x.at}\t{x.level}\t{x.logger}\t{x.text}",
     "the level in bold": lambda x: f"[{x.at}] **{x.level}** {x.text} ({x.logger})",
+    "a context in JSON behind": lambda x: f'{iso(x.ns)}\t{x.level.lower()}\tkafka\t{x.text}\t{{"pod": "kafka-0"}}',
     "the text in quotes": lambda x: f'[{x.at}] {x.level} "{x.text}" ({x.logger})',
     "a context in JSON": lambda x: f'[{x.at}] {x.level} {{"trace":"1"}} {x.text} ({x.logger})',
     "columns by commas": lambda x: f"{x.at.replace(',', '.')},{x.level},{x.text},{x.logger}",
@@ -233,6 +246,10 @@ OBJECTS: Final[dict[str, Callable[[Line], Any]]] = {
     "a field that is not known": lambda x: {"when": later(x.ns), "logline": x.line},
     "Graylog": lambda x: {"message": {"timestamp": iso(x.ns), "source": "k1", "message": x.line}, "index": "g"},
     "OpenTelemetry, nested": lambda x: {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": str(x.ns), "severityText": x.level, "body": {"stringValue": x.text}}]}]}]},
+    "filebeat, names with points": lambda x: {"@timestamp": iso(x.ns + NS), "json.message": x.text, "json.level": x.level, "json.timestamp": iso(x.ns)},
+    "date and time apart": lambda x: {"date": stamp("%Y-%m-%d", x.ns), "time": stamp("%H:%M:%S.%f", x.ns), "level": x.level, "message": x.text},
+    "protobuf's time": lambda x: {"timestamp": {"seconds": x.ns // NS, "nanos": x.ns % NS}, "level": x.level, "message": x.text},
+    "a number by a name that is not known": lambda x: {"created_ms": x.ns // 10**6, "level": x.level, "message": x.text},
     "Mongo": lambda x: {"ts": {"$date": iso(x.ns)}, "level": x.level, "msg": x.text},
 }  # fmt: skip
 
@@ -433,12 +450,14 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a terminal, 200 columns": lambda lines: cut((x.line for x in lines), 200),
     "a terminal of 120 columns, indented": lambda lines: textwrap.indent(cut((x.line for x in lines), 120), "    "),
     "a terminal of 120 columns, compose": lambda lines: cut((f"kafka-1  | {x.line}" for x in lines), 120),
+    "a terminal, 211 columns, JSON": lambda lines: cut((json.dumps(OBJECTS["JsonLayout"](x)) for x in lines), 211),
     "pieces of CRI": lambda lines: pieces(lines, 150),
     "pieces of CRI, short": lambda lines: pieces(lines, 61),
     "pieces of Docker": docker_pieces,
     "printed over lines": lambda lines: "\n".join(pretty(x) for x in lines),
     "printed over lines, compose": lambda lines: "\n".join(f"kafka-1  | {line}" for x in lines for line in pretty(x).splitlines()),
     "printed over lines, CRLF": lambda lines: "\r\n".join(line for x in lines for line in pretty(x, 4).splitlines()),
+    "printed over lines, Docker's": lambda lines: "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": later(x.ns)}) for x in lines for line in pretty(x).splitlines()),
     "an array of texts": lambda lines: json.dumps([x.line for x in lines]),
     "an array of texts, over lines": lambda lines: json.dumps([x.line for x in lines], indent=4),
     "Ansible's output": lambda lines: json.dumps({"stdout": plain(lines), "stdout_lines": [x.line for x in lines]}, indent=4),
@@ -482,6 +501,7 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "line breaks of HTML alone": lambda lines: "<pre>" + "<br/>".join(html.escape(x.line) for x in lines) + "</pre>",
     "a line separator": lambda lines: "\u2028".join(x.line for x in lines),
     "Python's list": lambda lines: repr([x.line for x in lines]),
+    "Python's list of dicts": lambda lines: repr([{"message": x.line, "offset": n} for n, x in enumerate(lines)]),
     "Python's bytes": lambda lines: "\n".join(repr(f"{x.line}\n".encode()) for x in lines),
     "HTML twice": lambda lines: html.escape(html.escape(plain(lines))),
     "HTML, spaces": lambda lines: html.escape(plain(lines)).replace(" ", "&nbsp;"),
@@ -632,6 +652,10 @@ def test_some_forms_give_the_rows_of_the_plain_log(log: str) -> None:
             check(form, of)
 
 
+def test_a_record_that_docker_cut_into_lines_is_put_together() -> None:
+    check("printed over lines, Docker's", "requests as JSON")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_rows_of_the_plain_log(form: str) -> None:
@@ -679,7 +703,7 @@ def test_a_date_that_may_be_two_days_is_none(date: str) -> None:
     assert read([text.encode()], day="2024-01-01") == ([], [reason])
 
 
-@pytest.mark.parametrize("letters", ["IST", "BST"])
+@pytest.mark.parametrize("letters", ["IST", "BST", "India Standard Time"])
 def test_letters_that_stand_for_several_zones_are_refused_unless_the_zone_is_named(letters: str) -> None:
     x = lines_of("requests as JSON")[0]
     for zone, count in (("", 0), ("Asia/Kolkata", 1)):
@@ -760,6 +784,23 @@ def test_a_state_whose_parts_cannot_be_put_together_is_noted(log: str) -> None:
     assert {bad.reason for bad in summary.bad_inputs} == {
         "a line of a state change that was cut where its parts cannot be put together"
     }
+
+
+@pytest.mark.parametrize("end", ["", "1", "1.2"])
+def test_a_request_logged_as_text_that_ends_within_its_duration_is_noted(end: str) -> None:
+    line = lines_of("requests as text")[0].line
+    whole = line[: line.index("totalTime:") + len("totalTime:")]
+    events, noted = read([f"{whole}{end}\n".encode()])
+    assert events == []
+    assert noted == ["a request logged as text whose header or connection is missing; was the line cut?"]
+
+
+def test_a_state_of_a_topic_with_a_long_name_that_is_cut_is_noted() -> None:
+    line = next(x.line for x in lines_of("a controller's states") if "OnlinePartition with state LeaderAndIsr" in x.text)
+    topic = line.partition("partition ")[2].partition("-0 ")[0]
+    events, noted = read([f"{line.replace(topic, 'x' * 249)[:480]}\n".encode()], "state-change.log")
+    assert events == []
+    assert noted == ["a line whose end is missing: a program cut it to show it"]
 
 
 def states_of(rows: list[tuple[int, dict[str, Any]]]) -> Counter[str]:

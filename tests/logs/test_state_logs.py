@@ -202,6 +202,7 @@ def test_the_doctor_finds_what_it_finds_in_the_capture(directory: tuple[str, str
     assert of_capture
     assert troubles(of_logs) == troubles(of_capture)
     assert registered(of_logs) == registered(of_capture)
+    assert not [f for f in of_logs if "bytes" in (f["cannot_tell"] or "")]  # a log has lines
 
 
 def test_brokers_come_and_go_as_in_the_capture(directory: tuple[str, str, Path], tmp_path: Path) -> None:
