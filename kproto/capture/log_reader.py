@@ -178,9 +178,15 @@ class _HeldLine:
     def takes(self, message: LogLine) -> bool:
         """Whether a line may go on with the one that is held; if so it is added."""
         text = message.text
-        is_other: object = message.stamps or not text.strip() or b"Exception" in text[:200] or stamps_in(text[:40])
-        is_other = is_other or (_HAS_TIME.search(text, 0, _LONGEST_PREFIX) and with_writer(text[:_LONGEST_PREFIX])[1] >= 0)
-        if is_other or self._size + len(text) > _LONGEST_CUT:
+        begin = text[:_LONGEST_PREFIX]
+        if (
+            message.stamps
+            or not text.strip()
+            or b"Exception" in text[:200]
+            or stamps_in(text[:40])
+            or (_HAS_TIME.search(begin) and with_writer(begin)[1] >= 0)
+            or self._size + len(text) > _LONGEST_CUT
+        ):
             return False
         self._parts.append(text)
         self._widths.append(message.length)

@@ -75,7 +75,8 @@ _CLOCK: Final = (
     rb"(?:\ ?(?P<%s>[AP]|[ap])\.?[Mm](?:\.|\b))?"
 )
 _ZONE: Final = (
-    rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:[A-Z][a-z]{2,15}\ ){1,3}Time\b|(?:GMT|UTC)?[+-]\d\d(?::?\d\d)?(?![\d-])|(?:GMT|UTC)[+-]\d(?!\d)|"
+    rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:[A-Z][a-z]{2,15}\ ){1,3}Time\b|"
+    rb"(?:GMT|UTC)?[+-]\d\d(?::?\d\d)?(?![\d-])|(?:GMT|UTC)[+-]\d(?!\d)|"
     rb"[A-Z][a-z]{2,20}/[A-Z][A-Za-z_]{1,30}(?:/[A-Z][A-Za-z_]{1,30})?\b|[A-Z]{3,4}\b))?"
 )
 """A distance to UTC, perhaps behind ``GMT``, the name of a zone, or letters."""
@@ -90,21 +91,21 @@ def _zone(tag: str) -> bytes:
 
 
 _MONTH: Final = rb"(?i:%b)[A-Za-z\x80-\xff]{0,12}" % "|".join(_MONTHS).encode()
-_BEHIND_DATE: Final = rb"(?:\"?[,;]\"?\ ?|\ )\ ?"
-"""What stands between a date and a time: a space, or the border of a table's columns."""
+_BEHIND_DATE: Final = rb"(?:[Tt_:-]|\"?[,;]\"?\ ?|\ )\ ?"
+"""What stands between a date and a time: a space, a letter, or the border of a table's columns."""
 
 _STAMP: Final = re.compile(
     b"|".join(
         (
-            # 2023-11-20 19:35:10,123; 2023/11/20 ...; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10; 2023. 11. 20. ...
-            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>\.\ |[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)\.?(?:[Tt_:-]\ ?|" + _BEHIND_DATE
-            + rb")" + _clock("a") + _zone("a"),
+            # 2023-11-20 19:35:10,123; 2023-11-20T19:35:10.123456Z; 20231120 19:35:10; 2023. 11. 20. ...
+            rb"(?<!\d)(?P<Ya>\d{4})(?P<sep>\.\ |[-/.]?)(?P<Ma_>\d\d)(?P=sep)(?P<Da>\d\d)\.?" + _BEHIND_DATE
+            + _clock("a") + _zone("a"),
             # 20 Nov 2023 19:35:10,123; 20/Nov/2023:19:35:10 +0100; 20. November 2023 ...; 20 de nov. de 2023, ...
-            rb"(?<!\d)(?P<Db>\d\d?)\.?[\ /-](?:de\ )?(?P<Mb_>" + _MONTH + rb")\.?[\ /-](?:de\ )?(?P<Yb>\d{4})(?:[:T]|"
-            + _BEHIND_DATE + rb")" + _clock("b") + _zone("b"),
+            rb"(?<!\d)(?P<Db>\d\d?)\.?[\ /-](?:de\ )?(?P<Mb_>" + _MONTH + rb")\.?[\ /-](?:de\ )?(?P<Yb>\d{4})"
+            + _BEHIND_DATE + _clock("b") + _zone("b"),
             # 11/20/2023 7:35:10 PM; 20.11.2023 19:35:10,123; 11/20/23 19:35:10
             rb"(?<![\d./-])(?P<N1>\d\d?)(?P<Nsep>[/.-])(?P<N2>\d\d?)(?P=Nsep)(?P<N3>\d{4}|\d\d)"
-            rb"(?:,\ |" + _BEHIND_DATE + rb")" + _clock("d") + _zone("d"),
+            + _BEHIND_DATE + _clock("d") + _zone("d"),
             # Nov 20 19:35:10; Nov 20, 2023 @ 19:35:10; November 20th 2023, 19:35:10; Nov 20 19:35:10 CET 2023
             rb"\b(?P<Mc_>" + _MONTH + rb")\.?\ \ ?(?P<Dc>\d\d?)(?:st|nd|rd|th)?"
             rb"(?:,?\ (?P<Yc>\d{4}))?,?\ (?:@\ )?" + _clock("c")

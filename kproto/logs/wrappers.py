@@ -298,7 +298,8 @@ _TIMES: Final = (
 """Fields that hold a time; of several the last one is nearest to the line."""
 
 _OF_TIME: Final = re.compile("(?i)time|date|created|epoch|(?:^|_)ts$")
-"""What other names of fields that hold a time hold."""
+_LONG_AGO: Final = 1_000_000_000
+"""What other names of fields hold that have a time as a number, and the number must be greater: seconds of 2001."""
 
 _DAY_ALONE: Final = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d")
 """A date whose time stands in another field."""
@@ -672,7 +673,12 @@ class Unwrapper:
         times = [_only(value[name]) for name in _TIMES if name in value]
         found = [stamp_of(day + each if isinstance(each, str) else each) for each in times]
         if not found:
-            found = [stamp_of(each) if _OF_TIME.search(name) else whole_stamp(each) for name, each in value.items()]
+            found = [
+                stamp_of(each)
+                if isinstance(each, (int, float)) and each > _LONG_AGO and _OF_TIME.search(name)
+                else whole_stamp(each)
+                for name, each in value.items()
+            ]
         message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)

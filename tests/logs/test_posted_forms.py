@@ -164,7 +164,9 @@ DATES: Final[dict[str, Callable[[int], str]]] = {
     "20 \u043d\u043e\u044f\u0431. 2023": lambda ns: stamp("%d \u043d\u043e\u044f\u0431. %Y %H:%M:%S,%f", ns),
     "2023\u5e7411\u670820\u65e5": lambda ns: stamp("%Y\u5e74%m\u6708%d\u65e5 %H:%M:%S.%f", ns),
     "2023. 11. 20.": lambda ns: stamp("%Y. %m. %d. %H:%M:%S.%f", ns),
-    "digits of Arabic": lambda ns: stamp("[%Y-%m-%d %H:%M:%S,%f]", ns).translate({48 + n: 0x660 + n for n in range(10)}),
+    "digits of Arabic": lambda ns: stamp("[%Y-%m-%d %H:%M:%S,%f]", ns).translate(
+        {48 + n: 0x660 + n for n in range(10)}
+    ),
     "a comma behind the date": lambda ns: stamp("%Y-%m-%d, %H:%M:%S.%f", ns),
     "a column for the date": lambda ns: stamp("%Y-%m-%d;%H:%M:%S.%f;", ns),
     "a dash before the time": lambda ns: stamp("%Y-%m-%d-%H:%M:%S.%f", ns),
@@ -796,7 +798,9 @@ def test_a_request_logged_as_text_that_ends_within_its_duration_is_noted(end: st
 
 
 def test_a_state_of_a_topic_with_a_long_name_that_is_cut_is_noted() -> None:
-    line = next(x.line for x in lines_of("a controller's states") if "OnlinePartition with state LeaderAndIsr" in x.text)
+    line = next(
+        x.line for x in lines_of("a controller's states") if "OnlinePartition with state LeaderAndIsr" in x.text
+    )
     topic = line.partition("partition ")[2].partition("-0 ")[0]
     events, noted = read([f"{line.replace(topic, 'x' * 249)[:480]}\n".encode()], "state-change.log")
     assert events == []
