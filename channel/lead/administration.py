@@ -492,6 +492,8 @@ class Administration:
     def _alter_credentials_of(self, user: str, changes: list[Any]) -> None:
         if not user:
             raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        if user in (".", ".."):  # no znode can have that name
+            raise RequestRejected(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"no user can be named {user}")
         for each in changes:
             _check_credential(each)
         if len({each.mechanism for each in changes}) < len(changes):
@@ -553,7 +555,10 @@ class Administration:
             self._write_settings(entity, settings)
 
     def _write_settings(self, entity: str, settings: Mapping[str, str]) -> None:
-        write_settings(self._session, entity, settings)
+        try:
+            write_settings(self._session, entity, settings)
+        except NodeTooLarge as e:
+            raise RequestRejected(ErrorCode.INVALID_CONFIG, str(e)) from e
         _log.info("settings of %s: %s", entity, ", ".join(sorted(settings)) or "none")
 
 

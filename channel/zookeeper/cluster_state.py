@@ -188,8 +188,12 @@ def write_settings(session: ZooKeeperSession, entity: str, settings: Mapping[str
                 session.delete(path)
             is_deleted = True
     if not is_deleted:
-        session.ensure(path)
-        session.set(path, encode_config(settings))
+        contents = encode_config(settings)
+        try:
+            session.set(path, contents)
+        except NoNode:
+            session.ensure(path)
+            session.set(path, contents)
     session.create(f"{CONFIG_CHANGES}/config_change_", encode_config_change(entity), sequence=True)
 
 

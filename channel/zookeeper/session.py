@@ -53,6 +53,9 @@ _T = TypeVar("_T")
 SLICE_S: Final = 1.0
 """The interval at which a wait checks its session; results and changes of state end the wait at once."""
 
+PAUSE_S: Final = 1.0
+"""The shortest time from the begin of a session to that of the next."""
+
 WINDOW: Final = 1_000
 """The number of requests in flight: their answers and kazoo's own objects are what a pipelined read holds in memory."""
 
@@ -463,6 +466,7 @@ class ZooKeeperSession(Startable):
         )
         client.add_listener(lambda state: self._state_changed(client, state))
         self._lost = []
+        self._began = time.monotonic()
         self._client = client
 
     def _state_changed(self, client: Any, state: str) -> None:
@@ -524,13 +528,15 @@ class ZooKeeperSession(Startable):
         expired.stop()  # all requests of the old session fail
         self._call_owner(self._on_expired)
         expired.close()
+        self._connected.wait(self._began + PAUSE_S - time.monotonic())  # a server may end each session at once
         with self._lock:
             if self._is_closed:
                 return
             self._make_client()
-            began = self._client.start_async()  # under the lock, as a closed client must not be started
+            client = self._client
+            began = client.start_async()  # under the lock, as a closed client must not be started
         while not began.wait(SLICE_S):
-            if self.is_closed:
+            if self._is_closed or client is not self._client:
                 return
         self._call_owner(self._on_new_session)
 
@@ -688,13 +694,11 @@ class ZooKeeperSession(Startable):
             NodeExists: The node exists already.
         """
         create = Create(path, data, ephemeral, sequence)
-        outcome = self.transaction([create])
-        if isinstance(outcome.error, NoNode):
+        try:
+            return str(self._apply(create))
+        except NoNode:
             self.ensure(path.rpartition("/")[0])
-            outcome = self.transaction([create])
-        if outcome.error is not None:
-            raise outcome.error
-        return str(outcome.results[0])
+            return str(self._apply(create))
 
     def ensure(self, path: str) -> None:
         """Create a persistent node and the nodes above it, if they are missing.
@@ -703,15 +707,18 @@ class ZooKeeperSession(Startable):
         refuse empty data.
         """
         if path:
-            self._ask(lambda client: client.create_async(path, None, makepath=True), passed=(NodeExists,))
+            with contextlib.suppress(NodeExists):
+                self._ask_all(lambda client, each: client.create_async(each, None, makepath=True), [path])
 
     def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace a node's data.
 
         Raises:
             NoNode, BadVersion: There is no such node, or it has another version.
+            NodeTooLarge: ZooKeeper takes no request of this size.
         """
-        return stat_of(self._ask(lambda client: client.set_async(path, data, version)))
+        stat: Stat = self._apply(SetData(path, data, version))
+        return stat
 
     def delete(self, path: str, version: int = -1) -> None:
         """Delete a node.
@@ -719,13 +726,20 @@ class ZooKeeperSession(Startable):
         Raises:
             NoNode, BadVersion, NotEmpty: There is no such node, it has another version, or children.
         """
-        self._ask(lambda client: client.delete_async(path, version))
+        self._apply(Delete(path, version))
 
     def delete_tree(self, path: str) -> None:
         """Delete a node and all nodes below it; harmless if the node does not exist."""
         for name in self.children_of_many([path])[0] or []:
             self.delete_tree(f"{path}/{name}")
-        self._ask(lambda client: client.delete_async(path), passed=(NoNode,))
+        with contextlib.suppress(NoNode):
+            self.delete(path)
+
+    def _apply(self, operation: Operation) -> Any:
+        outcome = self.transaction([operation])
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.results[0]
 
     def transaction(self, operations: Sequence[Operation]) -> Transaction:
         """Apply all of the operations or none.
@@ -743,12 +757,6 @@ class ZooKeeperSession(Startable):
         ]
 
     # ---- asking kazoo
-
-    def _ask(self, ask: Callable[[Any], Any], passed: tuple[type[ZooKeeperError], ...] = ()) -> Any:
-        try:
-            return self._ask_all(lambda client, _: ask(client), [None])[0]
-        except passed:
-            return None
 
     def _ask_all(self, ask: Callable[[Any, _T], Any], things: Sequence[_T], missing: Any = ...) -> list[Any]:
         return [answer for _, answer in self._answers(ask, things, missing)]

@@ -21,6 +21,7 @@ from network_peers import until
 import channel.broker.cluster
 import channel.broker.fleet
 import channel.node.controller_node
+import channel.zookeeper.session
 from channel.broker.cluster import EmbeddedCluster
 from channel.broker.fleet import Fleet
 from channel.broker.to_controller import ControllerInformation, NodeToControllerThread
@@ -267,24 +268,32 @@ def session_renewal(stack: contextlib.ExitStack) -> None:
 
 
 def zookeeper_client(stack: contextlib.ExitStack) -> None:
-    """Another session begins: the former one would keep its nodes, and tell of no change."""
+    """Another session begins: the former one would keep its nodes, and tell of no change. It begins after a pause."""
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(channel.zookeeper.session, "PAUSE_S", 0.0)
     expired: list[object] = []
     session = ZooKeeperSession(NO_ZOOKEEPER, on_expired=lambda: expired.append(session._client))
     stack.callback(session.close, 30)
     session._client.start_async()
 
-    def kill_thread(which: int) -> None:
+    def kill_thread(which: int) -> object:
         client = session._client
         handler = client.handler
         until(lambda: len(handler._workers) == 2 and client._connection._connection_routine is not None)
         queues = handler.completion_queue, handler.callback_queue
         thread = [*handler._workers, client._connection._connection_routine][which]
         kill(thread, lambda: [each.put(lambda: None) for each in queues])
-        until(lambda: session._client is not client)
+        until(lambda: bool(expired))
         assert expired.pop() is client
+        return client
 
     for which in range(3):
-        kill_thread(which)
+        former = kill_thread(which)
+        until(lambda: session._client is not former)  # noqa: B023
+    patch.setattr(channel.zookeeper.session, "PAUSE_S", 600.0)
+    former = kill_thread(0)
+    session.close(30)
+    assert session._client is former
     assert session.error is None
 
 

@@ -652,6 +652,9 @@ def test_credentials_and_settings_by_request(fleet: Fleet, node: ControllerNode)
     )
     assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "iterations": 4095})]) == [93]
     assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "mechanism": 3})]) == [33]
+    assert alter(upsertions=[ScramCredentialUpsertion(name="..", **new)]) == [93]
+    assert alter(upsertions=[ScramCredentialUpsertion(name="b", **{**new, "salt": bytes(1_000_000)})]) == [40]
+    assert fleet.admin.exists("/config/users/b") is None
     assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=2)]) == [91]
     assert alter(deletions=[ScramCredentialDeletion(name="a b*", mechanism=1)]) == [0]
     assert fleet.admin.exists("/config/users/a%20b%2A") is None

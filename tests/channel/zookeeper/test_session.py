@@ -12,7 +12,7 @@ from kazoo.protocol.serialization import ReplyHeader
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from network_peers import until
 
-from channel.errors import Disconnected
+from channel.errors import Disconnected, NodeTooLarge
 from channel.zookeeper import session as session_module
 from channel.zookeeper.session import NO_NODE, ReadMany, ZooKeeperSession
 
@@ -101,6 +101,12 @@ def test_a_read_that_is_sent_again_after_a_lost_connection_registers_its_watch(s
     assert server.watches() == 1
     server.lose()
     assert called == ["/n"]
+
+
+def test_contents_that_end_each_connection_are_refused(server: Server) -> None:
+    server.script = [None] * 3
+    with pytest.raises(NodeTooLarge, match=r"1100000 bytes; its limit is jute\.maxbuffer"):
+        server.session.set("/n", bytes(1_100_000))
 
 
 def test_a_read_that_was_answered_before_the_loss_keeps_its_one_call(server: Server) -> None:
