@@ -24,9 +24,9 @@ def test_the_first_broker_of_a_cluster_makes_the_place_of_all() -> None:
     [
         ("users/alice", {}, None, ["delete"]),
         ("users/alice", {}, NoNode, ["delete"]),
-        ("users/alice", {}, NotEmpty, ["delete", "ensure", "set"]),  # clients of the user have settings
-        ("users/alice", {"a": "1"}, None, ["ensure", "set"]),
-        ("topics/orders", {}, None, ["ensure", "set"]),
+        ("users/alice", {}, NotEmpty, ["delete", "set", "ensure", "set"]),  # clients of the user have settings
+        ("users/alice", {"a": "1"}, None, ["set", "ensure", "set"]),
+        ("topics/orders", {}, None, ["set", "ensure", "set"]),
     ],
 )
 def test_settings_of_a_user_go_with_their_znode_unless_clients_have_some(
@@ -40,10 +40,15 @@ def test_settings_of_a_user_go_with_their_znode_unless_clients_have_some(
         if failure is not None:
             raise failure(path)
 
+    def put(path: str, _: bytes) -> None:
+        done.append(("set", path))
+        if ("ensure", path) not in done:
+            raise NoNode(path)
+
     session = SimpleNamespace(
         delete=delete,
         ensure=lambda path: done.append(("ensure", path)),
-        set=lambda path, data: done.append(("set", path)),
+        set=put,
         create=lambda path, data, sequence: done.append((f"told, in turn: {sequence}", path)),
     )
     write_settings(cast("Any", session), entity, settings)
