@@ -536,7 +536,7 @@ class ZooKeeperSession(Startable):
             client = self._client
             began = client.start_async()  # under the lock, as a closed client must not be started
         while not began.wait(SLICE_S):
-            if self._is_closed or client is not self._client:
+            if self.is_closed or client is not self._client:
                 return
         self._call_owner(self._on_new_session)
 
