@@ -84,6 +84,11 @@ class ChangedTables:
         if rows.num_rows:
             self.write(file, rows)
 
+    def keep_beside(self, name: str, folder: Place) -> None:
+        """Add a file beside the tables, which is in a directory."""
+        self.beside.add(name)
+        self.tables.moves[name] = folder
+
     def drop_beside(self, names: set[str]) -> None:
         """Leave files beside the tables out."""
         self.dropped += sorted(names & self.beside)

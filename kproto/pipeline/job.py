@@ -336,10 +336,13 @@ class _Job:
         small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None, again)
         if cluster in self._facts:
             self._new.drop_beside({self._facts[cluster]})
-        self._facts[cluster] = self._store_beside(
-            "brokers", former.with_all([piece.facts for piece in pieces], made.addresses).to_bytes()
-        )
-        self._figures = _summary(self._spark, made, small)
+        facts = former.with_all([piece.facts for piece in pieces], made.addresses)
+        self._facts[cluster] = f"brokers-{uuid.uuid4().hex}"
+        write_whole(self._work / self._facts[cluster], facts.to_bytes())
+        self._new.keep_beside(self._facts[cluster], self._work)
+        made.figures.changes = count_changes(self._spark, made)
+        made.figures.add(small)
+        self._figures = made.figures.rows()
         self._on_step("summing up")
         self._know_bodies(made)
 
@@ -433,8 +436,7 @@ class _Job:
                 pieces.append(gather(rows.to_batches(), self._work, self._filters, name))
         needed = {end.state for end in joiner.ends} | {begin.part for begin in joiner.begins}
         for name in needed & made.keys():
-            self._new.beside.add(name)
-            self._stored.moves[name] = made[name].parent
+            self._new.keep_beside(name, made[name].parent)
         left = set(former["edges"].to_pylist()) - needed
         elsewhere = known.rows(left, "edges")
         elsewhere = elsewhere.filter(pc.invert(pc.is_in(elsewhere["id"], value_set=former["id"].combine_chunks())))
@@ -478,16 +480,6 @@ class _Job:
         ids = [read_parquet(file, ["body_id"]) for file in files if file.parent.parent.name == "bodies"]
         if ids and self._stored.count("bodies") <= SETTLED_ON_DRIVER:
             self._new.know("known_bodies", pa.concat_tables(ids).cast(KNOWN["known_bodies"]))
-
-    def _store_beside(self, kind: str, content: bytes) -> str:
-        """Store a file beside the tables; return its name."""
-        name = f"{kind}-{uuid.uuid4().hex}"
-        folder = self._out.run / "beside"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / name, content)
-        self._new.beside.add(name)
-        self._stored.moves[name] = folder
-        return name
 
     def _small(
         self,
@@ -626,12 +618,9 @@ class _Job:
                 self._new.rewrite(file, table)
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
         known = KnownTable(self._stored, "known_borders")
-        ends, begins = borders_of(known.rows(captures, "capture"))
-        rows = border_rows(
-            (each._replace(capture=captures.get(each.capture, each.capture)) for each in ends),
-            (each._replace(capture=captures.get(each.capture, each.capture)) for each in begins),
-        )
-        self._new.know("known_borders", rows)
+        rows = known.rows(captures, "capture")
+        named = [captures[each] for each in rows["capture"].to_pylist()]
+        self._new.know("known_borders", with_column(rows, "capture", pa.array(named, pa.string())))
 
     def _write(self, name: str, table: pa.Table) -> None:
         self._new.write(f"{name}/part-{self._id}.zstd.parquet", table)
@@ -645,7 +634,7 @@ class _Job:
         summary.unlink(missing_ok=True)
         move_files(self._stored.moves, self._stored.run)
         self._stored.moves.clear()
-        for folder in ("tasks", "small", "beside"):
+        for folder in ("tasks", "small"):
             remove_tree(self._out.run / folder)
         run.rows = finished["tables"]
         run.seconds = time.monotonic() - started
@@ -712,11 +701,3 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
 def _bad_inputs(table: pa.Table) -> list[BadInput]:
     rows = (BadInput(**row) for row in table.to_pylist())
     return sorted(rows, key=lambda row: (row.file, row.offset or -1))
-
-
-def _summary(spark: SparkSession, made: TaskOutput, small: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Sum up all tasks' receipts."""
-    figures = made.figures
-    figures.changes = count_changes(spark, made)
-    figures.add(small)
-    return figures.rows()

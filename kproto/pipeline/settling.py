@@ -81,25 +81,18 @@ def settle(
             if stored.rows[file] and (taken_back or (begin <= last and end >= first)):
                 sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
-    losers: dict[bytes, list[int]] = {}
-    kept = [*sources]
+    gone: list[set[bytes]] = [set() for _ in sources]
     frames = pa.array({frame_id for frame_id, _answer in taken_back}, pa.binary())
     for number in range(len(pieces), len(sources)) if taken_back else ():
         rows = sources[number].filter(pc.is_in(sources[number]["frame_id"], value_set=frames))
         pairs = zip(rows["frame_id"].to_pylist(), rows["answer"].to_pylist(), strict=True)
-        if wrong := [frame_id for frame_id, answer in pairs if (frame_id, answer) in taken_back]:
-            losers |= {frame_id: [*losers.get(frame_id, ()), number] for frame_id in wrong}
-            others = pc.invert(pc.is_in(kept[number]["frame_id"], value_set=pa.array(wrong, pa.binary())))
-            kept[number] = kept[number].filter(others)
-    for frame_id, numbers in _losers(kept):
-        losers.setdefault(frame_id, []).extend(numbers)
-    for frame_id, numbers in losers.items():
-        for number in numbers:
-            if number < len(pieces):
-                dropped[number].append(pa.array([frame_id], pa.binary()))
-            else:
-                found.superseded.setdefault(stored_files[number - len(pieces)], []).append(frame_id)
-    for answer, numbers in _answers(sources, losers).items():  # the row of a response stands in one place
+        gone[number] = {frame_id for frame_id, answer in pairs if (frame_id, answer) in taken_back}
+    for frame_id, number in _losers([_without(rows, ids) for rows, ids in zip(sources, gone, strict=True)]):
+        gone[number].add(frame_id)
+    found.superseded = {file: [*ids] for file, ids in zip(stored_files, gone[len(pieces) :], strict=True) if ids}
+    for number in range(len(pieces)):
+        dropped[number].append(pa.array(gone[number], pa.binary()))
+    for answer, numbers in _answers(sources, gone).items():  # the row of a response stands in one place
         if numbers[-1] >= len(pieces):
             found.answers.add(answer)
         for number in (
@@ -107,7 +100,7 @@ def settle(
         ):
             dropped[number].append(pa.array([answer], pa.binary()))
     for piece, ids in zip(pieces, dropped, strict=True):
-        if ids:
+        if any(map(len, ids)):
             staged = StagedTables(place_of(piece.path) / DROPPED)
             staged.write(DROPPED, pa.RecordBatch.from_arrays([pa.concat_arrays(ids)], ["frame_id"]))
             staged.close()
@@ -140,32 +133,32 @@ def _shared(sources: Sequence[pa.Table], column: str) -> pa.Table:
     return every.filter(pc.is_in(every[column], value_set=several, skip_nulls=True))
 
 
-def _answers(sources: Sequence[pa.Table], losers: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[int]]:
+def _without(rows: pa.Table, ids: Collection[bytes]) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["frame_id"], value_set=pa.array(ids, pa.binary())))) if ids else rows
+
+
+def _answers(sources: Sequence[pa.Table], gone: Sequence[Collection[bytes]]) -> dict[bytes, list[int]]:
     """Responses that several rows have: the sources of those rows that stay, in order."""
     found: dict[bytes, list[int]] = {}
     shared = _shared(sources, "answer")
     for frame_id, answer, source in zip(
         *(shared[name].to_pylist() for name in ("frame_id", "answer", "source")), strict=True
     ):
-        if source not in losers.get(frame_id, ()):
+        if frame_id not in gone[source]:
             numbers = found.setdefault(answer, [])
             if source not in numbers:
                 numbers.append(source)
     return found
 
 
-def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield each request that several sources have, and those whose rows do not stay."""
+def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, int]]:
+    """Yield each request that several sources have, with each source whose row does not stay."""
     shared = _shared(sources, "frame_id")
     best: dict[bytes, tuple[int, int]] = {}
     rows = list(zip(*(shared[name].to_pylist() for name in ("frame_id", "rank", "source")), strict=True))
     for frame_id, rank, source in rows:
         best[frame_id] = max(best.get(frame_id, (rank, source)), (rank, source))  # of equal ones the stored row stays
-    of_frame: dict[bytes, list[int]] = {}
-    for frame_id, _rank, source in rows:
-        if source != best[frame_id][1]:
-            of_frame.setdefault(frame_id, []).append(source)
-    yield from of_frame.items()
+    yield from ((frame_id, source) for frame_id, _rank, source in rows if source != best[frame_id][1])
 
 
 def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple[str, pa.Table]]:

@@ -16,7 +16,7 @@ two points, their clocks cannot be compared.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from statistics import median
+from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -275,14 +275,9 @@ def _drift(shared: list[tuple[int, int]]) -> float:
 
 def _slope(points: list[tuple[int, int]], otherwise: float) -> float:
     """Return the slope of the line through points, in us for each second."""
-    if len(points) < _LEAST:
+    if len(points) < _LEAST or len({x for x, _y in points}) < 2:
         return otherwise
-    middle_x = sum(x for x, _y in points) / len(points)
-    middle_y = sum(y for _x, y in points) / len(points)
-    spread = sum((x - middle_x) ** 2 for x, _y in points)
-    if not spread:
-        return otherwise
-    return 1_000_000 * sum((x - middle_x) * (y - middle_y) for x, y in points) / spread
+    return 1_000_000 * linear_regression(*zip(*points, strict=True)).slope
 
 
 def on_common_clock(
