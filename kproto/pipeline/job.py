@@ -633,7 +633,6 @@ class _Job:
         finished = self._new.finished()
         summary.unlink(missing_ok=True)
         move_files(self._stored.moves, self._stored.run)
-        self._stored.moves.clear()
         for folder in ("tasks", "small"):
             remove_tree(self._out.run / folder)
         run.rows = finished["tables"]
@@ -653,13 +652,14 @@ class _Job:
         self._out.publish(manifest | finished, self._stored.run)
         for file in self._new.dropped:
             (self._stored.run / file).unlink(missing_ok=True)
-        is_whole = whole_summary or not self._adds
-        if self._figures is None or (whole_summary and self._adds):
+        figures = None if whole_summary and self._adds else self._figures
+        are_of_part = self._adds and figures is not None
+        if figures is None:
             self._on_step("summing up")
-            self._figures, is_whole = summarize(stored_pieces(self._stored, SUMMARY_COLUMNS)), True
-        run.summary = self._figures
-        if is_whole:
-            write_whole(summary, (json.dumps(run.summary, ensure_ascii=False) + "\n").encode())
+            figures = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))
+        run.summary = figures
+        if not are_of_part:
+            write_whole(summary, (json.dumps(figures, ensure_ascii=False) + "\n").encode())
 
 
 def _midnight_us(day: str | None) -> int:

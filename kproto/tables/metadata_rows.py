@@ -84,9 +84,9 @@ def tables_of_files(
     folded = rows.fold()
     if traffic is not None:
         rows.deliveries(traffic)
-        rows.made |= traffic_rows(traffic, rows.changing, rows.clocks, rows.of)
+        rows.made |= traffic_rows(traffic, rows.changing, rows.clocks)
     schemas = TABLES | METADATA_TABLES
-    made = {name: _table(schemas[name], listed) for name, listed in rows.made.items()}
+    made = {name: _table(schemas[name], listed, rows.of) for name, listed in rows.made.items()}
     made |= {name: builder.table() for name, builder in rows.large.items()}
     if known is not None:
         schemas |= {"known_batches": KNOWN["known_batches"]}
@@ -126,8 +126,10 @@ def _name(files: LogFiles) -> str:
     return Path(os.path.commonpath(parents)).name or FORMAT
 
 
-def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
-    columns = [array_of([row.get(field.name) for row in rows], field.type) for field in schema]
+def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]], of: dict[str, str]) -> pa.Table:
+    columns = [
+        array_of([row.get(name, of.get(name)) for row in rows], schema.field(name).type) for name in schema.names
+    ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -373,8 +375,7 @@ class _Rows:
                 listed.setdefault((span.broker_id, host, port), span.from_ms)
             if self._filters.wants_broker(span.broker_id):
                 self.made["broker_states"].append(
-                    self.of
-                    | {
+                    {
                         "broker_id": span.broker_id,
                         "state": span.state,
                         "broker_epoch": span.broker_epoch,
@@ -394,7 +395,7 @@ class _Rows:
                     }
                 )
         self.made["brokers"] += (
-            self.of | {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": _us(first)}
+            {"broker_id": broker, "host": plain_text(host), "port": port, "first_ts": _us(first)}
             for (broker, host, port), first in listed.items()
         )
 
@@ -411,8 +412,7 @@ class _Rows:
                     }  # fmt: skip
             former = epoch
             self.made["quorum_epochs"].append(
-                self.of
-                | {
+                {
                     "controller_epoch": epoch.epoch,
                     "controller_id": epoch.leader_id,
                     "valid_from": None if epoch.from_ms is None else _us(epoch.from_ms),
@@ -426,8 +426,7 @@ class _Rows:
 
     def _members(self, folded: FoldedLog) -> None:
         self.made["quorum_members"] = [
-            self.of
-            | {
+            {
                 "node_id": member.node_id,
                 "role": member.role,
                 "directory_id": member.directory_id,
@@ -449,8 +448,7 @@ class _Rows:
         times = times or [batch.time_ms for batch in folded.batches]
         for path, count in self._log.file_batches.items():
             self.made["captures"].append(
-                self.of
-                | dict.fromkeys(COUNTS, 0)
+                dict.fromkeys(COUNTS, 0)
                 | {
                     "file": path,
                     "format": FORMAT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,6 @@ from kproto.capture.collector import CAPTURE_ENDED
 from kproto.capture.payloads import PayloadStore
 from kproto.capture.read import problem_of, read_frames
 from kproto.capture.reader import CaptureReader
-from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
 from kproto.prefix import prefix_of
 from kproto.tables import ids
@@ -49,10 +49,11 @@ MOST_WAITING: Final = 100_000
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
 
+@dataclass(frozen=True)
 class Selection:
     """The frames that a scan gives.
 
-    Args:
+    Attributes:
         ports: The brokers' listeners; None finds them from the traffic.
         apis: The requests to give.
         since_ns: Only requests whose first byte passed at or after this moment, ns since 1970 UTC.
@@ -60,40 +61,28 @@ class Selection:
         always: APIs whose requests are given whatever the other arguments say, e.g. UpdateMetadata, which names the
             brokers.
         logs: What logs do not say themselves.
-
-    Attributes:
-        ports, logs: As given.
-        scanned: The APIs whose frames must be read.
-        apis: Their keys.
     """
 
-    def __init__(
-        self,
-        *,
-        ports: Collection[int] | None = None,
-        apis: Collection[int] = CONTROL_APIS,
-        since_ns: int | None = None,
-        until_ns: int | None = None,
-        always: Collection[int] = (),
-        logs: LogReading | None = None,
-    ) -> None:
-        self.ports = ports
-        self.logs = logs
-        self.apis = frozenset({*apis, *always})
-        self.scanned = WantedApis(self.apis)
-        self._apis = frozenset(apis)
-        self._always = frozenset(always)
-        self._since_ns = since_ns
-        self._until_ns = until_ns
+    ports: Collection[int] | None = None
+    apis: Collection[int] = CONTROL_APIS
+    since_ns: int | None = None
+    until_ns: int | None = None
+    always: Collection[int] = ()
+    logs: LogReading | None = None
+
+    @property
+    def scanned(self) -> set[int]:
+        """The APIs whose frames must be read."""
+        return {*self.apis, *self.always}
 
     def takes(self, request: Frame) -> bool:
         """Whether a request, and its response with it, is given."""
-        if request.api_key in self._always:
+        if request.api_key in self.always:
             return True
         return (
-            request.api_key in self._apis
-            and (self._since_ns is None or request.time_ns >= self._since_ns)
-            and (self._until_ns is None or request.time_ns < self._until_ns)
+            request.api_key in self.apis
+            and (self.since_ns is None or request.time_ns >= self.since_ns)
+            and (self.until_ns is None or request.time_ns < self.until_ns)
         )
 
 
@@ -146,7 +135,7 @@ def scan(
     Yields:
         Batches of the schema ``SCAN``.
     """
-    selection = Selection(ports=ports, apis=apis, since_ns=since_ns, until_ns=until_ns, always=always)
+    selection = Selection(ports, apis, since_ns, until_ns, always, logs)
     rows = ScanRows(batch_bytes, every_payload=every_payload)
     waiting = _Waiting(rows)  # until the last capture: another one may hold the response to the same request
     payloads = PayloadStore()
@@ -161,7 +150,7 @@ def scan(
             for frame in read_frames(
                 source,
                 ports=ports,
-                apis={*apis, *always},
+                apis=selection.scanned,
                 capture=point.name,
                 summary=summary,
                 opener=opener,
@@ -215,7 +204,7 @@ class OpenRequests:
 
 def new_reader(capture: str, selection: Selection) -> CaptureReader:
     """Return a reader of a capture point from its beginning."""
-    return CaptureReader(ports=selection.ports, apis=selection.apis, capture=capture, logs=selection.logs)
+    return CaptureReader(ports=selection.ports, apis=selection.scanned, capture=capture, logs=selection.logs)
 
 
 class _Way:

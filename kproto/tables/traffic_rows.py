@@ -45,7 +45,7 @@ class TimesTold:
 
 
 def traffic_rows(
-    traffic: MetadataTraffic, changing: Sequence[LogRecord], clocks: Mapping[int, int], of: Mapping[str, Any]
+    traffic: MetadataTraffic, changing: Sequence[LogRecord], clocks: Mapping[int, int]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of the tables that captures alone give, by table.
 
@@ -53,9 +53,8 @@ def traffic_rows(
         traffic: What the captures show.
         changing: The log's records that administrative requests can make.
         clocks: See ``controllers_clocks``.
-        of: The columns that all rows share.
     """
-    rows = {
+    rows: dict[str, Iterator[dict[str, Any]]] = {
         "broker_registrations": _registrations(traffic),
         "broker_heartbeats": _heartbeats(traffic),
         "broker_progress": _progress(traffic),
@@ -63,7 +62,7 @@ def traffic_rows(
         "quorum_outages": _outages(traffic),
         "admin_changes": _changes(traffic, changing, clocks),
     }
-    return {name: [{**of, **row} for row in some] for name, some in rows.items()}
+    return {name: [*some] for name, some in rows.items()}
 
 
 def _registrations(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:
