@@ -18,7 +18,6 @@ from kproto.metadata_log.batches import encode_batch
 from kproto.metadata_log.finding import DIRECTORY
 from kproto.metadata_log.records import (
     NO_LEADER,
-    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     LeaderChangeRecord,
@@ -33,6 +32,7 @@ from kproto.metadata_log.records import (
     Voter,
     encode_record,
 )
+from kproto.reference.broker_registration import Listener
 
 from .fleet import random_of
 from .plants import NoPlace, Planted, PlantedFinding
@@ -326,7 +326,7 @@ class _QuorumHistory:
             broker_id=broker,
             incarnation_id=self.random.randbytes(16),
             broker_epoch=self._next_offset(),
-            end_points=[BrokerEndpoint(name="PLAINTEXT", host=f"10.0.{broker >> 8}.{broker & 255}", port=9092)],
+            end_points=[Listener(name="PLAINTEXT", host=f"10.0.{broker >> 8}.{broker & 255}", port=9092)],
             fenced=True,
             version=1,
         )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from kproto.errors import Malformed, UnsupportedVersion
 from kproto.json_form import uuid_to_json
+from kproto.reference.broker_registration import Feature, Listener
 from kproto.reference.datatypes import (
     ArrayOf,
     Bool,
@@ -31,10 +32,10 @@ from kproto.reference.datatypes import (
     Nullable,
     String,
     StructOf,
-    UInt16,
     Uuid,
 )
 from kproto.reference.fields import Since, Tagged
+from kproto.reference.raft_voters import KRaftVersionFeature, RaftVoterListener
 from kproto.reference.struct import Struct
 from kproto.reference.wire import build, parse
 
@@ -174,23 +175,6 @@ class UnknownRecord:
 # ---- brokers and controllers -----------------------------------------------------------------------------------------
 
 
-class BrokerEndpoint(Struct):
-    """One address. ``security_protocol``: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
-
-    name: str = String
-    host: str = String
-    port: int = UInt16
-    security_protocol: int = Int16
-
-
-class FeatureRange(Struct):
-    """A feature and the levels that a node can run."""
-
-    name: str = String
-    min_supported_version: int = Int16
-    max_supported_version: int = Int16
-
-
 class RegisterBrokerRecord(MetadataRecord):
     """A broker registered: every start of a broker does so with a new incarnation id."""
 
@@ -200,8 +184,8 @@ class RegisterBrokerRecord(MetadataRecord):
     is_migrating_zk_broker: bool = Since(2, Bool)
     incarnation_id: bytes = Uuid
     broker_epoch: int = Int64
-    end_points: list[BrokerEndpoint] = ArrayOf(BrokerEndpoint)
-    features: list[FeatureRange] = ArrayOf(FeatureRange)
+    end_points: list[Listener] = ArrayOf(Listener)
+    features: list[Feature] = ArrayOf(Feature)
     rack: str | None = Nullable(String)
     fenced: bool = Since(0, Bool, default=True)
     in_controlled_shutdown: bool = Since(1, Bool)
@@ -251,8 +235,8 @@ class RegisterControllerRecord(MetadataRecord):
     controller_id: int = Int32
     incarnation_id: bytes = Uuid
     zk_migration_ready: bool = Bool
-    end_points: list[BrokerEndpoint] = ArrayOf(BrokerEndpoint)
-    features: list[FeatureRange] = ArrayOf(FeatureRange)
+    end_points: list[Listener] = ArrayOf(Listener)
+    features: list[Feature] = ArrayOf(Feature)
 
 
 # ---- topics ----------------------------------------------------------------------------------------------------------
@@ -573,28 +557,13 @@ class KRaftVersionRecord(ControlRecord):
     k_raft_version: int = Int16
 
 
-class VoterEndpoint(Struct):
-    """An address of a voter."""
-
-    name: str = String
-    host: str = String
-    port: int = UInt16
-
-
-class QuorumVersions(Struct):
-    """The quorum's versions that a voter can run."""
-
-    min_supported_version: int = Int16
-    max_supported_version: int = Int16
-
-
 class VoterEntry(Struct):
     """A voter, its directory, addresses and versions."""
 
     voter_id: int = Int32
     voter_directory_id: bytes = Uuid
-    endpoints: list[VoterEndpoint] = ArrayOf(VoterEndpoint)
-    k_raft_version_feature: QuorumVersions = StructOf(QuorumVersions)
+    endpoints: list[RaftVoterListener] = ArrayOf(RaftVoterListener)
+    k_raft_version_feature: KRaftVersionFeature = StructOf(KRaftVersionFeature)
 
 
 class KRaftVotersRecord(ControlRecord):
