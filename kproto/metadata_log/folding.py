@@ -503,13 +503,11 @@ class LogFold:
 
 
 def is_whole(state: FoldedState) -> bool:
-    """Whether a state has a topic's name and all that the tables need."""
-    if state.topic is None:
-        return False
+    """Whether a state has a topic's name and what the tables need; its replicas may be unknown."""
     known = state.state
-    if known is None:
-        return True
-    return None not in (known.leader, known.leader_epoch, known.partition_epoch, known.isr, known.replicas)
+    return state.topic is not None and (
+        known is None or None not in (known.leader, known.leader_epoch, known.partition_epoch, known.isr)
+    )
 
 
 def _filled(state: FoldedPartition, more: FoldedPartition) -> FoldedPartition:

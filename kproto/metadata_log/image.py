@@ -174,6 +174,8 @@ class Image:
         if record.leader != SAME_LEADER:
             leader = record.leader
             leader_epoch = None if leader_epoch is None else _next(leader_epoch)
+        elif leader is None and record.isr is not None and len(record.isr) == 1:
+            leader = record.isr[0]  # an ISR that changes without an election holds its leader
         state = FoldedPartition(
             leader,
             leader_epoch,

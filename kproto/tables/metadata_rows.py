@@ -301,7 +301,7 @@ class _Rows:
         self._states.add(
             batch.batch_id, topic, state.topic_id, state.partition, epoch,
             state.former is None and batch.snapshot is None, known.leader, known.leader_epoch, known.partition_epoch,
-            known.isr, known.replicas, known.adding, known.removing, recovering, known.elr, state.is_unclean,
+            known.isr, known.replicas or (), known.adding, known.removing, recovering, known.elr, state.is_unclean,
         )  # fmt: skip
 
     def _live_id(self, ts: int) -> bytes | None:

@@ -295,9 +295,13 @@ def _reassigned(steps: list[Sighting]) -> list[Sighting]:
 
 
 def _completed(steps: list[Sighting]) -> list[Sighting]:
-    """Join states that a log told in part with those of the same epochs; replicas stay until others are told."""
+    """Join states that a log told in part with those of the same epochs; replicas stay until others are told.
+
+    Before the first that are told, those were the replicas which no reassignment adds.
+    """
     told = {(step.state.epochs, step.state.leader): step.state.isr for step in steps if step.state.isr}
-    replicas = next((step.state.replicas for step in steps if step.state.replicas), ())
+    first = next((step.state for step in steps if step.state.replicas), steps[0].state)
+    replicas = tuple(broker for broker in first.replicas if broker not in (first.adding_replicas or ()))
     found: list[Sighting] = []
     for step in steps:
         state = step.state

@@ -16,7 +16,13 @@ from metadata_batches import batch_of
 from kproto.metadata_log.batches import encode_batch
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
-from kproto.metadata_log.records import PartitionChangeRecord, PartitionRecord, SnapshotFooterRecord, TopicRecord
+from kproto.metadata_log.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    SnapshotFooterRecord,
+    TopicRecord,
+    encode_record,
+)
 
 pytestmark = pytest.mark.usefixtures("read_once")
 
@@ -242,6 +248,35 @@ def test_an_unclean_election_shows_where_only_a_later_snapshot_tells_of_the_stat
     assert kproto("inspect", str(tmp_path), "--changes").stdout.count("UNCLEAN ELECTION") == found
 
 
+def test_what_no_record_tells_of_a_partition_before_a_reassignment_hides_nothing_else(tmp_path: Path) -> None:
+    """The replicas' order is lost, their ISR and leader are not: an ISR of one that no election made has its leader."""
+    of: dict[str, Any] = {"partition_id": 0, "topic_id": bytes(15) + b"\x07"}
+    records = [
+        PartitionChangeRecord(isr=(1,), **of),
+        PartitionChangeRecord(isr=(1, 2), **of),
+        PartitionChangeRecord(replicas=(3, 1, 2), adding_replicas=(3,), removing_replicas=(1, 2), **of),
+        PartitionChangeRecord(isr=(3,), leader=3, replicas=(3,), adding_replicas=(), removing_replicas=(), **of),
+    ]
+    last = PartitionRecord(replicas=(3,), isr=(3,), leader=3, leader_epoch=7, partition_epoch=9, **of)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    (tmp_path / f"{40:020}.log").write_bytes(
+        b"".join(
+            encode_batch(
+                [(None, encode_record(record))], base_offset=40 + at, time_ms=(1_800_000_000 + 400 * at) * 1000
+            )
+            for at, record in enumerate(records)
+        )
+    )
+    (tmp_path / f"{44:020}-{1:010}.checkpoint").write_bytes(
+        batch_of(TopicRecord(name="orders", topic_id=of["topic_id"]), last) + footer
+    )
+    assert [(row["leader"], row["leader_epoch"]) for row in answer(tmp_path, "leader")] == [(1, 6), (3, 7)]
+    assert [(row["removed"], row["added"]) for row in answer(tmp_path, "isr")] == [([], [2]), ([1, 2], [3])]
+    assert [row["missing"] for row in answer(tmp_path, "under-replicated")] == [[3]]
+    (found,) = lines("doctor", str(tmp_path), "--rule", "KP020")
+    assert "lacked replicas in its ISR for 6.7 min" in found["text"]
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None:
     """A log without its first half, with a snapshot behind that: what it tells is what the whole log tells."""
@@ -266,11 +301,11 @@ def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None
         assert every[key][1] == end
         assert begin is not None
         assert (every[key][0] or 0) <= begin
-    named = {key[0] for key in middle}  # a topic that was deleted before the snapshot has no name there
+    named = {key[0] for key in middle}
     began = {key: span for key, span in every.items() if (span[0] or 0) >= rest[0].time_ms and key[0] in named}
     missing = began.keys() - middle.keys()
     assert {key: began[key] for key in began.keys() - missing}.items() <= middle.items()
-    # what the replicas were before a reassignment, nothing after it tells
+    # a topic that was deleted before the snapshot has no name there; this name was given again
     assert {key[0] for key in missing} == ({"mgy0ps6fp_rK88iToHp"} if run == "kraft-3.9-a" else set())
 
 
