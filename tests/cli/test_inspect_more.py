@@ -273,16 +273,6 @@ def test_an_interrupted_reader_of_standard_input_prints_the_totals() -> None:
     assert told.startswith("1 of 1 requests shown: 1 UpdateMetadata; 1 ok")
 
 
-def test_pyarrow_is_not_needed() -> None:
-    script = (
-        "import sys; sys.modules['pyarrow'] = sys.modules['pandas'] = None\n"
-        f"from kproto.cli import main; main(['inspect', {path('ibp-3.9-a')!r}, '--errors'])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 15
-
-
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 CAPTURE = path("ibp-3.9-a")  # of 2026-11-20, from 19:34:45.658854 to 19:35:51.680077

@@ -23,23 +23,13 @@ def test_hdr_01_controlled_shutdown_v0(codec: Codec) -> None:
     assert codec.encode_request_header(header) == data
 
 
-@conformance("HDR-02")
-def test_hdr_02_header_v1(codec: Codec) -> None:
-    """HDR-02: FindCoordinator v1 takes header 1, ten bytes with an empty client id."""
-    header = codec.RequestHeader(request_api_key=10, request_api_version=1, correlation_id=10, client_id="")
+@conformance("HDR-02", "HDR-03")
+@pytest.mark.parametrize(("api", "version", "size"), [(ApiKey.FIND_COORDINATOR, 1, 10), (38, 2, 11)])
+def test_hdr_02_and_03_headers_v1_and_v2(codec: Codec, api: int, version: int, size: int) -> None:
+    """HDR-02: FindCoordinator v1 takes header 1. HDR-03: CreateDelegationToken v2 takes header 2, a byte more."""
+    header = codec.RequestHeader(request_api_key=api, request_api_version=version, correlation_id=10, client_id="")
     data = codec.encode_request_header(header)
-    assert request_header_version(10, 1) == 1
-    assert len(data) == 10
-    assert codec.decode_request_header(data) == header
-
-
-@conformance("HDR-03")
-def test_hdr_03_header_v2(codec: Codec) -> None:
-    """HDR-03: CreateDelegationToken v2 takes header 2, eleven bytes."""
-    header = codec.RequestHeader(request_api_key=38, request_api_version=2, correlation_id=10, client_id="")
-    data = codec.encode_request_header(header)
-    assert request_header_version(38, 2) == 2
-    assert len(data) == 11
+    assert (request_header_version(api, version), len(data)) == (version, size)
     assert codec.decode_request_header(data) == header
 
 

@@ -67,20 +67,9 @@ def test_lir_03_what_each_version_carries(codec: Codec, version: int) -> None:
 
 
 @conformance("LIR-05")
-def test_lir_05_the_error_response_counts_every_partition(codec: Codec) -> None:
-    """LIR-05: two partitions and the top level."""
-    topic = codec.LeaderAndIsrTopicState(
-        topic_name="foo",
-        topic_id=IDS["topic0"],
-        partition_states=[codec.LeaderAndIsrPartitionState(partition_index=i) for i in (0, 1)],
-    )
-    response = codec.LeaderAndIsrRequest(topic_states=[topic]).error_response(31)
-    assert response.error_counts() == {31: 3}
-
-
 @VERSIONS
-def test_the_error_response_names_what_was_asked_for(codec: Codec, version: int) -> None:
-    """By topic name below version 5, by topic id from then on; readable at the version of the request."""
+def test_lir_05_the_error_response_counts_and_names_what_was_asked_for(codec: Codec, version: int) -> None:
+    """LIR-05: by topic name below version 5, by topic id from then on; readable at the version of the request."""
     read = codec.decode_request(ApiKey.LEADER_AND_ISR, version, codec.encode(request(codec, version), version))
     written = codec.encode(read.error_response(11), version)
     response = codec.decode_response(ApiKey.LEADER_AND_ISR, version, written)
@@ -95,27 +84,21 @@ def test_the_error_response_names_what_was_asked_for(codec: Codec, version: int)
         assert found == [[(0, 11), (1, 11)], [(0, 11)]]
 
 
-def response(codec: Codec, version: int, top: int, codes: list[int]) -> Any:
+@conformance("LIR-06", "LIR-07")
+@VERSIONS
+@pytest.mark.parametrize(("top", "code", "counts"), [(-1, 6, {-1: 3}), (0, 31, {0: 2, 31: 1})])
+def test_lir_06_and_07_a_top_level_error_counts_for_all_and_without_one_each_partition(
+    codec: Codec, version: int, top: int, code: int, counts: dict[int, int]
+) -> None:
+    """LIR-06: the partitions' own codes are not counted. LIR-07: the top level is one NONE."""
     errors = [
-        codec.LeaderAndIsrPartitionError(topic_name="foo", partition_index=i, error_code=c) for i, c in enumerate(codes)
+        codec.LeaderAndIsrPartitionError(topic_name="foo", partition_index=i, error_code=c)
+        for i, c in enumerate((0, code))
     ]
     if version < 5:
         built = codec.LeaderAndIsrResponse(error_code=top, partition_errors=errors)
     else:
         topics = [codec.LeaderAndIsrTopicError(topic_id=IDS["topic0"], partition_errors=errors)]
         built = codec.LeaderAndIsrResponse(error_code=top, topics=topics)
-    return codec.decode_response(ApiKey.LEADER_AND_ISR, version, codec.encode(built, version))
-
-
-@conformance("LIR-06")
-@VERSIONS
-def test_lir_06_a_top_level_error_counts_for_all(codec: Codec, version: int) -> None:
-    """LIR-06: the partitions' own codes are not counted."""
-    assert response(codec, version, -1, [0, 6]).error_counts() == {-1: 3}
-
-
-@conformance("LIR-07")
-@VERSIONS
-def test_lir_07_without_one_each_partition_counts(codec: Codec, version: int) -> None:
-    """LIR-07: the top level is one NONE."""
-    assert response(codec, version, 0, [0, 31]).error_counts() == {0: 2, 31: 1}
+    read = codec.decode_response(ApiKey.LEADER_AND_ISR, version, codec.encode(built, version))
+    assert read.error_counts() == counts

@@ -6,7 +6,6 @@ import pytest
 
 from kproto.api import ApiKey
 from kproto.codec import Codec
-from kproto.errors import UnsupportedVersion
 
 conformance = pytest.mark.conformance
 VERSIONS = pytest.mark.parametrize("version", range(5))
@@ -37,13 +36,6 @@ def request(codec: Codec, version: int) -> Any:
 
 def read(codec: Codec, version: int) -> Any:
     return codec.decode_request(ApiKey.STOP_REPLICA, version, codec.encode(request(codec, version), version))
-
-
-@conformance("SRR-01")
-def test_srr_01_no_version_5(codec: Codec) -> None:
-    """SRR-01: four is the last."""
-    with pytest.raises(UnsupportedVersion, match="5"):
-        codec.encode(codec.StopReplicaRequest(), 5)
 
 
 @conformance("SRR-05", "SRR-06")
@@ -85,39 +77,16 @@ def test_srr_07_the_error_response(codec: Codec, version: int) -> None:
     assert found == {(topic, partition, 31) for topic, partition in FLAT}
 
 
-@conformance("SRR-07")
-@VERSIONS
-def test_srr_07_foo_0_and_foo_1(codec: Codec, version: int) -> None:
-    """SRR-07 in its own words: two partitions give three."""
-    if version == 0:
-        flat = [codec.StopReplicaPartitionV0(topic_name="foo", partition_index=i) for i in (0, 1)]
-        message = codec.StopReplicaRequest(ungrouped_partitions=flat)
-    elif version < 3:
-        message = codec.StopReplicaRequest(topics=[codec.StopReplicaTopicV1(name="foo", partition_indexes=[0, 1])])
-    else:
-        states = [codec.StopReplicaPartitionState(partition_index=i) for i in (0, 1)]
-        topic = codec.StopReplicaTopicState(topic_name="foo", partition_states=states)
-        message = codec.StopReplicaRequest(topic_states=[topic])
-    message = codec.decode_request(ApiKey.STOP_REPLICA, version, codec.encode(message, version))
-    assert message.error_response(31).error_counts() == {31: 3}
-
-
 @conformance("SRR-09")
 @VERSIONS
-def test_srr_09_without_a_top_level_error(codec: Codec, version: int) -> None:
+@pytest.mark.parametrize(("top", "code", "counts"), [(77, 6, {77: 3}), (0, 31, {0: 2, 31: 1})])
+def test_srr_09_a_top_level_error_counts_for_all_and_without_one_each_partition(
+    codec: Codec, version: int, top: int, code: int, counts: dict[int, int]
+) -> None:
     """SRR-09: one NONE for the top."""
     errors = [
         codec.StopReplicaPartitionError(topic_name="foo", partition_index=i, error_code=c)
-        for i, c in enumerate([0, 31])
+        for i, c in enumerate((0, code))
     ]
-    written = codec.encode(codec.StopReplicaResponse(error_code=0, partition_errors=errors), version)
-    assert codec.decode_response(ApiKey.STOP_REPLICA, version, written).error_counts() == {0: 2, 31: 1}
-
-
-@VERSIONS
-def test_with_a_top_level_error_it_counts_for_all(codec: Codec, version: int) -> None:
-    errors = [
-        codec.StopReplicaPartitionError(topic_name="foo", partition_index=i, error_code=c) for i, c in enumerate([0, 6])
-    ]
-    written = codec.encode(codec.StopReplicaResponse(error_code=77, partition_errors=errors), version)
-    assert codec.decode_response(ApiKey.STOP_REPLICA, version, written).error_counts() == {77: 3}
+    written = codec.encode(codec.StopReplicaResponse(error_code=top, partition_errors=errors), version)
+    assert codec.decode_response(ApiKey.STOP_REPLICA, version, written).error_counts() == counts

@@ -6,7 +6,6 @@ import pytest
 
 from kproto.api import ApiKey
 from kproto.codec import Codec
-from kproto.errors import UnsupportedVersion
 
 conformance = pytest.mark.conformance
 VERSIONS = pytest.mark.parametrize("version", range(9))
@@ -51,13 +50,6 @@ def request(codec: Codec, version: int) -> Any:
         codec.UpdateMetadataBroker(id=1, v0_host="host", v0_port=9090, endpoints=[endpoint(PLAINTEXT, 9090)], rack=""),
     ]
     return codec.UpdateMetadataRequest(live_brokers=brokers, **fields)
-
-
-@conformance("UMR-01")
-def test_umr_01_no_version_9(codec: Codec) -> None:
-    """UMR-01: eight is the last."""
-    with pytest.raises(UnsupportedVersion, match="9"):
-        codec.encode(codec.UpdateMetadataRequest(), 9)
 
 
 @conformance("UMR-02")
