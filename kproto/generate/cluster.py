@@ -12,11 +12,11 @@ from .content import Content, PlannedController
 from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+    from random import Random
 
     from .content import Rows
-    from .events import Event
-    from .fleet import PlannedFleet
+    from .fleet import Event, PlannedFleet
 
 _NO_LEADER: Final = -1
 _BEING_DELETED: Final = -2
@@ -78,27 +78,25 @@ class Cluster:
 
     def apply(self, event: Event) -> list[Content]:
         """Apply an event, other than a planted fault; return the requests that the controller then sends, in order."""
-        happen: Callable[[Event], list[Content]] = getattr(self, f"_{event.kind}")
-        return [content for content in happen(event) if content.recipients]
+        match event.kind:
+            case "first_controller":
+                contents = self.take_over(repeated=False)
+            case "migration":
+                contents = self.migrate()
+            case "failover":
+                contents = self.fail_over()
+            case "restart":
+                contents = self.start(self.stopped[0]) if self.stopped else []
+            case kind:
+                contents = getattr(self, f"_{kind}")(random_of(self.fleet.seed, "event", event.number))
+        return [content for content in contents if content.recipients]
 
     # ---- the events ----
 
-    def _first_controller(self, _event: Event) -> list[Content]:
-        return self.take_over(repeated=False)
-
-    def _migration(self, _event: Event) -> list[Content]:
-        return self.migrate()
-
-    def _failover(self, _event: Event) -> list[Content]:
-        return self.fail_over()
-
-    def _stop(self, event: Event) -> list[Content]:
+    def _stop(self, random: Random) -> list[Content]:
         keep = {self.controller.id, self.former.id if self.former else None}
         candidates = [broker for broker in self.live if broker not in keep and broker not in self.busy]
-        return self.stop(self._random(event).choice(candidates)) if candidates else []
-
-    def _restart(self, _event: Event) -> list[Content]:
-        return self.start(self.stopped[0]) if self.stopped else []
+        return self.stop(random.choice(candidates)) if candidates else []
 
     def stop(self, broker: int, kept: Iterable[int] = ()) -> list[Content]:
         """Let a broker shut down: it leaves ISRs and leads nothing any more, and then the live brokers lack it.
@@ -140,9 +138,9 @@ class Cluster:
             self.elect(partition, broker, self.isr[partition])
         return [*contents, *self.leader_and_isr(leaderless), self.update_metadata(hosted)]
 
-    def _election(self, event: Event) -> list[Content]:
+    def _election(self, random: Random) -> list[Content]:
         hot = self.fleet.elections // 20 + 1  # elections fall on few batches, so that leaders flap
-        place = self._random(event).randrange(hot)
+        place = random.randrange(hot)
         moved = []
         for partition in self._batch(place * self.fleet.partitions // hot):
             isr, leader = self.isr[partition], self.leader[partition]
@@ -151,8 +149,8 @@ class Cluster:
                 moved.append(partition)
         return [*self.leader_and_isr(moved), self.update_metadata(moved)] if moved else []
 
-    def _isr_change(self, event: Event) -> list[Content]:
-        changed = self._batch(self._random(event).randrange(self.fleet.partitions))
+    def _isr_change(self, random: Random) -> list[Content]:
+        changed = self._batch(random.randrange(self.fleet.partitions))
         down = set(self.fleet.broker_ids).difference(self.live) if len(self.live) < self.fleet.brokers else set()
         if down:
             changed = [partition for partition in changed if self.leader[partition] != _NO_LEADER]
@@ -171,17 +169,17 @@ class Cluster:
             self.controller_epoch[partition] = epoch
         return [self.update_metadata(changed)] if changed else []
 
-    def _zombie(self, event: Event) -> list[Content]:
+    def _zombie(self, random: Random) -> list[Content]:
         if self.former is None:
             return []
-        content = self.update_metadata(self._batch(self._random(event).randrange(self.fleet.partitions)))
+        content = self.update_metadata(self._batch(random.randrange(self.fleet.partitions)))
         content.controller = self.former
         content.error_code = ErrorCode.STALE_CONTROLLER_EPOCH
         return [content]
 
-    def _deletion(self, event: Event) -> list[Content]:
+    def _deletion(self, random: Random) -> list[Content]:
         topics = [topic for topic in self.topics_left if self.reserved.isdisjoint(self.partitions_of(topic))]
-        return self.delete(topics[self._random(event).randrange(len(topics))]) if topics else []
+        return self.delete(topics[random.randrange(len(topics))]) if topics else []
 
     # ---- changes of topics and controllers ----
 
@@ -329,20 +327,10 @@ class Cluster:
         return self._content(ApiKey.STOP_REPLICA, recipients, rows)
 
     def _content(self, api_key: ApiKey, recipients: list[int], rows: Rows) -> Content:
-        listed = (
-            self.broker_epochs if self.controller.is_kraft_controller else self.live
-        )  # KRaft lists those that are down too
-        request_type = self._request_type if api_key != ApiKey.STOP_REPLICA else 0
-        return Content(
-            self.fleet,
-            api_key,
-            self.controller,
-            recipients,
-            rows,
-            sorted(listed),
-            self.external,
-            request_type=request_type,
-        )
+        # KRaft lists those that are down too.
+        listed = sorted(self.broker_epochs if self.controller.is_kraft_controller else self.live)
+        kind = self._request_type if api_key != ApiKey.STOP_REPLICA else 0
+        return Content(self.fleet, api_key, self.controller, recipients, rows, listed, self.external, request_type=kind)
 
     def _rows(self, partitions: Sequence[int]) -> Rows:
         columns: Rows = {
@@ -384,9 +372,6 @@ class Cluster:
         batch = range(start, min(start + self.fleet.batch, self.fleet.partitions))
         left_out = self.gone | self.reserved if self.reserved else self.gone
         return batch if not left_out else [partition for partition in batch if partition not in left_out]
-
-    def _random(self, event: Event) -> Any:
-        return random_of(self.fleet.seed, "event", event.number)
 
     def register(self) -> int:
         """Return the broker epoch of another registration."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .cluster import Cluster
     from .content import Content
-    from .events import Event
+    from .fleet import Event
 
 SLOW_BROKER: Final = "slow-broker"
 """The plant by which one broker answers slowly all the time."""
@@ -162,6 +162,13 @@ class _Scene:
         cluster.elect(partition, isr[(isr.index(former) + 1) % len(isr)], isr)
         return former
 
+    def zombie(self, broker: int) -> Content:
+        """Return a request of the former controller to a broker."""
+        assert self.cluster.former is not None
+        content = self.cluster.update_metadata(self.cluster.all()[:1], [broker])
+        content.controller, content.request_type = self.cluster.former, 0
+        return content
+
     def told(self, partition: int) -> list[Content]:
         """Return the requests that tell everybody of a partition."""
         return [*self.cluster.leader_and_isr([partition]), self.cluster.update_metadata([partition])]
@@ -255,9 +262,7 @@ def _zombie_accepted(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
     contents = cluster.fail_over(without=broker)
-    assert cluster.former is not None
-    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
-    zombie.controller, zombie.request_type = cluster.former, 0
+    zombie = scene.zombie(broker)
     contents += _after(30, zombie)
     contents += _after(60, cluster.update_metadata(cluster.all(), [broker]))
     contents += _after(60, *cluster.leader_and_isr(cluster.all(), [broker]))
@@ -271,9 +276,7 @@ def _zombie_refused(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
     contents = cluster.fail_over()
-    assert cluster.former is not None
-    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
-    zombie.controller, zombie.request_type = cluster.former, 0
+    zombie = scene.zombie(broker)
     zombie.error_code = ErrorCode.STALE_CONTROLLER_EPOCH
     scene.require("KP002", broker)
     yield contents + _after(30, zombie)
@@ -295,9 +298,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
     cluster = scene.cluster
     broker = scene.broker()
     contents = cluster.fail_over()
-    assert cluster.former is not None
-    zombie = cluster.update_metadata(cluster.all()[:1], [broker])
-    zombie.controller, zombie.request_type = cluster.former, 0
+    zombie = scene.zombie(broker)
     scene.require("KP004", broker)
     scene.allow("KP001", broker=broker)
     yield contents + _after(30, zombie)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, overload
 
-from .events import Event, Kind
-from .fleet import PlannedFleet, random_of
+from .fleet import Event, Kind, PlannedFleet, random_of
 from .plants import PLANTS
 
 _LEAST_STEP_US: Final = 160_000_000

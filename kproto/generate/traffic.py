@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .content import Content, PlannedController
-    from .events import Event
-    from .fleet import PlannedFleet
+    from .fleet import Event, PlannedFleet
 
 _US: Final = 1000
 _BETWEEN_REQUESTS_NS: Final = 20 * _US

@@ -108,48 +108,31 @@ _FIGURES: Final = """
         FROM led JOIN windows w USING (cluster)
         WHERE before <> leader AND valid_from > w.since
         GROUP BY GROUPING SETS ((cluster, before), (cluster)) HAVING before >= 0 OR grouping(before) = 1
-    ), shrunk AS (
-        SELECT cluster, removed FROM day_isr_events JOIN windows w USING (cluster)
-        WHERE len(removed) > 0 AND ts > w.since
-    ), shrinks AS (
-        SELECT cluster, NULL AS broker_id, count(*) AS isr_shrinks FROM shrunk GROUP BY cluster UNION ALL
-        SELECT cluster, broker_id, count(*) FROM (SELECT cluster, unnest(removed) AS broker_id FROM shrunk)
-        GROUP BY cluster, broker_id
+    ), shrinks AS (  -- null: all brokers together
+        SELECT cluster, unnest(list_prepend(NULL, removed)) AS broker_id, 1 AS isr_shrinks
+        FROM day_isr_events JOIN windows w USING (cluster) WHERE len(removed) > 0 AND ts > w.since
     ), spans AS (
         SELECT cluster, leader, isr, array_except(replicas, isr) AS missing,
                (epoch_us(least(coalesce(valid_to, w.until), w.until)) - epoch_us(greatest(valid_from, w.since))) / 6e7
                    AS minutes
         FROM day_spans JOIN windows w USING (cluster)
     ), out_of_isr AS (
-        SELECT cluster, NULL AS broker_id, sum(minutes) AS minutes FROM spans
-        WHERE minutes > 0 AND len(missing) > 0 GROUP BY cluster UNION ALL
-        SELECT cluster, broker_id, sum(minutes)
-        FROM (SELECT cluster, unnest(missing) AS broker_id, minutes FROM spans WHERE minutes > 0)
-        GROUP BY cluster, broker_id
+        SELECT cluster, unnest(list_prepend(NULL, missing)) AS broker_id, minutes AS out_of_isr_minutes
+        FROM spans WHERE minutes > 0 AND len(missing) > 0
     ), offline AS (
-        SELECT cluster, NULL AS broker_id, sum(minutes) AS minutes FROM spans
-        WHERE minutes > 0 AND leader = -1 GROUP BY cluster UNION ALL
-        SELECT cluster, broker_id, sum(minutes)
-        FROM (SELECT cluster, unnest(isr) AS broker_id, minutes FROM spans WHERE minutes > 0 AND leader = -1)
-        GROUP BY cluster, broker_id
-    ), places AS (
-        SELECT cluster, broker_id FROM asked UNION SELECT cluster, broker_id FROM lost
-        UNION SELECT cluster, broker_id FROM shrinks UNION SELECT cluster, broker_id FROM out_of_isr
-        UNION SELECT cluster, broker_id FROM offline
+        SELECT cluster, unnest(list_prepend(NULL, isr)) AS broker_id, minutes AS offline_minutes
+        FROM spans WHERE minutes > 0 AND leader = -1
+    ), figures AS (
+        FROM asked UNION ALL BY NAME FROM updates UNION ALL BY NAME FROM lost UNION ALL BY NAME FROM shrinks
+        UNION ALL BY NAME FROM out_of_isr UNION ALL BY NAME FROM offline
     )
-    SELECT CAST(? AS date) AS date, p.cluster, p.broker_id, coalesce(requests, 0) AS requests,
-           coalesce(refusals, 0) AS refusals, coalesce(unanswered, 0) AS unanswered,
-           coalesce(leader_changes, 0) AS leader_changes, coalesce(isr_shrinks, 0) AS isr_shrinks,
-           coalesce(m.minutes, 0) AS out_of_isr_minutes, coalesce(o.minutes, 0) AS offline_minutes,
-           coalesce(updates, 0) AS updates, coalesce(lag_us_log, MAP {}) AS lag_us_log
-    FROM places p
-    LEFT JOIN asked a ON a.cluster = p.cluster AND a.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN updates u ON u.cluster = p.cluster AND u.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN lost l ON l.cluster = p.cluster AND l.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN shrinks s ON s.cluster = p.cluster AND s.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN out_of_isr m ON m.cluster = p.cluster AND m.broker_id IS NOT DISTINCT FROM p.broker_id
-    LEFT JOIN offline o ON o.cluster = p.cluster AND o.broker_id IS NOT DISTINCT FROM p.broker_id
-    ORDER BY cluster, broker_id NULLS FIRST
+    SELECT CAST(? AS date) AS date, cluster, broker_id, coalesce(sum(requests), 0) AS requests,
+           coalesce(sum(refusals), 0) AS refusals, coalesce(sum(unanswered), 0) AS unanswered,
+           coalesce(sum(leader_changes), 0) AS leader_changes, coalesce(sum(isr_shrinks), 0) AS isr_shrinks,
+           coalesce(sum(out_of_isr_minutes), 0) AS out_of_isr_minutes,
+           coalesce(sum(offline_minutes), 0) AS offline_minutes, coalesce(sum(updates), 0) AS updates,
+           coalesce(any_value(lag_us_log), MAP {}) AS lag_us_log
+    FROM figures GROUP BY cluster, broker_id ORDER BY cluster, broker_id NULLS FIRST
 """
 
 _STATES_LEFT: Final = """

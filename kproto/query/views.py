@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from kproto.tables.resolved import RESOLVED, changes_rows, resolved_reader
 from kproto.tables.schemas import BROKER_DAYS, TABLES
 from kproto.tables.stored import Reader, StoredTables, checked_run, reader_of, table_dataset
 from kproto.verdicts.derived import VIEWS
-from kproto.verdicts.found import Judged, facts_of_clusters
+from kproto.verdicts.found import facts_of_clusters
 
 if TYPE_CHECKING:
     from kproto.tables.places import Place
@@ -123,10 +123,6 @@ def _days(run: StoredTables | Mapping[str, pa.Table], read: Reader, directory: P
     return broker_days({name: _whole(read, name, RESOLVED[name]) for name in names})
 
 
-def _judged(judge: Callable[[Iterable[Judged]], pa.Table], facts: Callable[[], Iterable[Judged]]) -> pa.Table:
-    return judge(facts())
-
-
 def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
     """Give the connection the derived tables."""
     names = {name: name for name in (*TABLES, *VIEWS)}
@@ -135,6 +131,6 @@ def _make_views(connection: duckdb.DuckDBPyConnection, read: Reader) -> None:
         if derived.compute is not None:
             connection.register(name, _Lazy(derived.schema, partial(derived.compute, read)))
         elif derived.judge is not None:
-            connection.register(name, _Lazy(derived.schema, partial(_judged, derived.judge, facts)))
+            connection.register(name, _Lazy(derived.schema, partial(lambda judge: judge(facts()), derived.judge)))
         else:
             connection.execute(f"CREATE TEMP VIEW {name} AS {derived.sql.format_map(names)}")

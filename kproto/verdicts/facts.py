@@ -50,13 +50,8 @@ _STATE_COLUMNS: Final = (
     "replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
     "unclean_election",
 )  # fmt: skip
-_REQUEST_COLUMNS: Final = (
-    "ts", "frame_id", "capture", "conn_id", "api_key", "api_version", "controller_id", "controller_epoch",
-    "broker_epoch", "is_kraft_controller", "type", "live_brokers_id", "broker_id", "server_ip", "server_port",
-    "n_partitions", "body_id", "response_frame_id", "latency_us", "error_code", "unmatched_reason", "decode_error",
-)  # fmt: skip
 FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "requests": _REQUEST_COLUMNS,
+    "requests": Request._fields,
     "partition_states": _STATE_COLUMNS,
     "partition_errors": ("frame_id", "topic", "partition", "error_code"),
     "live_brokers": ("live_brokers_id", "broker_id", "host", "port", "listener"),
@@ -746,6 +741,11 @@ class Facts:
             for broker in live - before:
                 found[broker].append(ts)
         return found
+
+    def back_since(self, broker: Any, ts: int, within: int) -> int:
+        """When a broker came back that had left within some us after a time; else that time, or the end: not yet."""
+        gone = self.gone_between(broker, ts, ts + within)
+        return ts if gone is None else _after(self._arrivals.get(broker, []), gone) or self.end
 
     def how_it_left(self, broker: int, ts: int) -> str | None:
         """How a broker left the live brokers at a time, by what the controller did since it came.

@@ -34,10 +34,6 @@ REQUEST_COLUMNS: Final = (
 )  # fmt: skip
 """The columns of ``requests`` from which the figures are computed."""
 
-_KEYS: Final = (
-    "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch", "is_kraft_controller",
-    "type", "broker_id", "server_ip", "server_port", "unmatched_reason", "decode_error",
-)  # fmt: skip
 _ZOOKEEPER: Final = "ZooKeeper controller"
 _TAKEOVER: Final = "KRaft controller takes over"
 _DUAL_WRITE: Final = "dual write"
@@ -126,6 +122,10 @@ class RequestSpan:
     def row(self, counted: str = "requests") -> dict[str, Any]:
         """The number and the times, for a summary."""
         return {counted: self.count, "first": moment(self.first), "last": moment(self.last)}
+
+
+_KEYS: Final = RequestKind._fields[:-3]
+"""The columns that tell requests apart before they are judged."""
 
 
 def target_of(broker_id: int | None, ip: str, port: int) -> object:

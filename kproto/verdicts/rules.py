@@ -802,7 +802,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 if gone is not None and gone >= life.sightings[0].ts and (later is None or gone >= deleted - settled):
                     continue
                 error = removals.refused((topic, number), broker)
-                returned = error is None and facts.took_part(broker, deleted, facts.end - doctor.us("told"))
+                since = facts.back_since(broker, deleted, doctor.us("told"))
+                returned = error is None and facts.took_part(broker, since, facts.end - doctor.us("told"))
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
                 found[rule, topic, broker].append((deleted, life.sightings[-1].ts))
                 if error is not None:
@@ -896,39 +897,36 @@ _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EP
 
 
 def _losses(doctor: _Doctor) -> Iterator[Finding]:
-    for row in doctor.facts.captures:
-        if row["partial_starts"]:
-            text = f"{row['file']} begins inside a request or response of {counted(row['partial_starts'], 'stream')}"
-            yield doctor.finding("KP060", text, doctor.facts.begin, doctor.facts.begin, count=row["partial_starts"])
-        if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"] or row["dropped_packets"]:
-            text = f"{row['file']} lacks {row['gap_bytes']:,} bytes in {counted(row['gaps'], 'gap')}"
-            if row["dropped_packets"]:
-                dropped = f"its recorder had dropped {counted(row['dropped_packets'], 'packet')} by then"
-                text = f"{text}; {dropped}" if row["gaps"] else f"{row['file']}: {dropped}"
-            yield doctor.finding("KP061", text, doctor.facts.begin, count=row["gaps"] + (row["dropped_packets"] or 0))
-        if row["without_handshake"]:
-            text = (
-                f"{row['file']} lacks the beginning of {row['without_handshake']:,} of "
-                f"{counted(row['kafka_connections'], 'Kafka connection')}: what passed on them before is not in it"
-            )
-            begin = doctor.facts.begin
-            yield doctor.finding("KP062", text, begin, begin, count=row["without_handshake"])
+    facts, begin = doctor.facts, doctor.facts.begin
+    for row in facts.captures:
+        file = row["file"]
+        if count := row["partial_starts"]:
+            text = f"{file} begins inside a request or response of {counted(count, 'stream')}"
+            yield doctor.finding("KP060", text, begin, begin, count=count)
+        dropped = row["dropped_packets"] or 0
+        if row["gaps"] or row["cut_packets"] or row["ip_fragments"] or row["bad_checksums"] or dropped:
+            gaps = f" lacks {row['gap_bytes']:,} bytes in {counted(row['gaps'], 'gap')}"
+            by_then = f" its recorder had dropped {counted(dropped, 'packet')} by then"
+            text = file + (f"{gaps};{by_then}" if dropped and row["gaps"] else f":{by_then}" if dropped else gaps)
+            yield doctor.finding("KP061", text, begin, count=row["gaps"] + dropped)
+        if count := row["without_handshake"]:
+            connections = counted(row["kafka_connections"], "Kafka connection")
+            text = f"{file} lacks the beginning of {count:,} of {connections}: what passed on them before is not in it"
+            yield doctor.finding("KP062", text, begin, begin, count=count)
         if row["not_read"]:
             packets = {found["protocol"]: found["packets"] for found in row["not_read"]}
-            text = f"{row['file']}: {not_read_text(packets)}; requests in them are missing here"
-            yield doctor.finding("KP064", text, doctor.facts.begin, count=sum(packets.values()))
-        if unusable := (row["bad_inputs"] or 0) - (row["bad_checksums"] or 0):
-            reasons = Counter(bad["reason"] for bad in doctor.facts.bad_inputs if bad["file"] == row["file"])
+            text = f"{file}: {not_read_text(packets)}; requests in them are missing here"
+            yield doctor.finding("KP064", text, begin, count=sum(packets.values()))
+        if count := (row["bad_inputs"] or 0) - (row["bad_checksums"] or 0):
+            reasons = Counter(bad["reason"] for bad in facts.bad_inputs if bad["file"] == file)
             why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
-            text = f"{row['file']}: {counted(unusable, 'piece')} of the file could not be used{why}"
-            yield doctor.finding("KP065", text, doctor.facts.begin, count=unusable)
-        if row["untimed_packets"]:
-            text = (
-                f"{row['file']}: {counted(row['untimed_packets'], 'packet')} "
-                f"{'has' if row['untimed_packets'] == 1 else 'have'} no time: the order of requests is known, when "
-                "they passed is not"
-            )
-            yield doctor.finding("KP066", text, doctor.facts.begin, count=row["untimed_packets"])
+            text = f"{file}: {counted(count, 'piece')} of the file could not be used{why}"
+            yield doctor.finding("KP065", text, begin, count=count)
+        if count := row["untimed_packets"]:
+            has = "has" if count == 1 else "have"
+            known = "the order of requests is known, when they passed is not"
+            text = f"{file}: {counted(count, 'packet')} {has} no time: {known}"
+            yield doctor.finding("KP066", text, begin, count=count)
 
 
 def _clocks(doctor: _Doctor) -> Iterator[Finding]:

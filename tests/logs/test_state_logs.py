@@ -581,3 +581,14 @@ def test_what_logs_and_the_capture_of_the_same_run_tell_is_counted_and_judged_on
         for facts in (beside, alone)
     )
     assert [each for each in found if each[1] != "note"] == [each for each in wanted if each[1] != "note"]
+
+
+def test_a_broker_that_has_just_come_back_is_yet_to_be_told_of_a_deletion(tmp_path: Path) -> None:
+    """It was killed before it had deleted two of three partitions, and came back 0.25 s before the logs end."""
+    for name, data in logs_of("kafka-2.0.1", "TRACE").items():
+        lines = [line for line in data.splitlines(keepends=True) if b"20:30:33" < line[12:24] < b"20:30:59,255"]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"".join(lines))
+    found = doctor(tmp_path, "--log-zone", "UTC")
+    assert found
+    assert "KP041" not in {row["rule"] for row in found}
