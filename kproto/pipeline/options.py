@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,6 +132,12 @@ def _numbers(text: str) -> list[int]:
         raise ConfigurationError(f"{text!r} is not a list of numbers such as 9092,9093") from None
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,5}", text):
+        raise ConfigurationError(f"{text!r} is no number of tasks such as 8")
+    return int(text)
+
+
 def _apis(text: str) -> set[int]:
     by_name = {api_name(key).lower(): int(key) for key in ApiKey}
     found = set()
@@ -157,7 +164,8 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     **dict.fromkeys(
         ("path", "paths", "table", "columns", "payload", "cluster", "capture_point", "log_zone", "log_date"), str
     ),
-    **dict.fromkeys(("ports", "workers"), _numbers),
+    "ports": _numbers,
+    "workers": _count,
     **dict.fromkeys(("since", "until"), _moment_ns),
     "apis": _apis,
 }

@@ -21,6 +21,7 @@ from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.pipeline import read_frames, requests_of, states_of
+from kproto.pipeline.options import checked
 from kproto.tables import FRAMES, SCAN, read, scan
 from kproto.tables.filters import Filters
 
@@ -109,6 +110,12 @@ def test_large_and_rotated_captures_give_the_same_frames_from_many_tasks(spark: 
 def test_options_that_frames_have_no_use_for_are_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"no option '{name.lower()}'"):
         read_frames(None, [str(CAPTURE)], **{name: "1"})
+
+
+@pytest.mark.parametrize("number", ["0", "1,2", "-1", "many"])
+def test_a_number_of_tasks_that_is_none_is_refused_before_captures_are_dealt(number: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no number of tasks such as 8"):
+        checked({"workers": number})
 
 
 def test_request_logs_and_recordings_of_the_tap_are_read(spark: SparkSession, tmp_path: Path) -> None:
