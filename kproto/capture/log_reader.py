@@ -29,7 +29,7 @@ from kproto.logs.state_lines import (
     with_writer,
 )
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
-from kproto.logs.wrappers import LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, with_long_words
+from kproto.logs.wrappers import HAS_TIME, LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, with_long_words
 
 from .model import GAP, WHOLE, Connection, Endpoint, Exchange, Frame
 from .summary import StreamLoss
@@ -80,8 +80,6 @@ _PART_BYTES: Final = 50
 """Estimated memory of a part beside its bytes."""
 
 _TAB: Final = 9
-_HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
-
 _LONGEST_LOGGER: Final = 200
 
 _LONGEST_CUT: Final = 1 << 20
@@ -184,7 +182,7 @@ class _HeldLine:
             or not text.strip()
             or b"Exception" in text[:200]
             or stamps_in(text[:40])
-            or (_HAS_TIME.search(begin) and with_writer(begin)[1] >= 0)
+            or (HAS_TIME.search(begin) and with_writer(begin)[1] >= 0)
             or self._size + len(text) > _LONGEST_CUT
         ):
             return False
@@ -450,7 +448,7 @@ class LogReader:
         self._last_message = message
         if before is None or before.text != message.text:
             return False
-        has_time = _HAS_TIME.search(message.text, 0, _LONGEST_PREFIX) is not None
+        has_time = HAS_TIME.search(message.text, 0, _LONGEST_PREFIX) is not None
         return has_time or (bool(message.stamps) and before.stamps == message.stamps)
 
     def _request(self, message: LogLine, events: list[Frame | Exchange]) -> None:
@@ -514,7 +512,7 @@ class LogReader:
         else:
             self._end_held(events)
             held.begin(message)
-            if held.is_whole() or not (message.stamps or _HAS_TIME.search(message.text, 0, _LONGEST_PREFIX)):
+            if held.is_whole() or not (message.stamps or HAS_TIME.search(message.text, 0, _LONGEST_PREFIX)):
                 self._end_held(events)
         self._give_logged(events)
 
@@ -655,12 +653,9 @@ class LogReader:
             response = None
             if request.answered:
                 response = self._frame(streams, "response", request.last_ns, answer_head, answer, WHOLE, *names)
-                response.request = frame
-                summary.responses += 1
             else:
                 frame.unmatched_reason = "the log ends before the answer"
-                summary.unmatched_requests += 1
-            events += [frame, Exchange(frame, response)]
+            self._pair(frame, response, events)
             self.time_ns = request.last_ns
             summary.first_ns = summary.first_ns or request.time_ns
             summary.last_ns = request.last_ns
@@ -706,15 +701,20 @@ class LogReader:
         response = None
         if has_response:
             response = self._frame(streams, "response", answered_ns, answer_head, answer, answer_status, *names)
-            response.request = request
-            summary.responses += 1
         else:
             request.unmatched_reason = "the log has no response"
-            summary.unmatched_requests += 1
-        events += [request, Exchange(request, response)]
+        self._pair(request, response, events)
         self.time_ns = answered_ns
         summary.first_ns = summary.first_ns or answered_ns
         summary.last_ns = answered_ns
+
+    def _pair(self, request: Frame, response: Frame | None, events: list[Frame | Exchange]) -> None:
+        if response is None:
+            self.summary.unmatched_requests += 1
+        else:
+            response.request = request
+            self.summary.responses += 1
+        events += [request, Exchange(request, response)]
 
     def _unlogged_answer(self, api_key: int, entry: dict[str, Any]) -> dict[str, Any] | None:
         """What a broker of a release before 1.0, which logs no answers, answered a control request; None of others.

@@ -327,23 +327,16 @@ class LoggedRequest:
             ]
             return 0, {**head, "deletePartitions": self.deletes, "ungroupedPartitions": parts}
         head["liveLeaders"] = []
-        if self.topic_ids is not None:
-            for topic_name, form in zip(self.topics, named, strict=True):
-                form["topicId"] = self.topic_ids.get(topic_name, _NO_ID)
-            for states in self.topics.values():
-                for state in states:
-                    state.setdefault("leaderRecoveryState", 0)
-            return 7, {**head, "isKRaftController": True, "type": 0}
-        recovering = any(state.get("leaderRecoveryState") for states in self.topics.values() for state in states)
-        if not recovering and not self.of_kraft:
+        every = [state for states in self.topics.values() for state in states]
+        of_kraft = self.of_kraft or self.topic_ids is not None
+        if not of_kraft and not any(state.get("leaderRecoveryState") for state in every):
             return 4, head
+        for topic_name, form in zip(self.topics, named, strict=True):
+            form["topicId"] = (self.topic_ids or {}).get(topic_name, _NO_ID)
+        for state in every:
+            state.setdefault("leaderRecoveryState", 0)
         head["type"] = 0
-        for topic in named:
-            topic["topicId"] = _NO_ID
-        for states in self.topics.values():
-            for state in states:
-                state.setdefault("leaderRecoveryState", 0)
-        return (7, head | {"isKRaftController": True}) if self.of_kraft else (6, head)
+        return (7, head | {"isKRaftController": True}) if of_kraft else (6, head)
 
     def answer(self, version: int) -> dict[str, Any]:
         """The answer in Kafka's JSON form."""
@@ -534,7 +527,10 @@ class StateLog:
         self._epochs[controller_id] = number
         self._dated(broker, time_ns, is_broker=True)
         self._senders[broker] = controller_id, number
-        request = self._open[broker] = LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns)
+        return self._begin(LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns))
+
+    def _begin(self, request: LoggedRequest) -> LoggedRequest:
+        self._open[request.broker_id] = request
         if len(self._open) > 1000:
             self._close(next(iter(self._open)))
         return request
@@ -601,22 +597,11 @@ class StateLog:
         request = self._request(6, broker, controller, epoch, correlation, time_ns)
         topic, number = _topic_partition(partition)
         told = _ids(isr), _ids(replicas)
-        self._told[partition] = told
-        if len(self._told) > _MOST_REMEMBERED:
-            self._told.popitem(last=False)
-        request.add(
-            topic,
-            {
-                "partitionIndex": number,
-                "controllerEpoch": int(controller_epoch),
-                "leader": int(leader),
-                "leaderEpoch": int(leader_epoch),
-                "isr": told[0],
-                "zkVersion": int(partition_epoch),
-                "replicas": told[1],
-                "offlineReplicas": _ids(offline or b""),
-            },
-        )
+        _keep(self._told, partition, told)
+        numbers = int(controller_epoch), int(leader), int(leader_epoch)
+        state = _published(number, *numbers, told[0], int(partition_epoch), told[1])
+        state["offlineReplicas"] = _ids(offline or b"")
+        request.add(topic, state)
         request.detailed = self._detailed = True
         return True
 
@@ -662,25 +647,14 @@ class StateLog:
         else:
             number = int(index)
         if adding is None:  # releases before 1.0 print no partition epoch in an update
-            self._led[b"%b-%d" % (topic, number)] = leader_epoch, isr.replace(b" ", b""), partition_epoch
-            if len(self._led) > _MOST_REMEMBERED:
-                self._led.popitem(last=False)
+            _keep(self._led, b"%b-%d" % (topic, number), (leader_epoch, isr.replace(b" ", b""), partition_epoch))
         request = self._request(4, broker, controller, epoch, correlation, time_ns)
         if not request.detailed:  # what lines at INFO told of it stands in these as well
             request.topics, request.count = {}, 0
         request.detailed = self._detailed = True
-        state = {
-            "partitionIndex": number,
-            "controllerEpoch": int(controller_epoch),
-            "leader": int(leader),
-            "leaderEpoch": int(leader_epoch),
-            "isr": _ids(isr),
-            "partitionEpoch": int(partition_epoch),
-            "replicas": _ids(replicas),
-            "addingReplicas": _ids(adding or b""),
-            "removingReplicas": _ids(removing or b""),
-            "isNew": is_new == b"true",
-        }
+        told = _ids(isr), int(partition_epoch), _ids(replicas)
+        state = _state(number, int(controller_epoch), int(leader), int(leader_epoch), *told, adding, removing)
+        state["isNew"] = is_new == b"true"
         if recovery == b"1":
             state["leaderRecoveryState"] = 1
         request.add(topic, state)
@@ -789,15 +763,16 @@ class StateLog:
                 request.topic_ids.setdefault(topic, topic_id)
         state = _state(
             number,
+            request.controller_epoch,
             broker if is_leader else int(role[1]),
             int(leader_epoch),
             _ids(isr) if is_leader else UNKNOWN_IDS,
             UNKNOWN if partition_epoch is None else int(partition_epoch),
             UNKNOWN_IDS,
+            adding,
+            removing,
         )
-        state["controllerEpoch"] = request.controller_epoch
         state["isNew"] = leader_epoch == b"0" == partition_epoch
-        state["addingReplicas"], state["removingReplicas"] = _ids(adding), _ids(removing)
         request.add(topic, state)
         return True
 
@@ -815,10 +790,7 @@ class StateLog:
     def _of_metadata(self, broker: int, time_ns: int) -> LoggedRequest:
         request = LoggedRequest(ApiKey.LEADER_AND_ISR, broker, -1, -1, None, time_ns)
         request.topic_ids = {}
-        self._open[broker] = request
-        if len(self._open) > 1000:
-            self._close(next(iter(self._open)))
-        return request
+        return self._begin(request)
 
     def _creating(self, broker: int, rest: bytes, time_ns: int) -> bool:
         request, found = self._open.get(broker), _CREATING.match(rest)
@@ -828,9 +800,7 @@ class StateLog:
             if request.time_ns == time_ns or found[1] not in request.topic_ids:
                 request.topic_ids[found[1]] = found[2].decode()
             request.last_ns = time_ns
-        self._topic_ids[found[1]] = found[2].decode()
-        if len(self._topic_ids) > _MOST_TOPICS:
-            self._topic_ids.popitem(last=False)
+        _keep(self._topic_ids, found[1], found[2].decode(), _MOST_TOPICS)
         return True
 
     def _skipped(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -851,9 +821,9 @@ class StateLog:
             return True
         if request.topic_ids is not None:
             request.topic_ids[topic] = topic_id.decode()
-        state = _state(int(number), int(leader), int(leader_epoch), _ids(isr), int(partition_epoch), _ids(replicas))
-        state["controllerEpoch"] = request.controller_epoch
-        request.add(topic, state | {"addingReplicas": _ids(adding or b""), "removingReplicas": _ids(removing or b"")})
+        numbers = int(number), request.controller_epoch, int(leader), int(leader_epoch)
+        told = _ids(isr), int(partition_epoch), _ids(replicas)
+        request.add(topic, _state(*numbers, *told, adding, removing))
         return True
 
     def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -891,10 +861,8 @@ class StateLog:
             if b"brokerId" in isr:
                 isr = b",".join(_BROKER_ID.findall(isr))
         elif begin == b"Changed " and (found := _ASSIGNED.match(rest)):
-            self._replicas[found[1]] = _ids(found[2])
-            self._replicas.move_to_end(found[1])
-            if len(self._replicas) > _MOST_REMEMBERED:
-                self._replicas.popitem(last=False)
+            self._replicas.pop(found[1], None)
+            _keep(self._replicas, found[1], _ids(found[2]))
             return True
         elif begin == b"Sent Lea" and (found := _REASSIGNED.match(rest)):
             leader, isr, _, leader_epoch, partition_epoch, controller_epoch, replicas, partition = found.groups()
@@ -1049,18 +1017,35 @@ class StateLog:
         self._give(request)
 
 
+def _keep(kept: OrderedDict[bytes, Any], name: bytes, value: Any, most: int = _MOST_REMEMBERED) -> None:
+    """Remember a value; what was remembered first goes where there are too many."""
+    kept[name] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
 def _state(
-    number: int, leader: int, leader_epoch: int, isr: Any, partition_epoch: int, replicas: Any
+    number: int,
+    controller_epoch: int,
+    leader: int,
+    leader_epoch: int,
+    isr: Any,
+    partition_epoch: int,
+    replicas: Any,
+    adding: bytes | None,
+    removing: bytes | None,
 ) -> dict[str, Any]:
-    """The state of a LeaderAndIsr of which lines at INFO tell."""
+    """A partition's state in a LeaderAndIsr."""
     return {
         "partitionIndex": number,
-        "controllerEpoch": -1,
+        "controllerEpoch": controller_epoch,
         "leader": leader,
         "leaderEpoch": leader_epoch,
         "isr": isr,
         "partitionEpoch": partition_epoch,
         "replicas": replicas,
+        "addingReplicas": _ids(adding or b""),
+        "removingReplicas": _ids(removing or b""),
         "isNew": False,
     }
 
@@ -1068,6 +1053,7 @@ def _state(
 def _published(
     number: int, controller_epoch: int, leader: int, leader_epoch: int, isr: Any, partition_epoch: int, replicas: Any
 ) -> dict[str, Any]:
+    """A partition's state in an UpdateMetadata."""
     return {
         "partitionIndex": number,
         "controllerEpoch": controller_epoch,

@@ -88,7 +88,8 @@ class Lines:
             whole = b"".join(self._parts)
             self._parts, self._held, held = [], 0, self._held
             lines = self._cut(whole, held)
-            if self._is_quoted or self._soft or b"=3D" in whole or b"=\n" in whole or b"=\r\n" in whole:
+            has_soft = b"=\n" in whole or (b"\r" in whole and b"=\r\n" in whole)  # a search for one byte is quick
+            if self._is_quoted or self._soft or has_soft or b"=3D" in whole:
                 lines = self._unquoted(lines, last=last)
             yield from lines
         if end < len(data):
@@ -265,7 +266,9 @@ _STRUCTS: Final = tuple(begin.encode() for begin in STRUCTS)
 _ENDS_STRUCT: Final = re.compile(rb";totalTime:[\d.]{1,30},")
 """What of a request logged as text the last field that is read ends with."""
 
-_HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
+HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
+"""A time of day."""
+
 _HEADLESS: Final = (
     MARK, b"request:", b"[Broker id=", b"[Controller id=", b"[Topic Deletion Manager ", b"Broker ", b"Controller ",
 )  # fmt: skip
@@ -291,15 +294,12 @@ _TEXTS: Final = (
 
 _TIMES: Final = (
     "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "ingestionTime", "receiveTimestamp", "observedTimestamp",
-    "observedTimeUnixNano", "timeUnixNano", "TimeGenerated",
+    "observedTimeUnixNano", "timeUnixNano", "TimeGenerated", "created", "created_at", "created_ms", "epoch",
+    "epoch_ms", "_ts", "ts_ms", "event_time", "log_time", "timestamp_ms", "timestampMs",
     "@timestamp", "@t", "date", "_time", "time", "ts", "datetime", "eventTime", "timestamp", "Timestamp", "asctime",
     "logtime", "timeMillis", "instant",
 )  # fmt: skip
 """Fields that hold a time; of several the last one is nearest to the line."""
-
-_OF_TIME: Final = re.compile("(?i)time|date|created|epoch|(?:^|_)ts$")
-_LONG_AGO: Final = 1_000_000_000
-"""What other names of fields hold that have a time as a number, and the number must be greater: seconds of 2001."""
 
 _DAY_ALONE: Final = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d")
 """A date whose time stands in another field."""
@@ -462,7 +462,7 @@ class Unwrapper:
         text = cleaned(message.text)
         stamps, stream = message.stamps, b""
         prefix = _PREFIX.match(text)
-        has_time = _HAS_TIME.search(text, 0, LONGEST_HEAD) is not None
+        has_time = HAS_TIME.search(text, 0, LONGEST_HEAD) is not None
         if prefix and not (text[:1] == b">" and self._is_bare and not has_time):  # else the rest of a cut " -> "
             stream, text = prefix[0], text[prefix.end() :]
         self._is_bare = message.text[:1] != b">" and (has_time or text[-1:] == b"-")
@@ -528,7 +528,7 @@ class Unwrapper:
                 text = self._head + b" " + text.lstrip()
                 message = message._replace(text=text)
             self._head = b""
-        elif len(text) <= LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and _HAS_TIME.search(text):
+        elif len(text) <= LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and HAS_TIME.search(text):
             self._head = text.rstrip()
         if _TEXTS_BEGIN.match(text) and depth < _DEEPEST:
             value = _quoted(text)
@@ -599,7 +599,7 @@ class Unwrapper:
             begins = text[:2] == b'{"' and (self._in_string or last not in _BEFORE_VALUE)
             goes_on = not begins and (last == b'"' or not _BEGINS_RECORD.match(text))
         elif self._is_cut:
-            goes_on = MARK not in text and not _HAS_TIME.search(text, 0, 200)
+            goes_on = MARK not in text and not HAS_TIME.search(text, 0, 200)
         else:
             goes_on = bool(_CONTINUED.match(text)) and not _BEGINS_RECORD.match(text)
         if (goes_on and self._size <= LONGEST_LINE) or not text.strip():
@@ -669,16 +669,12 @@ class Unwrapper:
             return
         if not isinstance(value, dict):
             return
-        day = next((f"{each} " for each in value.values() if isinstance(each, str) and _DAY_ALONE.fullmatch(each)), "")
+        day = _only(value.get("date", value.get("Date")))
+        day = f"{day} " if isinstance(day, str) and _DAY_ALONE.fullmatch(day) else ""
         times = [_only(value[name]) for name in _TIMES if name in value]
         found = [stamp_of(day + each if isinstance(each, str) else each) for each in times]
         if not found:
-            found = [
-                stamp_of(each)
-                if isinstance(each, (int, float)) and each > _LONG_AGO and _OF_TIME.search(name)
-                else whole_stamp(each)
-                for name, each in value.items()
-            ]
+            found = [whole_stamp(each) for each in value.values()]
         message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)
@@ -691,7 +687,7 @@ class Unwrapper:
                 yield from self._held_text(_with_level(held, value), value, message, depth)
                 return
         lines = [each for each in value.values() if isinstance(each, str) and _holds_line(each)]
-        if len(lines) > 1 and all(_HAS_TIME.search(line[:LONGEST_HEAD].encode()) for line in lines):
+        if len(lines) > 1 and all(HAS_TIME.search(line[:LONGEST_HEAD].encode()) for line in lines):
             yield from self._records(lines, message, depth + 1)
             return
         for name, line in value.items():  # under a name that is not known
