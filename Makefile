@@ -2,7 +2,7 @@
 .PHONY: help run analyze test quick format spark explore repeat oracle real lint sanitize fuzz mutations simulate soak bench guard docs dist wheels sbom clean
 
 help:    ## this list
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n -e 's/^\([a-z]*\): .*## \(.*\)/  make \1\t\2/p' -e 's/^ *## /\t/p' Makefile | expand -t 18
 
 CAPTURES = $(addprefix tests/data/captures/ibp-,0.10.0-a.pcap.gz 2.8-a.pcap.gz 3.9-a.pcap.gz 3.9-migration-a.pcap.gz)
 
@@ -29,7 +29,7 @@ test:    ## every test that needs no Java, but for the tier `slow`; ALL=1 runs t
 	  -m "$(if $(ALL),,not slow and )$(NOT_ELSEWHERE)" --ignore=tests/kafka --ignore=tests/oracle -n $(WORKERS) --dist worksteal --hypothesis-seed=$$seed
 
 TESTS = tests/codec_ext tests/contract tests/capture tests/tables
-quick:   ## a focused run within seconds: make quick TESTS="tests/cli/test_doctor.py -k clock"
+quick:   ## a focused run within seconds: make quick TESTS="tests/cli/test_doctor.py -k baseline"
 	@tools/setup test
 	.venv/bin/pytest -q -x -m "not slow and $(NOT_ELSEWHERE)" $(TESTS)
 

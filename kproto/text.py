@@ -61,10 +61,12 @@ def csv_cell(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun.
 
-    >>> counted(1, "byte"), counted(2_000, "byte")
-    ('1 byte', '2,000 bytes')
+    >>> counted(1, "byte"), counted(2_000, "byte"), counted(2, "entry")
+    ('1 byte', '2,000 bytes', '2 entries')
     """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
 
 
 def ranges(numbers: Iterable[int]) -> str:

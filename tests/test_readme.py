@@ -75,6 +75,19 @@ def test_the_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
 
 
+def test_make_alone_prints_what_each_target_is_for():
+    told = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    texts = re.findall(r"^(?:[a-z]+:| ).*?## (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(texts) > 20
+    assert [line[18:].strip() for line in told.splitlines()] == texts
+
+
+def test_the_example_of_a_focused_run_has_a_test():
+    for page in ("Makefile", "CONTRIBUTING.md"):
+        file, word = re.search(r'TESTS="(\S+) -k (\w+)"', (ROOT / page).read_text(encoding="utf-8")).groups()
+        assert re.search(rf"def test_\w*{word}", (ROOT / file).read_text(encoding="utf-8")), page
+
+
 def test_every_target_that_is_named_exists():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):

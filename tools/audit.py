@@ -29,7 +29,6 @@ from kproto.cli import EXIT_WRONG_INPUT, reason_of
 from kproto.cli.options import CaptureCommand, format_option, parse_ports
 from kproto.cli.progress import reading
 from kproto.cli.sections import Section, print_sections
-from kproto.cli.text import counted
 from kproto.codec import get_codec
 from kproto.errors import (
     CaptureError,
@@ -46,7 +45,7 @@ from kproto.tables.files import open_file
 from kproto.tables.points import points_of
 from kproto.tables.schemas import TIME, column, described
 from kproto.tables.whole_file import whole_file
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -16,11 +16,12 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError
+from kproto.text import pasted
 
 from .copies import within_others
 from .file_ends import FileEnds, is_pipe, refuse_pipes
@@ -52,6 +53,9 @@ _NUMBERED: Final = [
     re.compile(r"(.*?)[-_.]?\d{4}-?\d\d-?\d\d(?:[-_T.]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?)?(\.\w+)?"),  # a date, a time
     re.compile(r"(.*?)[-_.]?\d+(\.\w+)?"),
 ]
+
+_MOST_FOLDERS: Final = 1_000
+_NEEDS_NO_QUOTES: Final = re.compile(r"[\w@%+=:,./*-]+", re.ASCII)
 
 _MOST_FLOWS: Final = 512
 """The most flows of a file's begin, and of its end, that are compared with others."""
@@ -280,14 +284,45 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
             if not found:  # a directory for each host, or for each hour
                 found = [file for folder in _folders(Path(path)) for file in _inside(folder, unfinished)]
             if not found:
-                raise CaptureError(
-                    f"{path}: a directory without a capture or request log, or files of a __cluster_metadata-0"
-                )
+                raise CaptureError(f"{path}: {_why_nothing(Path(path))}")
         for file in found:
             resolved = Path(file).resolve()
             if resolved not in seen:
                 seen.add(resolved)
                 yield file
+
+
+def _why_nothing(folder: Path) -> str:
+    """Say why a directory gives no captures, and what to type if they lie deeper in it."""
+    deeper = deeper_folders(folder)
+    if not deeper:
+        return (
+            "a directory without a capture or request log, or files of a __cluster_metadata-0; name the directory that "
+            "holds them"
+        )
+    levels = zip_longest(*(found.relative_to(folder).parts for found in deeper), fillvalue="")
+    pattern = "/".join(names.pop() if len(names) == 1 else "*" for names in map(set, levels))
+    is_exact = _NEEDS_NO_QUOTES.fullmatch(pattern) and {*folder.glob(pattern)} == {*deeper}
+    typed = f"{pasted([str(folder)])}/{pattern}" if is_exact else pasted(map(str, deeper))
+    return f"captures or logs lie deeper in it; name their directories: {typed}"
+
+
+def deeper_folders(folder: Path) -> list[Path]:
+    """Return the directories at any depth of a directory that hold captures or logs themselves, of the first 1,000."""
+    found = []
+    for path, names, _files in islice(os.walk(folder), _MOST_FOLDERS):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if _inside(Path(path), unfinished=True):
+            found.append(Path(path))
+    return found
+
+
+def holds_captures(folder: str | os.PathLike[str]) -> bool:
+    """Whether a directory gives captures or logs, see ``capture_points``."""
+    try:
+        return any(_files([folder], unfinished=True))
+    except CaptureError:
+        return False
 
 
 def folders_left_out(path: str | os.PathLike[str]) -> list[str]:

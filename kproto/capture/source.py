@@ -388,7 +388,9 @@ def _why(e: OSError, name: str) -> str:
         case FileNotFoundError() if "://" in name:
             return "no such file here; summary, query, report and analyze read URIs: try these, or copy the file"
         case FileNotFoundError():
-            return "no such file; check the path (a shell pattern that matches nothing is passed on as it is)"
+            return (
+                "no such file or directory; check the path (a shell pattern that matches nothing is passed on as it is)"
+            )
         case IsADirectoryError():
             return "is a directory, and so no capture"
         case PermissionError():

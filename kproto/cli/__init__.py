@@ -60,6 +60,13 @@ EXIT_PIPE_CLOSED: Final = 141
 _DUCKDB_INTERRUPTED: Final = "Query interrupted"
 """The text of DuckDB's ``RuntimeError`` where Ctrl-C comes amid a query."""
 
+_HINTS: Final[dict[type[BaseException], str]] = {
+    FileNotFoundError: "; check the path",
+    IsADirectoryError: "; name a file in it",
+    PermissionError: "; try sudo, or chmod it",
+}
+"""What to try where the system refuses a file."""
+
 
 class Commands(click.Group):
     """A group that imports a sub-command when it is chosen, and turns every foreseen failure into one line."""
@@ -143,7 +150,7 @@ def reason_of(error: BaseException) -> str:
         names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
         paths = " -> ".join(os.fsdecode(n) for n in names)
         text = f"{paths}: {error.strerror.lower()}" if paths else error.strerror.lower()
-        text += _hint(error)
+        text += _HINTS.get(type(error), "")
     elif isinstance(error, ImportError) and _package(error) in EXTRAS:
         package = _package(error)
         text = f"this needs {package}, which is not installed; try: {install_command(EXTRAS[package])}"
@@ -154,17 +161,6 @@ def reason_of(error: BaseException) -> str:
 
 def _package(error: ImportError) -> str:
     return (error.name or "").partition(".")[0]
-
-
-def _hint(error: OSError) -> str:
-    match error:
-        case FileNotFoundError():
-            return "; check the path"
-        case IsADirectoryError():
-            return "; name a file in it"
-        case PermissionError():
-            return "; try sudo, or chmod it"
-    return ""
 
 
 def _tell(error: click.ClickException) -> int:

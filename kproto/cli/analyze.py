@@ -23,11 +23,10 @@ from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
 from kproto.cli.summary_text import page_of
-from kproto.cli.text import counted
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,9 +15,9 @@ import click
 
 from kproto.cli.ending import Reader, check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
-from kproto.cli.text import counted, print_line
+from kproto.cli.text import print_line
 from kproto.errors import ConfigurationError, KprotoError
-from kproto.text import ranges
+from kproto.text import counted, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

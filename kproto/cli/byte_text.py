@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kproto.errors import ConfigurationError
 from kproto.framing import DEFAULT_LIMIT
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Form = Literal["auto", "hex", "hexdump", "list", "escaped", "base64", "raw"]
-FORMS: Final = ("auto", "hex", "hexdump", "list", "escaped", "base64", "raw")
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _TEXT: Final = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _HEX_MARKS: Final = re.compile(r"^b(?=['\"])|\\x|0x|[\s:,;'\"]|(?<=[0-9a-fA-F])-(?=[0-9a-fA-F])")
@@ -85,7 +85,7 @@ def parse_bytes(data: bytes, form: Form = "auto") -> bytes:
         return data
     text = _text(data)
     if form == "hexdump":
-        return _from_netty(text) if _NETTY_LINE.search(text) else _from_dump(text)
+        return _from_dump(_NETTY_LINE.sub(lambda line: f"{line[1]} {' '.join(line[2].split())}|", text))
     if form == "list":
         return _from_list(text)
     if form == "escaped":
@@ -194,18 +194,6 @@ def _unquoted(text: str) -> str | None:
 def _is_pairs(text: str) -> bool:
     """Whether a list without brackets is one of hex digits in pairs: 00,0b,01."""
     return all(len(item) == 2 for item in re.split(r"[\s,]+", text.strip().rstrip(",")))
-
-
-def _from_netty(text: str) -> bytes:
-    """Read the table that Netty's ByteBufUtil.prettyHexDump prints."""
-    out = bytearray()
-    for found in _NETTY_LINE.finditer(text):
-        if out and int(found[1], 16) != len(out):
-            raise ConfigurationError(
-                f"the table goes from {len(out):#x} to {int(found[1], 16):#x}; give one whole table"
-            )
-        out += bytes.fromhex(found[2])
-    return bytes(out)
 
 
 def _from_list(text: str) -> bytes:

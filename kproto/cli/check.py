@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.options import format_option, log_options
-from kproto.cli.text import counted
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from kproto.tables.filters import Filters

@@ -10,7 +10,8 @@ import click
 
 from kproto.cli.byte_text import FORMS, named, parse_bytes, recognised
 from kproto.cli.message_options import message_options, parse_message_options, read_input
-from kproto.cli.text import counted, is_styled, terminal_width
+from kproto.cli.text import is_styled, terminal_width
+from kproto.text import counted
 
 if TYPE_CHECKING:
     from kproto.cli.byte_text import Form
@@ -41,7 +42,10 @@ Examples:
     help="How the bytes are written; auto recognises the form.",
 )
 @message_options
-@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="Every field with its offset, or Kafka's JSON form.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse messages that the protocol forbids although Kafka accepts them.")
 def command(
     source: str,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import LEADERS, compact, counted
+from kproto.cli.text import LEADERS, compact
 from kproto.error_codes import error_name
-from kproto.text import printable, ranges
+from kproto.text import counted, printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

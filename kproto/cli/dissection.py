@@ -15,9 +15,9 @@ from kproto.api import (
     response_header_version,
 )
 from kproto.cli.message_options import request_header_at, size_field
-from kproto.cli.text import counted
 from kproto.errors import DecodeError, Malformed, Truncated, UnsupportedApi
 from kproto.reference.trace import trace
+from kproto.text import counted
 
 if TYPE_CHECKING:
     from kproto.cli.message_options import MessageOptions

@@ -15,9 +15,9 @@ import click
 from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
 from kproto.cli.small_files import text_of
-from kproto.cli.text import counted, terminal_width
+from kproto.cli.text import terminal_width
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.text import meant, pasted, printable
+from kproto.text import counted, meant, pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def command(
             title = [] if name is None else [f"cluster {printable(name)}"]
             lines = list(finding_lines(found, shown, width=terminal_width())) if found or not left_out else []
             if with_events:
-                title += [*_event_lines(facts, shown), ""]
+                title += [*_event_lines(facts, shown, terminal_width()), ""]
             print(*title, *lines, *([_left_out(left_out, used)] if used else []), sep="\n")
     if is_bad:
         sys.exit(_FOUND)
@@ -232,13 +232,13 @@ def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.select([name for name in table.column_names if name in columns])
 
 
-def _event_lines(facts: Facts, sources: Sequence[str]) -> Iterator[str]:
+def _event_lines(facts: Facts, sources: Sequence[str], width: int | None) -> Iterator[str]:
     """Yield what happened, each event with the command that shows it; without sources no commands."""
     from kproto.verdicts.events import command_for, events
     from kproto.verdicts.request_figures import moment
 
     for event in events(facts):
-        yield f"{moment(event.ts)[:23]}Z  {event.kind}: {printable(event.text)}"
+        yield from _wrapped(f"{moment(event.ts)[:23]}Z  {event.kind}: {printable(event.text)}", width)
         if sources:
             yield _INDENT + command_for(event.command, sources)
 
@@ -335,7 +335,11 @@ def _explanation(name: str) -> Iterator[str]:
     for title, text in said:
         if text:
             yield from textwrap.wrap(
-                f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                f"{title}: {text}",
+                min(terminal_width() or 80, 80),
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
             )
 
 

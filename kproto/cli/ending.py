@@ -7,8 +7,9 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from kproto.cli.text import counted, print_line
+from kproto.cli.text import print_line
 from kproto.errors import ConfigurationError
+from kproto.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
-from kproto.cli.text import counted, day_and_clock, losses_of
+from kproto.cli.text import day_and_clock, losses_of
 from kproto.errors import CaptureError, first_reasons
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _OUTCOMES = {
     "ok": "ok",
     "partition errors": "ok with errors of single partitions",
     "refused": "refused",
-    "unanswered": "without answer",
+    "unanswered": "unanswered",
     "unreadable": "that cannot be read",
     "not decoded": "not decoded",
 }
@@ -137,9 +137,10 @@ def say_left_out(sources: Iterable[object]) -> None:
     """Say in a line for each directory which directories in it are not read with it, though they hold captures."""
     for source in sources:
         if isinstance(source, str | Path) and Path(source).is_dir():
-            from kproto.capture.capture_points import folders_left_out
+            from kproto.capture.capture_points import folders_left_out, holds_captures
+            from kproto.metadata_log.finding import find
 
-            if folders := folders_left_out(source):
+            if (folders := folders_left_out(source)) and (holds_captures(source) or find([source])[0]):
                 first, *more = folders
                 others, them = (f" and {counted(len(more), 'other directory')} are", "them") if more else (" is", "it")
                 _say(f"note: {printable(first)}{others} not read with {printable(str(source))}; name {them}, too")

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -35,11 +36,7 @@ if TYPE_CHECKING:
 
 
 _STANDARD_OUTPUT: Final = "-"
-_KRAFT_NUMBERS: Final = (
-    "seed", "brokers", "topics", "partitions", "replication", "failovers", "restarts", "elections", "isr_changes",
-    "deletions",
-)  # fmt: skip
-_KRAFT_OPTIONS: Final = ("out", "kraft", "controllers", "eligible_elections", "plants", "number_of_plants", "form")
+_KRAFT_FIELDS: Final = {field.name for field in fields(KRaftFleet)}
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -193,17 +190,16 @@ def command(
     With --kraft a KRaft cluster has the same kind of history, with a planned time of its own: DIR gets the metadata log
     of each controller, and truth.json who led, restarted and ruled when, and what the doctor must find.
     """
-    controllers, eligible = numbers.pop("controllers"), numbers.pop("eligible_elections")
     if numbers.pop("kraft"):
         _refuse_what_captures_have()
-        names = _plants(plants, number_of_plants, numbers, kraft=True)
-        kept = {name: numbers[name] for name in _KRAFT_NUMBERS}
-        quorum = KRaftFleet(**kept, controllers=controllers, eligible_elections=eligible, plants=names)
+        numbers["plants"] = _plants(plants, number_of_plants, numbers, kraft=True)
+        quorum = KRaftFleet(**{name: value for name, value in numbers.items() if name in _KRAFT_FIELDS})
         with _filled(out):
             files = write_metadata_logs(quorum, out)
             _write_truth(out, metadata_truth(quorum).to_json())
         _print_files(files, as_json=form == "json")
         return
+    del numbers["controllers"], numbers["eligible_elections"]
     numbers["zombies"] = min(1, numbers["failovers"]) if zombies is None else zombies
     numbers["plants"] = _plants(plants, number_of_plants, numbers)
     fleet = PlannedFleet(**numbers)
@@ -236,7 +232,7 @@ def _refuse_what_captures_have() -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in {*_KRAFT_NUMBERS, *_KRAFT_OPTIONS}:
+        if given and name not in {*_KRAFT_FIELDS, "out", "kraft", "number_of_plants", "form"}:
             raise ConfigurationError(f"{parameter.opts[0]} is about captures; leave it out with --kraft")
 
 

@@ -95,7 +95,7 @@ kproto summary answers for a whole capture in one page. """,
 @click.option("--changes", is_flag=True, help="Only requests that changed something at their broker.")
 @click.option("--deletes", is_flag=True, help="Only requests that delete partitions.")
 @click.option("--slow", metavar="DURATION", help="Only requests whose answer took this long or longer, e.g. 500ms.")
-@click.option("--unanswered", is_flag=True, help="Only requests without answer.")
+@click.option("--unanswered", is_flag=True, help="Only unanswered requests.")
 @click.option("--follow", is_flag=True, help="Go on as the file grows, or is replaced, until Ctrl-C.")
 @click.option("--records", is_flag=True, help="Each record of KRaft's metadata log, from its files.")
 @click.option("--show-secrets", is_flag=True, help="With --records: credentials and secret configurations, too.")
@@ -107,7 +107,10 @@ kproto summary answers for a whole capture in one page. """,
 @click.option(
     "--strict", is_flag=True, help="Count requests that the protocol forbids as unreadable, although Kafka reads them."
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="Colours; auto: on a terminal.",
+)  # fmt: skip
 @click.pass_context
 def command(
     context: click.Context,

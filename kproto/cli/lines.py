@@ -35,6 +35,8 @@ _LONGEST_NAME: Final = 40
 """The widest column of partition names; a longer name shifts its own line alone."""
 _NARROW: Final = 120
 """On a terminal of fewer columns lines leave out version, correlation id and epochs."""
+_NARROWEST: Final = 50
+"""On a terminal of fewer columns they leave out the latency, too."""
 _FEW_LINES: Final = 2
 """The description may take this many lines below the columns; a longer description shortens topic names first."""
 _NAME_LIMITS: Final = (None, 60, 40, 24, 16)
@@ -72,7 +74,10 @@ class LineFormatter:
         self._words = PartitionWords()
         sizes = {"from → to": 9 if terminal else 5, "request": 17, "id": 3, "epochs": 6, "latency": 9, "answer": 6}
         if self._narrow:
-            sizes = {name: size for name, size in sizes.items() if name not in ("id", "epochs")} | {"request": 14}
+            del sizes["id"], sizes["epochs"]
+            sizes["request"] = 14
+        if width is not None and width < _NARROWEST:
+            del sizes["latency"]
         self._sizes = sizes
 
     def lines(self, entry: Entry) -> Iterator[str]:
@@ -105,7 +110,7 @@ class LineFormatter:
             self._width is not None
             and len(moment) + sum(2 + self._sizes[n] for n in cells) - 6 + len(answer) > self._width
         ):
-            cells["answer"] = ""  # the answer goes on a line of its own, before the description
+            del cells["answer"]  # it goes on a line of its own, before the description
         shown = [self._paint(moment, {"dim": True})]
         used = len(moment)
         for name, text in cells.items():
@@ -114,7 +119,7 @@ class LineFormatter:
             used += 2 + len(padded)
         listed = self._details or (self._filters.by_partition and len(entry.partitions) > 1)
         single = self._filters.by_partition and len(entry.partitions) == 1 and not self._details
-        answer = "" if cells["answer"] else answer
+        answer = "" if "answer" in cells else answer
         inline, below = self._fitted(entry, answer, used, single=single)
         yield "  ".join([*shown, inline]).rstrip()
         yield from below

@@ -7,7 +7,7 @@ import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 import click
 
@@ -19,8 +19,8 @@ from kproto.framing import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KINDS: Final = ("request-frame", "response-frame", "request", "response", "request-header", "response-header")
 KindName = Literal["request-frame", "response-frame", "request", "response", "request-header", "response-header"]
+KINDS: Final[tuple[KindName, ...]] = get_args(KindName)
 
 _SIZE: Final = struct.Struct(">i")
 

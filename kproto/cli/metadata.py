@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.options import format_option, properties_option
-from kproto.cli.text import counted
+from kproto.cli.sections import Section, lines_of
+from kproto.cli.text import terminal_width
 from kproto.cli.times import Seconds
 from kproto.error_codes import error_name
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,7 +187,7 @@ def _text(view: ClusterView) -> Iterator[str]:
     yield f"cluster {cluster}, controller {controller}, according to {where}"
     if view.brokers:
         yield from _table(
-            ("broker", "listens at", "rack"),
+            ("broker", "~listens at", "rack"),
             [(str(b.id), f"{b.host}:{b.port}", b.rack or "") for b in view.brokers],
         )
     else:
@@ -207,7 +208,9 @@ def _text(view: ClusterView) -> Iterator[str]:
         for each, info in snapshot.partitions()
     ]
     if rows:
-        yield from _table(("partition", "leader", "leader epoch", "isr", "replicas", "offline replicas", "error"), rows)
+        yield from _table(
+            ("~partition", "leader", "leader epoch", "isr", "replicas", "offline replicas", "error"), rows
+        )
     else:
         yield "no topics"
 
@@ -225,17 +228,16 @@ def _compared(views: Sequence[ClusterView], found: Sequence[Difference], failure
         return
     yield f"{counted(len(found), 'difference')} between {counted(len(views), 'broker')}"
     yield from _table(
-        ("about", "fact", *(f"broker {view.node.id}" for view in views)),
+        ("~about", "fact", *(f"broker {view.node.id}" for view in views)),
         [(each.about, each.fact, *each.values) for each in found],
     )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    rows = [[printable(cell) for cell in row] for row in rows]
-    used = [i for i, name in enumerate(head) if any(row[i] for row in rows)]
-    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in used]
-    for row in (head, *rows):
-        yield "  " + "  ".join(row[i].ljust(width) for i, width in zip(used, widths, strict=True)).rstrip()
+    """The lines of a table, without the columns that are empty."""
+    used = [number for number in range(len(head)) if any(row[number] for row in rows)]
+    cells = [[printable(row[number]) for number in used] for row in rows]
+    return lines_of(Section("", [head[number] for number in used], cells), terminal_width())
 
 
 def _print(text: str) -> None:

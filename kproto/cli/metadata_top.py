@@ -17,11 +17,11 @@ from kproto.cli.metadata_changes import (
 )
 from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
-from kproto.cli.text import counted, day_and_clock
+from kproto.cli.text import day_and_clock
 from kproto.errors import CaptureError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.growing import GrowingLog
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

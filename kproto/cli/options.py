@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from kproto.cli.times import Span
-    from kproto.tables.filters import ErrorScope
     from kproto.types import BrokerId
 
 # ---- parsing of values -----------------------------------------------------------------------------------------------
@@ -360,44 +359,34 @@ def timed(filters: Filters, since: str | None, until: str | None, span: Callable
 
 def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @functools.wraps(command)
-    def with_filters(
-        *args: Any,
-        api: tuple[str, ...] = (),
-        broker: tuple[str, ...] = (),
-        controller: tuple[str, ...] = (),
-        topic: tuple[str, ...] = (),
-        partition: tuple[str, ...] = (),
-        errors: ErrorScope | None = None,
-        ports: tuple[str, ...] = (),
-        brokers: tuple[str, ...] = (),
-        broker_of: tuple[str, ...] = (),
-        log_zone: str = "",
-        log_date: str = "",
-        **rest: Any,
-    ) -> Any:
+    def with_filters(*args: Any, **given: Any) -> Any:
+        def texts(name: str) -> tuple[str, ...]:
+            found: tuple[str, ...] = given.pop(name, ())
+            return found
+
         filters = Filters(
-            apis=frozenset(parse_api(text) for text in _split(api)),
-            brokers=parse_ids(broker, "--broker"),
-            controllers=parse_ids(controller, "--controller"),
-            topics=topic,
-            partitions=frozenset(one for text in partition for one in parse_partitions(text)),
-            errors=errors or "",
-            ports=parse_ports(ports),
-            broker_ids=parse_brokers(brokers) | parse_broker_of(broker_of),
-            logs=LogReading(log_zone, day=log_date),
+            apis=frozenset(parse_api(text) for text in _split(texts("api"))),
+            brokers=parse_ids(texts("broker"), "--broker"),
+            controllers=parse_ids(texts("controller"), "--controller"),
+            topics=texts("topic"),
+            partitions=frozenset(one for text in texts("partition") for one in parse_partitions(text)),
+            errors=given.pop("errors", None) or "",
+            ports=parse_ports(texts("ports")),
+            broker_ids=parse_brokers(texts("brokers")) | parse_broker_of(texts("broker_of")),
+            logs=LogReading(given.pop("log_zone", ""), day=given.pop("log_date", "")),
         )
-        if not rest.get("redact"):
+        if not given.get("redact"):
             from kproto.cli.footer import say_left_out
 
-            say_left_out(rest.get("captures") or rest.get("sources") or rest.get("words") or ())
-        return command(*args, filters=filters, **rest)
+            say_left_out(given.get("captures") or given.get("sources") or given.get("words") or ())
+        return command(*args, filters=filters, **given)
 
     for option in reversed(options):
         with_filters = option(with_filters)
     return with_filters
 
 
-def format_option(*others: str, description: str | None = None) -> Callable[..., Any]:
+def format_option(*others: str, description: str = "The form of the output.") -> Callable[..., Any]:
     """Give a command ``--format``, passed to it as ``form``: ``text``, which is the default, or another format.
 
     Args:

@@ -148,8 +148,8 @@ def command(
 
     Captures are read into memory for the question; to ask large ones, or often, keep tables: kproto analyze.
 
-    --format json prints an object a line. Ids are in hexadecimal, times in UTC. APIs, errors
-    and a leader that is none have their names in text, their codes in JSON and CSV.
+    --format json prints an object a line. Ids are in hexadecimal, times in UTC. In text APIs and errors have their
+    names, and no leader is none; JSON and CSV have the codes.
     """
     from kproto.capture.file_ends import is_pipe
     from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables

@@ -11,9 +11,8 @@ import click
 
 from kproto.cli.options import PlaceType, reading_options
 from kproto.cli.table_source import tables_of
-from kproto.cli.text import counted
 from kproto.errors import ConfigurationError
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

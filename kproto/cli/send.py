@@ -37,7 +37,7 @@ Examples:
     metavar="FILE",
     help="The request in Kafka's JSON form; by default standard input.",
 )
-@click.option("--client-id", default="kproto", show_default=True)
+@click.option("--client-id", default="kproto", show_default=True, help="The client id in the request's header.")
 @click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.001, 86_400), help="Seconds to wait.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.*.")
 def command(

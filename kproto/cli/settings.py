@@ -50,12 +50,11 @@ def apply(command: click.Command, name: str, commands: Collection[str]) -> dict[
     for key in own:
         if key not in options:
             raise click.UsageError(f"{path}: 'kproto {name}' has no option --{key}")
-        if not _is_fit(own[key], options[key]):
-            raise click.UsageError(f"{path}: --{key} of 'kproto {name}' cannot be {own[key]!r:.60}")
-    for key in SHARED:
-        if key in settings and key in options and not _is_fit(settings[key], options[key]):
-            raise click.UsageError(f"{path}: --{key} cannot be {settings[key]!r:.60}")
     given = {key: value for key, value in settings.items() if key in options and key in SHARED} | own
+    for key, value in given.items():
+        if not _is_fit(value, options[key]):
+            of = f" of 'kproto {name}'" if key in own else ""
+            raise click.UsageError(f"{path}: --{key}{of} cannot be {value!r:.60}")
     return {
         str(options[key].name): [value] if options[key].multiple and not isinstance(value, list) else value
         for key, value in given.items()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.capture import Endpoint
 from kproto.cli.sections import Section
-from kproto.cli.text import counted, losses_of
+from kproto.cli.text import losses_of
 from kproto.error_codes import named_error
-from kproto.text import printable, ranges
+from kproto.text import counted, printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

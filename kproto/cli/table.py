@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import api_name
-from kproto.cli.text import LEADERS, counted
+from kproto.cli.text import LEADERS
 from kproto.error_codes import named_error
 from kproto.json_form import uuid_to_json
-from kproto.text import printable
+from kproto.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -71,22 +71,16 @@ def _holds_tables(source: Place) -> bool:
             return not source.is_file() and not is_pattern(str(source))
         if not source.is_dir():
             return not source.exists() and not is_pattern(str(source))
-    try:
-        return (source / MANIFEST).exists() or not _captures_in(source)
-    except PermissionError as e:
-        e.filename = str(source)  # of the manifest nobody knows
-        raise
-
-
-def _captures_in(directory: Path) -> bool:
-    from kproto.capture import capture_points
-    from kproto.errors import CaptureError
+    from kproto.capture.capture_points import deeper_folders, holds_captures
     from kproto.metadata_log.finding import find
 
     try:
-        return bool(capture_points([directory]))
-    except CaptureError:
-        return bool(find([directory])[0])
+        return (source / MANIFEST).exists() or not (
+            holds_captures(source) or find([source])[0] or deeper_folders(source)
+        )
+    except PermissionError as e:
+        e.filename = str(source)  # of the manifest nobody knows
+        raise
 
 
 def span_of_tables(tables: duckdb.DuckDBPyConnection) -> Span:

@@ -61,13 +61,14 @@ def describe(names: tuple[str, ...], *, form: str) -> None:
     from kproto.cli.sections import Section, print_sections
     from kproto.errors import ConfigurationError
     from kproto.tables.schemas import BROKER_DAYS, METADATA_TABLES, TABLES, description
+    from kproto.text import meant
     from kproto.verdicts.derived import VIEWS
 
     derived = {name: view.schema for name, view in VIEWS.items()}
     every = TABLES | derived | {"broker_days": BROKER_DAYS} | METADATA_TABLES
     for name in names:
         if name not in every:
-            raise ConfigurationError(f"there is no table {name!r}; try {', '.join(every)}")
+            raise ConfigurationError(f"there is no table {name!r}; {meant(name, every)}")
     chosen = {name: every[name] for name in names or every}
     described = {
         name: [(field.name, _type_name(str(field.type)), description(field)) for field in schema]

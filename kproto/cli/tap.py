@@ -13,9 +13,9 @@ import click
 
 from kproto.cli.ending import check_recording, check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
-from kproto.cli.text import counted
 from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError
+from kproto.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kproto.text import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -24,17 +26,6 @@ def terminal_width() -> int | None:
 def is_styled() -> bool:
     """Whether output may have colours and bold text: to a terminal that knows them, whose user wants them."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun.
-
-    >>> counted(1, "byte"), counted(2, "byte"), counted(2, "entry")
-    ('1 byte', '2 bytes', '2 entries')
-    """
-    if number == 1:
-        return f"{number} {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
 def losses_of(counts: Mapping[str, int]) -> Iterator[str]:

@@ -23,11 +23,11 @@ from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
 from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
-from kproto.cli.text import counted, day_and_clock
+from kproto.cli.text import day_and_clock
 from kproto.cli.times import Seconds
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.metadata_log.finding import find
-from kproto.text import printable, ranges
+from kproto.text import counted, printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

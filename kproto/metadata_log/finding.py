@@ -69,8 +69,10 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
         elif Path(path).is_dir():
             for directory in _directories(Path(path)):
                 _add_directory(directory, of_path)
-            if of_path and _holds_captures(path):
-                others.append(path)
+            if of_path:
+                from kproto.capture.capture_points import holds_captures
+
+                others += [path] * holds_captures(path)
         elif SNAPSHOT.fullmatch(Path(path).name):
             of_path.snapshots.append(path)
         elif Path(path).suffix == ".log" and (_is_in_log(Path(path)) or is_log_file(path)):
@@ -112,16 +114,6 @@ def is_log_file(path: str | os.PathLike[str]) -> bool:
         if batch.is_end:
             return True
     return False
-
-
-def _holds_captures(directory: str) -> bool:
-    from kproto.capture import capture_points
-    from kproto.errors import CaptureError
-
-    try:
-        return bool(capture_points([directory]))
-    except CaptureError:
-        return False
 
 
 def _directories(root: Path) -> Iterator[Path]:

@@ -86,7 +86,9 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
     """Explain why captures gave no request at all, from rows of ``bad_inputs``."""
     reasons = [bad["reason"] for bad in bad_inputs if bad["offset"] is None]
-    return first_reasons(reasons) or "no control request in these captures passes the filters"
+    return first_reasons(reasons) or (
+        "no control request in these captures passes the filters; leave one out, or see all: kproto inspect"
+    )
 
 
 def chunks(

@@ -267,7 +267,7 @@ def read_facts(tables: Place) -> dict[str, Any]:
         facts = json.loads(_manifest(tables).read_bytes())
         assert isinstance(facts["run"], str)
         assert _is_run(facts["run"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(_no_tables(tables)) from None
     except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as e:
         if isinstance(e, ConfigurationError):
@@ -289,6 +289,8 @@ def _no_tables(place: Place) -> str:
         return f"{place}: no such file or directory; check the path" + (
             "" if place.suffix else f", or make tables: {made}"
         )
+    if not place.is_dir():
+        return f"{place} is a file; name the directory that kproto analyze wrote"
     if any(place.iterdir()):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie there, of {place})"
     return f"{place} is an empty directory and has no tables; make them: {made}"

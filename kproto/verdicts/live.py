@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NS: Final = 1_000_000_000
 _MOST_IN_FLIGHT: Final = 10_000
-"""The most requests without answer that are kept; beyond it the oldest count as lost."""
+"""The most unanswered requests that are kept; beyond it the oldest count as lost."""
 
 _MOST_CHANGES: Final = 50
 _MOST_EXAMINED: Final = 5_000

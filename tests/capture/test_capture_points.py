@@ -389,6 +389,22 @@ def test_frames_takes_no_internal_arguments() -> None:
     }  # fmt: skip
 
 
+def test_captures_that_lie_deeper_are_named_with_what_to_type(tmp_path: Path) -> None:
+    """As a pattern where it names no other directory and nothing needs quotes, else one by one."""
+
+    def typed(*folders: str) -> str:
+        (tmp_path / "/".join(folders)).mkdir(parents=True)
+        (tmp_path / "/".join(folders) / "state-change.log").touch()
+        with pytest.raises(CaptureError) as raised:
+            capture_points([tmp_path])
+        return str(raised.value).rpartition("; name their directories: ")[2].replace(str(tmp_path), "")
+
+    assert typed("b", "logs") == "/b/logs"
+    assert typed("a host", "logs") == "/*/logs"
+    (tmp_path / "empty" / "logs").mkdir(parents=True)
+    assert typed("c", "logs", "x", "y") == "'/a host/logs' /b/logs /c/logs/x/y"
+
+
 def test_directories_that_are_not_read_with_theirs_are_named(tmp_path: Path) -> None:
     """Those beside captures, and those below directories of hosts; others are read, or hold nothing to read."""
 

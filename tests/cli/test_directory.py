@@ -1,8 +1,11 @@
 """``inspect`` names brokers by their ids, and says why there is nothing to see."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import packets as make
+import pytest
 from commands import run_kproto
 from control_messages import leader_and_isr, leader_state, metadata_state, stop_replica, update_metadata
 
@@ -52,6 +55,26 @@ def test_a_broker_that_is_known_by_no_address_is_shown_by_its_own() -> None:
     )
     result = inspect("--broker", "7", "--brokers", "7=10.0.0.2:9092", packets=talk(1, TWO, request))
     assert " 2 → 7 " in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["inspect"], ["summary"], ["doctor"], ["query", "B", "leader"], ["report"], ["check"], ["top", "--once"],
+     ["analyze", "--out", "tables"], ["replay", "--to", "127.0.0.1:1"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_captures_that_lie_deeper_are_named_with_what_to_type(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for host in "broker-1", "broker-2":
+        Path("b", host, "logs").mkdir(parents=True)
+        Path("b", host, "logs", "control.pcap").write_bytes(make.pcap(talk(1, TWO, update_metadata({}, []))))
+    words = ["b" if word == "B" else word for word in words] if "B" in words else [*words, "b"]
+    result = run_kproto(*words)
+    assert result.exit_code == 2
+    said = r"(?:kproto: )?(\S*)b: captures or logs lie deeper in it; name their directories: \1b/\*/logs\n"
+    assert re.fullmatch(said, result.stderr), result.stderr
 
 
 def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:

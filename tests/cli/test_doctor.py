@@ -34,6 +34,13 @@ def test_findings_come_worst_first_with_a_command_that_runs() -> None:
         assert run_kproto(*command[1:]).exit_code == 0, line
 
 
+def test_sentences_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproto.cli.doctor.terminal_width", lambda: 50)
+    shown = doctor(UNCLEAN, "--events").stdout + doctor("--explain", "KP011").stdout
+    assert "broker left: Broker 0" in shown
+    assert not [line for line in shown.splitlines() if len(line) > 50 and not line.startswith("         kproto ")]
+
+
 def test_json_is_an_object_for_each_finding() -> None:
     found = [row for row in rows(UNCLEAN) if row["rule"] == "KP011"]
     assert [(row["topic"], row["partition"], row["severity"]) for row in found] == [

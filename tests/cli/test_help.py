@@ -30,6 +30,15 @@ def test_help_fits_80_columns(path: tuple[str, ...]) -> None:
     assert not [line for line in result.output.splitlines() if len(line) > 80]
 
 
+@pytest.mark.parametrize("path", sorted(paths(main)), ids=" ".join)
+def test_help_says_what_each_option_is_for(path: tuple[str, ...]) -> None:
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name) or command
+    assert not [option.opts for option in command.params if isinstance(option, click.Option) and not option.help]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_has_examples(name: str) -> None:
     output = run_kproto(name, "--help", terminal_width=80).output

@@ -266,14 +266,15 @@ def test_output_is_styled_where_a_terminal_and_its_user_want_it(
     assert is_styled() is styled
 
 
-def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for() -> None:
+@pytest.mark.parametrize("columns", [40, 60])
+def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for(columns: int) -> None:
     cut, whole = (
         ANSI.sub(
-            "", kproto_on_a_terminal("inspect", path("ibp-3.9-a"), "--topic", "0r*", *wide, columns=60)
+            "", kproto_on_a_terminal("inspect", path("ibp-3.9-a"), "--topic", "0r*", *wide, columns=columns)
         ).splitlines()
         for wide in ((), ("--wide",))
     )
-    assert max(map(len, cut[:-1])) <= 60 < max(map(len, whole[:-1]))
+    assert max(map(len, cut[:-1])) <= columns < max(map(len, whole[:-1]))
 
 
 def test_in_a_pipe_there_is_no_colour_unless_asked_for() -> None:

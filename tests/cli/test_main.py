@@ -66,7 +66,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["inspect", "--since", "noon", "x"], "kproto: 'noon' is not a time; try"),
         (["inspect", "--ports", "http", "x"], "kproto: 'http' is not a TCP port"),
         (["inspect", "--brokers", "7", "x"], "kproto: '7' is not ID=HOST:PORT; try"),
-        (["inspect", "/no/such/file"], "kproto: /no/such/file: no such file; check the path"),
+        (["inspect", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check the path"),
         (["inspect", str(IMAGES)], f"kproto: {IMAGES}: a directory without a capture or request log"),
         (["inspect", "--since", "2026", "x"], "kproto: '2026' is not a time; try"),
         (["inspect", "--ports", "9092-9095", "x"], "kproto: '9092-9095' is not a TCP port"),
@@ -89,6 +89,12 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["brokers", "--first-id", "2147483647", "--count", "2"], "kproto: broker ids end at 2147483647; choose"),
         (["decode", "/no/such/file"], "kproto: /no/such/file: no such file or directory; check"),
         (["encode", "/"], "kproto: /: is a directory; name a file in it"),
+        (["tables", "request"], "kproto: there is no table 'request'; did you mean request"),
+        (
+            ["summary", CAPTURE, "--topic", "none"],
+            "kproto: no control request in these captures passes the filters; leave",
+        ),
+        (["tables", "compact", CAPTURE], f"kproto: {CAPTURE} is a file; name the directory that kproto analyze wrote"),
         (["codec", "--implementation", "java"], "kproto codec: Invalid value for '--implementation'"),
     ],
 )
@@ -145,7 +151,7 @@ def test_an_extra_is_installed_from_where_the_package_came(
 def test_python_dash_m_is_the_same_command() -> None:
     result = run("inspect", "/no/such/file")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("kproto: /no/such/file: no such file; check the path")
+    assert result.stderr.startswith("kproto: /no/such/file: no such file or directory; check the path")
 
 
 def test_no_optional_package_and_no_command_is_imported_before_it_is_chosen() -> None:

@@ -327,7 +327,7 @@ def test_a_capture_that_cannot_be_read_is_a_warning_beside_one_that_can(tmp_path
     result = query(str(CAPTURE), str(tmp_path / "none.pcap"), "leader")
     assert result.exit_code == 0
     assert result.stdout == query(str(CAPTURE), "leader").stdout
-    assert result.stderr.startswith(f"warning: {tmp_path}/none.pcap: no such file; check the path")
+    assert result.stderr.startswith(f"warning: {tmp_path}/none.pcap: no such file or directory; check the path")
 
 
 def test_help_lists_every_question() -> None:

@@ -245,7 +245,7 @@ def test_what_was_lost_is_told_in_rows() -> None:
     assert rows[:8] == [
         ["2 requests", "unanswered", "the capture ends"],
         ["1 request", "LeaderAndIsr v7 cannot be read", "cut off"],
-        ["12000 packets", "WireGuard, not read", "b.pcap"],
+        ["12,000 packets", "WireGuard, not read", "b.pcap"],
         ["1 packet", "without a time", "b.pcap"],
         ["9 bytes in 1 gap", "a.pcap", "missing in the capture"],
         ["3 packets, left out: not the recorded checksum", "a.pcap", "missing in the capture"],
