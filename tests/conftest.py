@@ -116,6 +116,11 @@ def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kproto.tables, "read", read)
 
 
+def path(name: str) -> str:
+    """The path of a real capture, by its name."""
+    return str(DATA / "captures" / f"{name}.pcap.gz")
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Read the objects of a compressed file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -277,14 +277,9 @@ def _distinct(names: list[list[str]]) -> list[str]:
 def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterator[str]:
     seen: set[Path] = set()
     for path in paths:
-        if not Path(path).is_dir():
-            found = [os.fspath(path)]
-        else:
-            found = _inside(Path(path), unfinished)
-            if not found:  # a directory for each host, or for each hour
-                found = [file for folder in _folders(Path(path)) for file in _inside(folder, unfinished)]
-            if not found:
-                raise CaptureError(f"{path}: {_why_nothing(Path(path))}")
+        found = captures_in(Path(path), unfinished) if Path(path).is_dir() else [os.fspath(path)]
+        if not found:
+            raise CaptureError(f"{path}: {_why_nothing(Path(path), unfinished)}")
         for file in found:
             resolved = Path(file).resolve()
             if resolved not in seen:
@@ -292,9 +287,9 @@ def _files(paths: Iterable[str | os.PathLike[str]], unfinished: bool) -> Iterato
                 yield file
 
 
-def _why_nothing(folder: Path) -> str:
+def _why_nothing(folder: Path, unfinished: bool) -> str:
     """Say why a directory gives no captures, and what to type if they lie deeper in it."""
-    deeper = deeper_folders(folder)
+    deeper = deeper_folders(folder, unfinished)
     if not deeper:
         return (
             "a directory without a capture or request log, or files of a __cluster_metadata-0; name the directory that "
@@ -307,22 +302,20 @@ def _why_nothing(folder: Path) -> str:
     return f"captures or logs lie deeper in it; name their directories: {typed}"
 
 
-def deeper_folders(folder: Path) -> list[Path]:
+def deeper_folders(folder: Path, unfinished: bool = True) -> list[Path]:
     """Return the directories at any depth of a directory that hold captures or logs themselves, of the first 1,000."""
     found = []
     for path, names, _files in islice(os.walk(folder), _MOST_FOLDERS):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        if _inside(Path(path), unfinished=True):
+        if _inside(Path(path), unfinished):
             found.append(Path(path))
     return found
 
 
-def holds_captures(folder: str | os.PathLike[str]) -> bool:
-    """Whether a directory gives captures or logs, see ``capture_points``."""
-    try:
-        return any(_files([folder], unfinished=True))
-    except CaptureError:
-        return False
+def captures_in(folder: Path, unfinished: bool = True) -> list[str]:
+    """Return the captures and logs that a directory gives, see ``capture_points``: its own, else of those in it."""
+    own = _inside(folder, unfinished)  # a directory for each host, or for each hour
+    return own or [file for each in _folders(folder) for file in _inside(each, unfinished)]
 
 
 def folders_left_out(path: str | os.PathLike[str]) -> list[str]:

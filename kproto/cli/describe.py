@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import LEADERS, compact
+from kproto.cli.text import LEADERS, compact, ids_text
 from kproto.error_codes import error_name
 from kproto.text import counted, printable, ranges
 
@@ -149,9 +149,9 @@ def _label(change: PartitionChange) -> str:
     if state.leader != before.leader:
         parts.append(f"leader {_leader(before.leader)}→{_leader(state.leader)}")
     if set(state.isr) != set(before.isr):
-        parts.append(f"isr {_ids(before.isr)}→{_ids(state.isr)}")
+        parts.append(f"isr {ids_text(before.isr)}→{ids_text(state.isr)}")
     if state.replicas != before.replicas:
-        parts.append(f"replicas {_ids(before.replicas)}→{_ids(state.replicas)}")
+        parts.append(f"replicas {ids_text(before.replicas)}→{ids_text(state.replicas)}")
     if not parts and state.leader_epoch != before.leader_epoch:
         parts.append(f"leader epoch {before.leader_epoch}→{state.leader_epoch}")
     return " ".join(parts or _notes(state, before)) or "changed"
@@ -193,8 +193,9 @@ def state_cells(change: PartitionChange) -> tuple[str, str, str, str, str]:
         return shown, epoch, "", "", ""
     leader = f"leader {_step(_leader(before.leader), _leader(state.leader))}"
     leader += f" epoch {_step(str(before.leader_epoch), str(state.leader_epoch))}"
-    isr = f"isr {_ids(state.isr)}" if set(before.isr) == set(state.isr) else f"isr {_ids(before.isr)}→{_ids(state.isr)}"
-    replicas = f"replicas {_step(_ids(before.replicas), _ids(state.replicas))}"
+    former = state.isr if set(before.isr) == set(state.isr) else before.isr
+    isr = f"isr {_step(ids_text(former), ids_text(state.isr))}"
+    replicas = f"replicas {_step(ids_text(before.replicas), ids_text(state.replicas))}"
     return shown, leader, isr, replicas, " ".join(_notes(state, before))
 
 
@@ -206,15 +207,11 @@ def _leader(leader: int | None) -> str:
     return "?" if leader is None else LEADERS.get(leader, str(leader))
 
 
-def _ids(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids)) or "none"
-
-
 def _notes(state: RequestPartition, before: RequestPartition) -> Iterator[str]:
     """Describe unusual fields: replicas that are, or were, offline, added or removed."""
     for name in ("adding", "removing", "offline"):
         earlier, ids = getattr(before, f"{name}_replicas"), getattr(state, f"{name}_replicas")
         if earlier or ids:
-            yield f"{name} replicas {_step(_ids(earlier), _ids(ids))}"
+            yield f"{name} replicas {_step(ids_text(earlier), ids_text(ids))}"
     if state.recovering:
         yield "recovering"

@@ -137,10 +137,10 @@ def say_left_out(sources: Iterable[object]) -> None:
     """Say in a line for each directory which directories in it are not read with it, though they hold captures."""
     for source in sources:
         if isinstance(source, str | Path) and Path(source).is_dir():
-            from kproto.capture.capture_points import folders_left_out, holds_captures
+            from kproto.capture.capture_points import captures_in, folders_left_out
             from kproto.metadata_log.finding import find
 
-            if (folders := folders_left_out(source)) and (holds_captures(source) or find([source])[0]):
+            if (folders := folders_left_out(source)) and (captures_in(Path(source)) or find([source])[0]):
                 first, *more = folders
                 others, them = (f" and {counted(len(more), 'other directory')} are", "them") if more else (" is", "it")
                 _say(f"note: {printable(first)}{others} not read with {printable(str(source))}; name {them}, too")

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture import capture_points
-from kproto.cli.text import compact, day_and_clock
+from kproto.cli.text import compact, day_and_clock, ids_text
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.deliveries import MetadataTraffic
@@ -201,11 +201,6 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
 def id_text(value: int | None) -> str:
     """A broker's id or an epoch in words."""
     return "?" if value is None else "none" if value == -1 else str(value)
-
-
-def ids_text(values: Sequence[int] | None) -> str:
-    """Ids of brokers in words."""
-    return "?" if values is None else ",".join(map(str, values)) or "-"
 
 
 def change_of_broker(span: BrokerSpan, epoch: QuorumEpoch | None) -> LogChange:

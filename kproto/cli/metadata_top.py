@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.cli.metadata_changes import (
@@ -12,12 +13,11 @@ from kproto.cli.metadata_changes import (
     change_of_epoch,
     changes_of_batch,
     id_text,
-    ids_text,
     warn_of_faults,
 )
 from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
-from kproto.cli.text import day_and_clock
+from kproto.cli.text import day_and_clock, ids_text
 from kproto.errors import CaptureError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.growing import GrowingLog
@@ -158,7 +158,8 @@ class LogView:
             self._brokers.clear()
             self._controller = None
         self._brokers |= {span.broker_id: span for span in folded.brokers}
-        self._controller = max([*folded.epochs, *filter(None, [self._controller])], key=_epoch, default=None)
+        epochs = [*folded.epochs, *filter(None, [self._controller])]
+        self._controller = max(epochs, key=attrgetter("epoch"), default=None)
         found = [change_of_broker(span, None) for span in folded.brokers[-_MOST_CHANGES:] if span.offset >= 0]
         found += [change_of_epoch(epoch) for epoch in folded.epochs[-_MOST_CHANGES:] if epoch.from_ms is not None]
         batches = [batch for batch in folded.batches if batch.states and batch.snapshot is None]
@@ -245,7 +246,3 @@ def _first(batch: FoldedBatch) -> LogChange:
 def _line(change: LogChange) -> str:
     _day, clock = day_and_clock(change.time_ns)
     return printable(f"{clock}  {shortened(change.what, _NAME_LIMIT)}  {change.text}")
-
-
-def _epoch(epoch: QuorumEpoch) -> int:
-    return epoch.epoch

@@ -71,13 +71,11 @@ def _holds_tables(source: Place) -> bool:
             return not source.is_file() and not is_pattern(str(source))
         if not source.is_dir():
             return not source.exists() and not is_pattern(str(source))
-    from kproto.capture.capture_points import deeper_folders, holds_captures
+    from kproto.capture.capture_points import captures_in, deeper_folders
     from kproto.metadata_log.finding import find
 
     try:
-        return (source / MANIFEST).exists() or not (
-            holds_captures(source) or find([source])[0] or deeper_folders(source)
-        )
+        return (source / MANIFEST).exists() or not (captures_in(source) or find([source])[0] or deeper_folders(source))
     except PermissionError as e:
         e.filename = str(source)  # of the manifest nobody knows
         raise

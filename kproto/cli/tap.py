@@ -49,7 +49,7 @@ A properties file has Kafka's own names:
 )
 @click.option(
     "--map", "maps", multiple=True, required=True, metavar="LISTEN=UPSTREAM",
-    help="Listen at HOST:PORT, relay to the node at HOST:PORT; may be given many times.",
+    help="Listen at HOST:PORT, relay to the node at HOST:PORT. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

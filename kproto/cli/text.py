@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kproto.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 LEADERS: Final = {-1: "none", -2: "none (topic being deleted)"}
 """What a leader that is no broker means."""
@@ -26,6 +26,11 @@ def terminal_width() -> int | None:
 def is_styled() -> bool:
     """Whether output may have colours and bold text: to a terminal that knows them, whose user wants them."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def ids_text(ids: Sequence[int] | None) -> str:
+    """Write ids of brokers; None: unknown."""
+    return "?" if ids is None else ",".join(map(str, ids)) or "none"
 
 
 def losses_of(counts: Mapping[str, int]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import select
 import sys
 import time
 from collections import deque
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from textwrap import wrap
@@ -125,6 +126,7 @@ class _WatchedPoint:
 
     Attributes:
         reader: Reads its packets.
+        source: The file that is read.
         known: Every file so far.
         begun: Whether the file that is read has had any byte.
         is_at_end: Whether the last file had no more bytes when it was read last.
@@ -143,7 +145,7 @@ class _WatchedPoint:
         self._files = deque(files)
         self._events: deque[tuple[int, Event]] = deque()
         self._events_ns = 0
-        self._source = self._open()
+        self.source = self._open()
 
     def add(self, files: Iterable[str]) -> None:
         """Append files."""
@@ -155,14 +157,14 @@ class _WatchedPoint:
 
     def read(self) -> list[Event]:
         """Read a piece, or go on to the next file; return the frames and exchanges that it completes."""
-        data = self._source.read()
+        data = self.source.read()
         if data:
             self.begun = True
             return self.reader.feed(data)
         if self._files:
-            events = self.reader.end_file(self._source.damage)
-            self._source.close()
-            self._source = self._open()
+            events = self.reader.end_file(self.source.damage)
+            self.source.close()
+            self.source = self._open()
             return events
         self.is_at_end = True
         return []
@@ -183,28 +185,6 @@ class _WatchedPoint:
         """Take the frames and exchanges up to a time, each with its time."""
         while self._events and self._events[0][0] <= until_ns:
             yield self._events.popleft()
-
-    def end(self) -> list[Event]:
-        """End the last file; return the frames and exchanges that it completes.
-
-        Raises:
-            CaptureError: It is no capture.
-        """
-        return self.reader.end_file(self._source.damage)
-
-    def check_begun(self) -> None:
-        """Check that the last file had any bytes.
-
-        Raises:
-            CaptureError: It had none.
-        """
-        from kproto.capture.source import check_begun
-
-        check_begun(self._source, begun=self.begun)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
 
     def _open(self) -> Source:
         from kproto.capture.source import Source
@@ -261,6 +241,8 @@ class _Followed:
 
     def run(self) -> None:
         """Follow until the end of standard input, or for ever; with ``--once`` until what is there is read."""
+        from kproto.capture.source import check_begun
+
         # Reading makes no cycles, and keeps what it makes for seconds: collections as often as usual find nothing.
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
@@ -270,14 +252,14 @@ class _Followed:
                     self._show()
             points = self._points.values()
             if not any(point.begun for point in points):
-                next(iter(points)).check_begun()
+                check_begun(next(iter(points)).source, begun=False)
             for point in points:
                 if not point.is_given_up:
-                    self._add(point, point.end)
+                    self._add(point, partial(point.reader.end_file, point.source.damage))
             self._merge(math.inf)
         finally:
             for point in self._points.values():
-                point.close()
+                point.source.close()
         self._show(ended=True)
         self._screen.end()
         warn_of_losses([(point.name, point.reader.summary) for point in self._points.values()])

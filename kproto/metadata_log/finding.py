@@ -70,9 +70,9 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
             for directory in _directories(Path(path)):
                 _add_directory(directory, of_path)
             if of_path:
-                from kproto.capture.capture_points import holds_captures
+                from kproto.capture.capture_points import captures_in
 
-                others += [path] * holds_captures(path)
+                others += [path] if captures_in(Path(path)) else []
         elif SNAPSHOT.fullmatch(Path(path).name):
             of_path.snapshots.append(path)
         elif Path(path).suffix == ".log" and (_is_in_log(Path(path)) or is_log_file(path)):

@@ -14,7 +14,7 @@ from typing import Any
 import packets as make
 import pytest
 from commands import kproto_on_a_terminal, kproto_prints, kproto_rows, run_kproto
-from conftest import DATA, read_jsonl
+from conftest import DATA, path, read_jsonl
 from table_truth import NAMES_WITH_TRUTH
 
 from channel.network.recorder import PcapngRecorder
@@ -28,10 +28,6 @@ KEYS = [
     *("outcome", "error_code", "error_name", "partition_errors", "reason", "changes"),
 ]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def path(name: str) -> str:
-    return str(CAPTURES / f"{name}.pcap.gz")
 
 
 inspect = partial(run_kproto, "inspect")

@@ -14,17 +14,10 @@ import jq
 import packets as make
 import pytest
 from commands import kproto_rows, run_kproto
-from conftest import DATA
+from conftest import path
 
 from kproto.cli.times import moment_ns, parse_duration, span_of
 from kproto.errors import ConfigurationError
-
-CAPTURES = DATA / "captures"
-
-
-def path(name: str) -> str:
-    return str(CAPTURES / f"{name}.pcap.gz")
-
 
 inspect = partial(run_kproto, "inspect")
 objects = partial(kproto_rows, "inspect")

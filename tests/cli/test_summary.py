@@ -15,7 +15,7 @@ import packets as make
 import pyarrow
 import pytest
 from commands import run_kproto
-from conftest import DATA, read_jsonl
+from conftest import DATA, path, read_jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 from table_truth import NAMES_WITH_TRUTH
@@ -26,10 +26,6 @@ from kproto.cli.summary_text import _losses
 from kproto.verdicts.request_figures import moment
 
 CAPTURES = DATA / "captures"
-
-
-def path(name: str) -> str:
-    return str(CAPTURES / f"{name}.pcap.gz")
 
 
 summary = partial(run_kproto, "summary")

@@ -176,7 +176,9 @@ def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:
     assert len(moved) == sum(len(reigns) - 1 for reigns in wanted.leaders.values())
     assert lines("inspect", place, "--deletes") == [row for row in changes if row["change"] == "deleted"] != []
     text = kproto("inspect", place, "--changes", "--partition", "DD-0").stdout
-    assert "offset 216  DD-0  leader none→2, leader epoch 3, isr -→2, eligible leaders 1→-, UNCLEAN ELECTION" in text
+    assert (
+        "offset 216  DD-0  leader none→2, leader epoch 3, isr none→2, eligible leaders 1→none, UNCLEAN ELECTION" in text
+    )
     assert "broker 3  fenced: registered with a new" in kproto("inspect", place, "--broker", "3").stdout
     files, packets = lines("inspect", place, "--changes"), lines("inspect", str(capture("kraft-4.1-a")), "--changes")
     assert packets == files[:-1]  # the last change is a leader whose record nobody fetched
