@@ -9,18 +9,16 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage
 
 
-class AllocateProducerIdsRequest(RequestMessage):
+class AllocateProducerIdsRequest(RequestMessage, api_key=ApiKey.ALLOCATE_PRODUCER_IDS):
     """A broker's request for a block of producer ids."""
 
-    api_key: int = ApiKey.ALLOCATE_PRODUCER_IDS
     broker_id: int = Int32
     broker_epoch: int = Since(0, Int64, default=-1)
 
 
-class AllocateProducerIdsResponse(ResponseMessage):
+class AllocateProducerIdsResponse(ResponseMessage, api_key=ApiKey.ALLOCATE_PRODUCER_IDS):
     """The block: ``producer_id_len`` ids from ``producer_id_start`` on."""
 
-    api_key: int = ApiKey.ALLOCATE_PRODUCER_IDS
     throttle_time_ms: int = Int32
     error_code: int = Int16
     producer_id_start: int = Int64

@@ -30,10 +30,9 @@ class AlterClientQuotasEntry(Struct):
     ops: list[AlterClientQuotasOp] = ArrayOf(AlterClientQuotasOp)
 
 
-class AlterClientQuotasRequest(RequestMessage):
+class AlterClientQuotasRequest(RequestMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS):
     """The quotas; only checked if ``validate_only``."""
 
-    api_key: int = ApiKey.ALTER_CLIENT_QUOTAS
     entries: list[AlterClientQuotasEntry] = ArrayOf(AlterClientQuotasEntry)
     validate_only: bool = Bool
 
@@ -46,9 +45,8 @@ class AlterClientQuotasResult(Struct):
     entity: list[AlterClientQuotasEntity] = ArrayOf(AlterClientQuotasEntity)
 
 
-class AlterClientQuotasResponse(ResponseMessage):
+class AlterClientQuotasResponse(ResponseMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS):
     """The results, one for each entity."""
 
-    api_key: int = ApiKey.ALTER_CLIENT_QUOTAS
     throttle_time_ms: int = Int32
     entries: list[AlterClientQuotasResult] = ArrayOf(AlterClientQuotasResult)

@@ -26,10 +26,9 @@ class AlterConfigsResource(Struct):
     configs: list[AlterConfigsEntry] = ArrayOf(AlterConfigsEntry)
 
 
-class AlterConfigsRequest(RequestMessage):
+class AlterConfigsRequest(RequestMessage, api_key=ApiKey.ALTER_CONFIGS):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
-    api_key: int = ApiKey.ALTER_CONFIGS
     resources: list[AlterConfigsResource] = ArrayOf(AlterConfigsResource)
     validate_only: bool = Bool
 
@@ -43,9 +42,8 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = String
 
 
-class AlterConfigsResponse(ResponseMessage):
+class AlterConfigsResponse(ResponseMessage, api_key=ApiKey.ALTER_CONFIGS):
     """The results, one for each resource."""
 
-    api_key: int = ApiKey.ALTER_CONFIGS
     throttle_time_ms: int = Int32
     responses: list[AlterConfigsResourceResponse] = ArrayOf(AlterConfigsResourceResponse)

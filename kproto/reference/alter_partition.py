@@ -42,10 +42,9 @@ class AlterPartitionRequestTopic(Struct):
     partitions: list[AlterPartitionRequestPartition] = ArrayOf(AlterPartitionRequestPartition)
 
 
-class AlterPartitionRequest(RequestMessage):
+class AlterPartitionRequest(RequestMessage, api_key=ApiKey.ALTER_PARTITION):
     """A leader's proposal of in-sync replicas for the partitions that it leads."""
 
-    api_key: int = ApiKey.ALTER_PARTITION
     broker_id: int = Int32
     broker_epoch: int = Since(0, Int64, default=-1)
     topics: list[AlterPartitionRequestTopic] = ArrayOf(AlterPartitionRequestTopic)
@@ -71,10 +70,9 @@ class AlterPartitionResponseTopic(Struct):
     partitions: list[AlterPartitionResponsePartition] = ArrayOf(AlterPartitionResponsePartition)
 
 
-class AlterPartitionResponse(ResponseMessage):
+class AlterPartitionResponse(ResponseMessage, api_key=ApiKey.ALTER_PARTITION):
     """The controller's answer: each partition's state or error."""
 
-    api_key: int = ApiKey.ALTER_PARTITION
     throttle_time_ms: int = Int32
     error_code: int = Int16
     topics: list[AlterPartitionResponseTopic] = ArrayOf(AlterPartitionResponseTopic)

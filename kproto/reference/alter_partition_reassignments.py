@@ -26,10 +26,9 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = ArrayOf(ReassignablePartition)
 
 
-class AlterPartitionReassignmentsRequest(RequestMessage):
+class AlterPartitionReassignmentsRequest(RequestMessage, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
     """The partitions to reassign, grouped by topic."""
 
-    api_key: int = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     timeout_ms: int = Since(0, Int32, default=60_000)
     allow_replication_factor_change: bool = Since(1, Bool, default=True)
     topics: list[ReassignableTopic] = ArrayOf(ReassignableTopic)
@@ -50,10 +49,9 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = ArrayOf(ReassignablePartitionResponse)
 
 
-class AlterPartitionReassignmentsResponse(ResponseMessage):
+class AlterPartitionReassignmentsResponse(ResponseMessage, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
     """The results, grouped by topic, or an error for the whole request."""
 
-    api_key: int = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     throttle_time_ms: int = Int32
     allow_replication_factor_change: bool = Since(1, Bool, default=True, ignorable=True)
     error_code: int = Int16

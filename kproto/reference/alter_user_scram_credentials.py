@@ -25,10 +25,9 @@ class ScramCredentialUpsertion(Struct):
     salted_password: bytes = Bytes
 
 
-class AlterUserScramCredentialsRequest(RequestMessage):
+class AlterUserScramCredentialsRequest(RequestMessage, api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
     """The credentials to remove and to set."""
 
-    api_key: int = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
     deletions: list[ScramCredentialDeletion] = ArrayOf(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = ArrayOf(ScramCredentialUpsertion)
 
@@ -41,9 +40,8 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: str | None = Nullable(String)
 
 
-class AlterUserScramCredentialsResponse(ResponseMessage):
+class AlterUserScramCredentialsResponse(ResponseMessage, api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
     """The results, one for each user."""
 
-    api_key: int = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
     throttle_time_ms: int = Int32
     results: list[AlterUserScramCredentialsResult] = ArrayOf(AlterUserScramCredentialsResult)

@@ -19,10 +19,9 @@ from .fields import Since, Tagged
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class ApiVersionsRequest(RequestMessage):
+class ApiVersionsRequest(RequestMessage, api_key=ApiKey.API_VERSIONS):
     """The request; below version 3 it has no fields."""
 
-    api_key: int = ApiKey.API_VERSIONS
     client_software_name: str = Since(3, String, ignorable=True)
     client_software_version: str = Since(3, String, ignorable=True)
 
@@ -51,10 +50,9 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = Since(3, Int16)
 
 
-class ApiVersionsResponse(ResponseMessage):
+class ApiVersionsResponse(ResponseMessage, api_key=ApiKey.API_VERSIONS):
     """The APIs and features of the broker. ``finalized_features_epoch`` is -1 if it is unknown."""
 
-    api_key: int = ApiKey.API_VERSIONS
     error_code: int = Int16
     api_keys: list[ApiVersion] = ArrayOf(ApiVersion)
     throttle_time_ms: int = Since(1, Int32, ignorable=True)

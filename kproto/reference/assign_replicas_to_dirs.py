@@ -29,10 +29,9 @@ class AssignedDirectory(Struct):
     topics: list[AssignedTopic] = ArrayOf(AssignedTopic)
 
 
-class AssignReplicasToDirsRequest(RequestMessage):
+class AssignReplicasToDirsRequest(RequestMessage, api_key=ApiKey.ASSIGN_REPLICAS_TO_DIRS):
     """A broker's directories and the replicas in each."""
 
-    api_key: int = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     broker_id: int = Int32
     broker_epoch: int = Since(0, Int64, default=-1)
     directories: list[AssignedDirectory] = ArrayOf(AssignedDirectory)
@@ -59,10 +58,9 @@ class AssignedDirectoryResult(Struct):
     topics: list[AssignedTopicResult] = ArrayOf(AssignedTopicResult)
 
 
-class AssignReplicasToDirsResponse(ResponseMessage):
+class AssignReplicasToDirsResponse(ResponseMessage, api_key=ApiKey.ASSIGN_REPLICAS_TO_DIRS):
     """The results, by directory, or an error for the whole request."""
 
-    api_key: int = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     throttle_time_ms: int = Int32
     error_code: int = Int16
     directories: list[AssignedDirectoryResult] = ArrayOf(AssignedDirectoryResult)

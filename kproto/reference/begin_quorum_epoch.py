@@ -37,10 +37,9 @@ class BeginQuorumEpochTopic(Struct):
     partitions: list[BeginQuorumEpochPartition] = ArrayOf(BeginQuorumEpochPartition)
 
 
-class BeginQuorumEpochRequest(RequestMessage):
+class BeginQuorumEpochRequest(RequestMessage, api_key=ApiKey.BEGIN_QUORUM_EPOCH):
     """The leader and its epoch."""
 
-    api_key: int = ApiKey.BEGIN_QUORUM_EPOCH
     cluster_id: str | None = Since(0, Nullable(String), default=None)
     voter_id: int = Since(1, Int32, default=-1, ignorable=True)
     topics: list[BeginQuorumEpochTopic] = ArrayOf(BeginQuorumEpochTopic)
@@ -63,10 +62,9 @@ class QuorumEpochTopicResult(Struct):
     partitions: list[QuorumEpochPartitionResult] = ArrayOf(QuorumEpochPartitionResult)
 
 
-class BeginQuorumEpochResponse(ResponseMessage):
+class BeginQuorumEpochResponse(ResponseMessage, api_key=ApiKey.BEGIN_QUORUM_EPOCH):
     """Whether the voter follows the leader."""
 
-    api_key: int = ApiKey.BEGIN_QUORUM_EPOCH
     error_code: int = Int16
     topics: list[QuorumEpochTopicResult] = ArrayOf(QuorumEpochTopicResult)
     node_endpoints: list[QuorumNodeEndpoint] = Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1)

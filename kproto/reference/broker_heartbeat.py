@@ -12,10 +12,9 @@ from .fields import Since, Tagged
 from .struct import RequestMessage, ResponseMessage
 
 
-class BrokerHeartbeatRequest(RequestMessage):
+class BrokerHeartbeatRequest(RequestMessage, api_key=ApiKey.BROKER_HEARTBEAT):
     """A broker's metadata offset, and whether it wants to be fenced or shut down."""
 
-    api_key: int = ApiKey.BROKER_HEARTBEAT
     broker_id: int = Int32
     broker_epoch: int = Since(0, Int64, default=-1)
     current_metadata_offset: int = Int64
@@ -24,10 +23,9 @@ class BrokerHeartbeatRequest(RequestMessage):
     offline_log_dirs: tuple[bytes, ...] = Tagged(0, ArrayOf(Uuid), since=1)
 
 
-class BrokerHeartbeatResponse(ResponseMessage):
+class BrokerHeartbeatResponse(ResponseMessage, api_key=ApiKey.BROKER_HEARTBEAT):
     """The broker's state as the controller sees it: caught up, fenced, to shut down."""
 
-    api_key: int = ApiKey.BROKER_HEARTBEAT
     throttle_time_ms: int = Int32
     error_code: int = Int16
     is_caught_up: bool = Bool

@@ -34,10 +34,9 @@ class Feature(Struct):
     max_supported_version: int = Int16
 
 
-class BrokerRegistrationRequest(RequestMessage):
+class BrokerRegistrationRequest(RequestMessage, api_key=ApiKey.BROKER_REGISTRATION):
     """A broker's registration: its id, addresses, rack and features."""
 
-    api_key: int = ApiKey.BROKER_REGISTRATION
     broker_id: int = Int32
     cluster_id: str = String
     incarnation_id: bytes = Uuid
@@ -49,10 +48,9 @@ class BrokerRegistrationRequest(RequestMessage):
     previous_broker_epoch: int = Since(3, Int64, default=-1, ignorable=True)
 
 
-class BrokerRegistrationResponse(ResponseMessage):
+class BrokerRegistrationResponse(ResponseMessage, api_key=ApiKey.BROKER_REGISTRATION):
     """The broker epoch that the controller gave."""
 
-    api_key: int = ApiKey.BROKER_REGISTRATION
     throttle_time_ms: int = Int32
     error_code: int = Int16
     broker_epoch: int = Since(0, Int64, default=-1)

@@ -17,10 +17,9 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class ControlledShutdownRequest(RequestMessage):
+class ControlledShutdownRequest(RequestMessage, api_key=ApiKey.CONTROLLED_SHUTDOWN):
     """A broker's request to lose its leaderships before it stops."""
 
-    api_key: int = ApiKey.CONTROLLED_SHUTDOWN
     broker_id: int = Int32
     broker_epoch: int = Since(2, Int64, default=-1, ignorable=True)
 
@@ -32,9 +31,8 @@ class RemainingPartition(Struct):
     partition_index: int = Int32
 
 
-class ControlledShutdownResponse(ResponseMessage):
+class ControlledShutdownResponse(ResponseMessage, api_key=ApiKey.CONTROLLED_SHUTDOWN):
     """The partitions that the broker still leads; it repeats the request while there are any."""
 
-    api_key: int = ApiKey.CONTROLLED_SHUTDOWN
     error_code: int = Int16
     remaining_partitions: list[RemainingPartition] = ArrayOf(RemainingPartition)

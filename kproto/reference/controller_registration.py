@@ -9,10 +9,9 @@ from .datatypes import ArrayOf, Bool, Int16, Int32, Nullable, String, Uuid
 from .struct import RequestMessage, ResponseMessage
 
 
-class ControllerRegistrationRequest(RequestMessage):
+class ControllerRegistrationRequest(RequestMessage, api_key=ApiKey.CONTROLLER_REGISTRATION):
     """A controller's registration: its id, addresses and features."""
 
-    api_key: int = ApiKey.CONTROLLER_REGISTRATION
     controller_id: int = Int32
     incarnation_id: bytes = Uuid
     zk_migration_ready: bool = Bool
@@ -20,10 +19,9 @@ class ControllerRegistrationRequest(RequestMessage):
     features: list[Feature] = ArrayOf(Feature)
 
 
-class ControllerRegistrationResponse(ResponseMessage):
+class ControllerRegistrationResponse(ResponseMessage, api_key=ApiKey.CONTROLLER_REGISTRATION):
     """Whether the controller is registered."""
 
-    api_key: int = ApiKey.CONTROLLER_REGISTRATION
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Nullable(String)

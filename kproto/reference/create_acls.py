@@ -24,10 +24,9 @@ class AclCreation(Struct):
     permission_type: int = Int8
 
 
-class CreateAclsRequest(RequestMessage):
+class CreateAclsRequest(RequestMessage, api_key=ApiKey.CREATE_ACLS):
     """The entries to add."""
 
-    api_key: int = ApiKey.CREATE_ACLS
     creations: list[AclCreation] = ArrayOf(AclCreation)
 
 
@@ -38,9 +37,8 @@ class AclCreationResult(Struct):
     error_message: str | None = Nullable(String)
 
 
-class CreateAclsResponse(ResponseMessage):
+class CreateAclsResponse(ResponseMessage, api_key=ApiKey.CREATE_ACLS):
     """The results, in the order of the request."""
 
-    api_key: int = ApiKey.CREATE_ACLS
     throttle_time_ms: int = Int32
     results: list[AclCreationResult] = ArrayOf(AclCreationResult)

@@ -27,10 +27,9 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = Nullable(ArrayOf(CreatePartitionsAssignment))
 
 
-class CreatePartitionsRequest(RequestMessage):
+class CreatePartitionsRequest(RequestMessage, api_key=ApiKey.CREATE_PARTITIONS):
     """Topics to enlarge; ``validate_only`` asks only whether it is possible."""
 
-    api_key: int = ApiKey.CREATE_PARTITIONS
     topics: list[CreatePartitionsTopic] = ArrayOf(CreatePartitionsTopic)
     timeout_ms: int = Int32
     validate_only: bool = Bool
@@ -44,9 +43,8 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = Since(0, Nullable(String), default=None)
 
 
-class CreatePartitionsResponse(ResponseMessage):
+class CreatePartitionsResponse(ResponseMessage, api_key=ApiKey.CREATE_PARTITIONS):
     """The results, one for each topic."""
 
-    api_key: int = ApiKey.CREATE_PARTITIONS
     throttle_time_ms: int = Int32
     results: list[CreatePartitionsTopicResult] = ArrayOf(CreatePartitionsTopicResult)

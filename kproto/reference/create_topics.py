@@ -44,10 +44,9 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = ArrayOf(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(RequestMessage):
+class CreateTopicsRequest(RequestMessage, api_key=ApiKey.CREATE_TOPICS):
     """Topics to create; ``validate_only`` asks only whether it is possible."""
 
-    api_key: int = ApiKey.CREATE_TOPICS
     topics: list[CreatableTopic] = ArrayOf(CreatableTopic)
     timeout_ms: int = Since(0, Int32, default=60_000)
     validate_only: bool = Since(1, Bool)
@@ -76,9 +75,8 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = Since(5, Nullable(ArrayOf(CreatableTopicConfigs)), ignorable=True)
 
 
-class CreateTopicsResponse(ResponseMessage):
+class CreateTopicsResponse(ResponseMessage, api_key=ApiKey.CREATE_TOPICS):
     """The results, one for each topic."""
 
-    api_key: int = ApiKey.CREATE_TOPICS
     throttle_time_ms: int = Since(2, Int32, ignorable=True)
     topics: list[CreatableTopicResult] = ArrayOf(CreatableTopicResult)

@@ -24,10 +24,9 @@ class DeleteAclsFilter(Struct):
     permission_type: int = Int8
 
 
-class DeleteAclsRequest(RequestMessage):
+class DeleteAclsRequest(RequestMessage, api_key=ApiKey.DELETE_ACLS):
     """The filters whose entries are removed."""
 
-    api_key: int = ApiKey.DELETE_ACLS
     filters: list[DeleteAclsFilter] = ArrayOf(DeleteAclsFilter)
 
 
@@ -53,9 +52,8 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: list[DeleteAclsMatchingAcl] = ArrayOf(DeleteAclsMatchingAcl)
 
 
-class DeleteAclsResponse(ResponseMessage):
+class DeleteAclsResponse(ResponseMessage, api_key=ApiKey.DELETE_ACLS):
     """The results, in the order of the filters."""
 
-    api_key: int = ApiKey.DELETE_ACLS
     throttle_time_ms: int = Int32
     filter_results: list[DeleteAclsFilterResult] = ArrayOf(DeleteAclsFilterResult)

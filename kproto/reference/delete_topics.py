@@ -26,10 +26,9 @@ class DeleteTopicState(Struct):
     topic_id: bytes = Since(6, Uuid)
 
 
-class DeleteTopicsRequest(RequestMessage):
+class DeleteTopicsRequest(RequestMessage, api_key=ApiKey.DELETE_TOPICS):
     """Delete these topics."""
 
-    api_key: int = ApiKey.DELETE_TOPICS
     topics: list[DeleteTopicState] = Since(6, ArrayOf(DeleteTopicState))
     topic_names: tuple[str, ...] = Until(5, ArrayOf(String), ignorable=True)
     timeout_ms: int = Int32
@@ -44,9 +43,8 @@ class DeletableTopicResult(Struct):
     error_message: str | None = Since(5, Nullable(String), default=None, ignorable=True)
 
 
-class DeleteTopicsResponse(ResponseMessage):
+class DeleteTopicsResponse(ResponseMessage, api_key=ApiKey.DELETE_TOPICS):
     """The result for each topic."""
 
-    api_key: int = ApiKey.DELETE_TOPICS
     throttle_time_ms: int = Since(1, Int32, ignorable=True)
     responses: list[DeletableTopicResult] = ArrayOf(DeletableTopicResult)

@@ -15,10 +15,9 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class DescribeClusterRequest(RequestMessage):
+class DescribeClusterRequest(RequestMessage, api_key=ApiKey.DESCRIBE_CLUSTER):
     """What to describe. ``endpoint_type``: 1 brokers, 2 controllers."""
 
-    api_key: int = ApiKey.DESCRIBE_CLUSTER
     include_cluster_authorized_operations: bool = Bool
     endpoint_type: int = Since(1, Int8, default=1)
     include_fenced_brokers: bool = Since(2, Bool)
@@ -34,10 +33,9 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = Since(2, Bool)
 
 
-class DescribeClusterResponse(ResponseMessage):
+class DescribeClusterResponse(ResponseMessage, api_key=ApiKey.DESCRIBE_CLUSTER):
     """The cluster's nodes."""
 
-    api_key: int = ApiKey.DESCRIBE_CLUSTER
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Since(0, Nullable(String), default=None)

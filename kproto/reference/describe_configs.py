@@ -24,10 +24,9 @@ class DescribeConfigsResource(Struct):
     configuration_keys: tuple[str, ...] | None = Nullable(ArrayOf(String))
 
 
-class DescribeConfigsRequest(RequestMessage):
+class DescribeConfigsRequest(RequestMessage, api_key=ApiKey.DESCRIBE_CONFIGS):
     """The resources to describe."""
 
-    api_key: int = ApiKey.DESCRIBE_CONFIGS
     resources: list[DescribeConfigsResource] = ArrayOf(DescribeConfigsResource)
     include_synonyms: bool = Since(1, Bool)
     include_documentation: bool = Since(3, Bool)
@@ -69,9 +68,8 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult] = ArrayOf(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(ResponseMessage):
+class DescribeConfigsResponse(ResponseMessage, api_key=ApiKey.DESCRIBE_CONFIGS):
     """The results, one for each resource."""
 
-    api_key: int = ApiKey.DESCRIBE_CONFIGS
     throttle_time_ms: int = Int32
     results: list[DescribeConfigsResult] = ArrayOf(DescribeConfigsResult)

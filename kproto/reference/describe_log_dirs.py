@@ -23,10 +23,9 @@ class DescribableLogDirTopic(Struct):
     partitions: tuple[int, ...] = ArrayOf(Int32)
 
 
-class DescribeLogDirsRequest(RequestMessage):
+class DescribeLogDirsRequest(RequestMessage, api_key=ApiKey.DESCRIBE_LOG_DIRS):
     """The partitions asked for; null for all."""
 
-    api_key: int = ApiKey.DESCRIBE_LOG_DIRS
     topics: list[DescribableLogDirTopic] | None = Nullable(ArrayOf(DescribableLogDirTopic))
 
 
@@ -56,10 +55,9 @@ class DescribeLogDirsResult(Struct):
     usable_bytes: int = Since(4, Int64, default=-1, ignorable=True)
 
 
-class DescribeLogDirsResponse(ResponseMessage):
+class DescribeLogDirsResponse(ResponseMessage, api_key=ApiKey.DESCRIBE_LOG_DIRS):
     """The directories."""
 
-    api_key: int = ApiKey.DESCRIBE_LOG_DIRS
     throttle_time_ms: int = Int32
     error_code: int = Since(3, Int16, ignorable=True)
     results: list[DescribeLogDirsResult] = ArrayOf(DescribeLogDirsResult)

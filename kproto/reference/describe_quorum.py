@@ -28,10 +28,9 @@ class DescribeQuorumTopic(Struct):
     partitions: list[DescribeQuorumPartition] = ArrayOf(DescribeQuorumPartition)
 
 
-class DescribeQuorumRequest(RequestMessage):
+class DescribeQuorumRequest(RequestMessage, api_key=ApiKey.DESCRIBE_QUORUM):
     """The partitions whose quorum is asked for."""
 
-    api_key: int = ApiKey.DESCRIBE_QUORUM
     topics: list[DescribeQuorumTopic] = ArrayOf(DescribeQuorumTopic)
 
 
@@ -80,10 +79,9 @@ class QuorumNode(Struct):
     listeners: list[QuorumNodeListener] = ArrayOf(QuorumNodeListener)
 
 
-class DescribeQuorumResponse(ResponseMessage):
+class DescribeQuorumResponse(ResponseMessage, api_key=ApiKey.DESCRIBE_QUORUM):
     """The quorums that were asked for."""
 
-    api_key: int = ApiKey.DESCRIBE_QUORUM
     error_code: int = Int16
     error_message: str | None = Since(2, Nullable(String), ignorable=True)
     topics: list[DescribeQuorumTopicResult] = ArrayOf(DescribeQuorumTopicResult)

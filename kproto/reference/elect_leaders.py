@@ -19,10 +19,9 @@ class ElectLeadersTopic(Struct):
     partitions: tuple[int, ...] = ArrayOf(Int32)
 
 
-class ElectLeadersRequest(RequestMessage):
+class ElectLeadersRequest(RequestMessage, api_key=ApiKey.ELECT_LEADERS):
     """The partitions, null for all. ``election_type`` is 0 for the preferred replica, 1 for any live replica."""
 
-    api_key: int = ApiKey.ELECT_LEADERS
     election_type: int = Since(1, Int8)
     topic_partitions: list[ElectLeadersTopic] | None = Nullable(ArrayOf(ElectLeadersTopic))
     timeout_ms: int = Since(0, Int32, default=60_000)
@@ -43,10 +42,9 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionElectionResult] = ArrayOf(PartitionElectionResult)
 
 
-class ElectLeadersResponse(ResponseMessage):
+class ElectLeadersResponse(ResponseMessage, api_key=ApiKey.ELECT_LEADERS):
     """The results, grouped by topic, or an error for the whole request."""
 
-    api_key: int = ApiKey.ELECT_LEADERS
     throttle_time_ms: int = Int32
     error_code: int = Since(1, Int16)
     replica_election_results: list[ReplicaElectionResult] = ArrayOf(ReplicaElectionResult)

@@ -38,19 +38,17 @@ class EndQuorumEpochTopic(Struct):
     partitions: list[EndQuorumEpochPartition] = ArrayOf(EndQuorumEpochPartition)
 
 
-class EndQuorumEpochRequest(RequestMessage):
+class EndQuorumEpochRequest(RequestMessage, api_key=ApiKey.END_QUORUM_EPOCH):
     """The leader that resigns."""
 
-    api_key: int = ApiKey.END_QUORUM_EPOCH
     cluster_id: str | None = Since(0, Nullable(String), default=None)
     topics: list[EndQuorumEpochTopic] = ArrayOf(EndQuorumEpochTopic)
     leader_endpoints: list[QuorumLeaderEndpoint] = Since(1, ArrayOf(QuorumLeaderEndpoint), ignorable=True)
 
 
-class EndQuorumEpochResponse(ResponseMessage):
+class EndQuorumEpochResponse(ResponseMessage, api_key=ApiKey.END_QUORUM_EPOCH):
     """Whether the voter took note."""
 
-    api_key: int = ApiKey.END_QUORUM_EPOCH
     error_code: int = Int16
     topics: list[QuorumEpochTopicResult] = ArrayOf(QuorumEpochTopicResult)
     node_endpoints: list[QuorumNodeEndpoint] = Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1)

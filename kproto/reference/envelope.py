@@ -9,18 +9,16 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage
 
 
-class EnvelopeRequest(RequestMessage):
+class EnvelopeRequest(RequestMessage, api_key=ApiKey.ENVELOPE):
     """A whole request with its header, the client's principal (null if the broker has none) and address."""
 
-    api_key: int = ApiKey.ENVELOPE
     request_data: bytes = Bytes
     request_principal: bytes | None = Nullable(Bytes)
     client_host_address: bytes = Bytes
 
 
-class EnvelopeResponse(ResponseMessage):
+class EnvelopeResponse(ResponseMessage, api_key=ApiKey.ENVELOPE):
     """A whole response with its header, or the error that prevented it."""
 
-    api_key: int = ApiKey.ENVELOPE
     response_data: bytes | None = Since(0, Nullable(Bytes), default=None)
     error_code: int = Int16

@@ -64,10 +64,9 @@ class ForgottenTopic(Struct):
     partitions: tuple[int, ...] = Since(7, ArrayOf(Int32))
 
 
-class FetchRequest(RequestMessage):
+class FetchRequest(RequestMessage, api_key=ApiKey.FETCH):
     """The partitions to read, the bytes to return at most, and the time to wait for them."""
 
-    api_key: int = ApiKey.FETCH
     cluster_id: str | None = Tagged(0, Nullable(String), since=12, default=None, ignorable=True)
     replica_id: int = Until(14, Int32, default=-1)
     replica_state: ReplicaState = Tagged(1, StructOf(ReplicaState), since=15)
@@ -129,10 +128,9 @@ class FetchableTopicResponse(Struct):
     partitions: list[PartitionData] = ArrayOf(PartitionData)
 
 
-class FetchResponse(ResponseMessage):
+class FetchResponse(ResponseMessage, api_key=ApiKey.FETCH):
     """The records of each partition that was asked for."""
 
-    api_key: int = ApiKey.FETCH
     throttle_time_ms: int = Since(1, Int32, ignorable=True)
     error_code: int = Since(7, Int16, ignorable=True)
     session_id: int = Since(7, Int32)

@@ -37,10 +37,9 @@ class FetchSnapshotTopic(Struct):
     partitions: list[FetchSnapshotPartition] = ArrayOf(FetchSnapshotPartition)
 
 
-class FetchSnapshotRequest(RequestMessage):
+class FetchSnapshotRequest(RequestMessage, api_key=ApiKey.FETCH_SNAPSHOT):
     """The snapshots to read, and the bytes to return at most."""
 
-    api_key: int = ApiKey.FETCH_SNAPSHOT
     cluster_id: str | None = Tagged(0, Nullable(String), since=0, default=None)
     replica_id: int = Since(0, Int32, default=-1)
     max_bytes: int = Since(0, Int32, default=0x7FFF_FFFF)
@@ -73,10 +72,9 @@ class FetchSnapshotTopicResult(Struct):
     partitions: list[FetchSnapshotPartitionResult] = ArrayOf(FetchSnapshotPartitionResult)
 
 
-class FetchSnapshotResponse(ResponseMessage):
+class FetchSnapshotResponse(ResponseMessage, api_key=ApiKey.FETCH_SNAPSHOT):
     """The parts of the snapshots that were asked for."""
 
-    api_key: int = ApiKey.FETCH_SNAPSHOT
     throttle_time_ms: int = Since(0, Int32, ignorable=True)
     error_code: int = Int16
     topics: list[FetchSnapshotTopicResult] = ArrayOf(FetchSnapshotTopicResult)

@@ -19,10 +19,9 @@ from .fields import Between, Since, Until
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class FindCoordinatorRequest(RequestMessage):
+class FindCoordinatorRequest(RequestMessage, api_key=ApiKey.FIND_COORDINATOR):
     """The groups or transactional ids; ``key_type`` is 0 for groups and 1 for transactions."""
 
-    api_key: int = ApiKey.FIND_COORDINATOR
     key: str = Until(3, String)
     key_type: int = Since(1, Int8)
     coordinator_keys: tuple[str, ...] = Since(4, ArrayOf(String))
@@ -39,10 +38,9 @@ class Coordinator(Struct):
     error_message: str | None = Since(4, Nullable(String), ignorable=True)
 
 
-class FindCoordinatorResponse(ResponseMessage):
+class FindCoordinatorResponse(ResponseMessage, api_key=ApiKey.FIND_COORDINATOR):
     """The coordinator up to version 3, the coordinators from version 4 on."""
 
-    api_key: int = ApiKey.FIND_COORDINATOR
     throttle_time_ms: int = Since(1, Int32, ignorable=True)
     error_code: int = Until(3, Int16)
     error_message: str | None = Between(1, 3, Nullable(String), ignorable=True)

@@ -25,17 +25,15 @@ class IncrementalAlterConfigsResource(Struct):
     configs: list[AlterableConfig] = ArrayOf(AlterableConfig)
 
 
-class IncrementalAlterConfigsRequest(RequestMessage):
+class IncrementalAlterConfigsRequest(RequestMessage, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS):
     """The resources to change; ``validate_only`` asks only whether it is possible."""
 
-    api_key: int = ApiKey.INCREMENTAL_ALTER_CONFIGS
     resources: list[IncrementalAlterConfigsResource] = ArrayOf(IncrementalAlterConfigsResource)
     validate_only: bool = Bool
 
 
-class IncrementalAlterConfigsResponse(ResponseMessage):
+class IncrementalAlterConfigsResponse(ResponseMessage, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS):
     """The results, one for each resource."""
 
-    api_key: int = ApiKey.INCREMENTAL_ALTER_CONFIGS
     throttle_time_ms: int = Int32
     responses: list[AlterConfigsResourceResponse] = ArrayOf(AlterConfigsResourceResponse)

@@ -19,10 +19,9 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage
 
 
-class InitProducerIdRequest(RequestMessage):
+class InitProducerIdRequest(RequestMessage, api_key=ApiKey.INIT_PRODUCER_ID):
     """A producer's request for its id; a null transactional id if it is not transactional."""
 
-    api_key: int = ApiKey.INIT_PRODUCER_ID
     transactional_id: str | None = Nullable(String)
     transaction_timeout_ms: int = Int32
     producer_id: int = Since(3, Int64, default=-1)
@@ -31,10 +30,9 @@ class InitProducerIdRequest(RequestMessage):
     keep_prepared_txn: bool = Since(6, Bool)
 
 
-class InitProducerIdResponse(ResponseMessage):
+class InitProducerIdResponse(ResponseMessage, api_key=ApiKey.INIT_PRODUCER_ID):
     """The producer id and its epoch."""
 
-    api_key: int = ApiKey.INIT_PRODUCER_ID
     throttle_time_ms: int = Since(0, Int32, ignorable=True)
     error_code: int = Int16
     producer_id: int = Since(0, Int64, default=-1)

@@ -29,10 +29,9 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes = Bytes
 
 
-class JoinGroupRequest(RequestMessage):
+class JoinGroupRequest(RequestMessage, api_key=ApiKey.JOIN_GROUP):
     """The group, the member and the protocols that it supports."""
 
-    api_key: int = ApiKey.JOIN_GROUP
     group_id: str = String
     session_timeout_ms: int = Int32
     rebalance_timeout_ms: int = Since(1, Int32, default=-1, ignorable=True)
@@ -51,10 +50,9 @@ class JoinGroupResponseMember(Struct):
     metadata: bytes = Bytes
 
 
-class JoinGroupResponse(ResponseMessage):
+class JoinGroupResponse(ResponseMessage, api_key=ApiKey.JOIN_GROUP):
     """The group's generation, protocol and leader; its members, for the leader alone."""
 
-    api_key: int = ApiKey.JOIN_GROUP
     throttle_time_ms: int = Since(2, Int32, ignorable=True)
     error_code: int = Int16
     generation_id: int = Since(0, Int32, default=-1)

@@ -62,10 +62,9 @@ class LeaderAndIsrLiveLeader(Struct):
     port: int = Int32
 
 
-class LeaderAndIsrRequest(RequestMessage):
+class LeaderAndIsrRequest(RequestMessage, api_key=ApiKey.LEADER_AND_ISR):
     """The partitions that a broker is to lead or follow."""
 
-    api_key: int = ApiKey.LEADER_AND_ISR
     controller_id: int = Int32
     is_kraft_controller: bool = Since(7, Bool)
     controller_epoch: int = Int32
@@ -130,10 +129,9 @@ class LeaderAndIsrTopicError(Struct):
     partition_errors: list[LeaderAndIsrPartitionError] = Since(5, ArrayOf(LeaderAndIsrPartitionError))
 
 
-class LeaderAndIsrResponse(ResponseMessage):
+class LeaderAndIsrResponse(ResponseMessage, api_key=ApiKey.LEADER_AND_ISR):
     """The broker's answer: an error code for the request, and one for each partition."""
 
-    api_key: int = ApiKey.LEADER_AND_ISR
     error_code: int = Int16
     partition_errors: list[LeaderAndIsrPartitionError] = Until(4, ArrayOf(LeaderAndIsrPartitionError))
     topics: list[LeaderAndIsrTopicError] = Since(5, ArrayOf(LeaderAndIsrTopicError))

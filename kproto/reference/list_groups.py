@@ -17,10 +17,9 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class ListGroupsRequest(RequestMessage):
+class ListGroupsRequest(RequestMessage, api_key=ApiKey.LIST_GROUPS):
     """The states and types of the groups to list; empty for all."""
 
-    api_key: int = ApiKey.LIST_GROUPS
     states_filter: tuple[str, ...] = Since(4, ArrayOf(String))
     types_filter: tuple[str, ...] = Since(5, ArrayOf(String))
 
@@ -34,10 +33,9 @@ class ListedGroup(Struct):
     group_type: str = Since(5, String, ignorable=True)
 
 
-class ListGroupsResponse(ResponseMessage):
+class ListGroupsResponse(ResponseMessage, api_key=ApiKey.LIST_GROUPS):
     """The groups."""
 
-    api_key: int = ApiKey.LIST_GROUPS
     throttle_time_ms: int = Since(1, Int32, ignorable=True)
     error_code: int = Int16
     groups: list[ListedGroup] = ArrayOf(ListedGroup)

@@ -37,10 +37,9 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = ArrayOf(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(RequestMessage):
+class ListOffsetsRequest(RequestMessage, api_key=ApiKey.LIST_OFFSETS):
     """The partitions and timestamps to look up."""
 
-    api_key: int = ApiKey.LIST_OFFSETS
     replica_id: int = Int32
     isolation_level: int = Since(2, Int8)
     topics: list[ListOffsetsTopic] = ArrayOf(ListOffsetsTopic)
@@ -65,9 +64,8 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = ArrayOf(ListOffsetsPartitionResponse)
 
 
-class ListOffsetsResponse(ResponseMessage):
+class ListOffsetsResponse(ResponseMessage, api_key=ApiKey.LIST_OFFSETS):
     """The offset of each partition."""
 
-    api_key: int = ApiKey.LIST_OFFSETS
     throttle_time_ms: int = Since(2, Int32, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = ArrayOf(ListOffsetsTopicResponse)

@@ -16,10 +16,9 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: tuple[int, ...] = ArrayOf(Int32)
 
 
-class ListPartitionReassignmentsRequest(RequestMessage):
+class ListPartitionReassignmentsRequest(RequestMessage, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS):
     """The partitions asked for; null for all."""
 
-    api_key: int = ApiKey.LIST_PARTITION_REASSIGNMENTS
     timeout_ms: int = Since(0, Int32, default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = Since(
         0, Nullable(ArrayOf(ListPartitionReassignmentsTopics)), default=None
@@ -42,10 +41,9 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = ArrayOf(OngoingPartitionReassignment)
 
 
-class ListPartitionReassignmentsResponse(ResponseMessage):
+class ListPartitionReassignmentsResponse(ResponseMessage, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS):
     """The reassignments, grouped by topic, or an error for the whole request."""
 
-    api_key: int = ApiKey.LIST_PARTITION_REASSIGNMENTS
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Nullable(String)

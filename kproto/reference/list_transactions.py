@@ -13,10 +13,9 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage, Struct
 
 
-class ListTransactionsRequest(RequestMessage):
+class ListTransactionsRequest(RequestMessage, api_key=ApiKey.LIST_TRANSACTIONS):
     """The states, producers and ms of duration of the transactions to list; empty and -1 for all."""
 
-    api_key: int = ApiKey.LIST_TRANSACTIONS
     state_filters: tuple[str, ...] = ArrayOf(String)
     producer_id_filters: tuple[int, ...] = ArrayOf(Int64)
     duration_filter: int = Since(1, Int64, default=-1)
@@ -31,10 +30,9 @@ class TransactionState(Struct):
     transaction_state: str = String
 
 
-class ListTransactionsResponse(ResponseMessage):
+class ListTransactionsResponse(ResponseMessage, api_key=ApiKey.LIST_TRANSACTIONS):
     """The transactions, and the filters that name no state of a transaction."""
 
-    api_key: int = ApiKey.LIST_TRANSACTIONS
     throttle_time_ms: int = Int32
     error_code: int = Int16
     unknown_state_filters: tuple[str, ...] = ArrayOf(String)

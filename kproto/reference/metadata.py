@@ -35,10 +35,9 @@ class MetadataRequestTopic(Struct):
     name: str | None = Nullable(String, since=10)
 
 
-class MetadataRequest(RequestMessage):
+class MetadataRequest(RequestMessage, api_key=ApiKey.METADATA):
     """A client's request for the metadata of some topics, or of all."""
 
-    api_key: int = ApiKey.METADATA
     topics: list[MetadataRequestTopic] | None = Nullable(ArrayOf(MetadataRequestTopic), since=1)
     allow_auto_topic_creation: bool = Since(4, Bool, default=True)
     include_cluster_authorized_operations: bool = Between(8, 10, Bool)
@@ -77,10 +76,9 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: int = Since(8, Int32, default=_NOT_REQUESTED)
 
 
-class MetadataResponse(ResponseMessage):
+class MetadataResponse(ResponseMessage, api_key=ApiKey.METADATA):
     """Brokers, controller and topics as the answering broker knows them."""
 
-    api_key: int = ApiKey.METADATA
     throttle_time_ms: int = Since(3, Int32, ignorable=True)
     brokers: list[MetadataResponseBroker] = ArrayOf(MetadataResponseBroker)
     cluster_id: str | None = Since(2, Nullable(String), default=None, ignorable=True)

@@ -38,10 +38,9 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = ArrayOf(PartitionProduceData)
 
 
-class ProduceRequest(RequestMessage):
+class ProduceRequest(RequestMessage, api_key=ApiKey.PRODUCE):
     """Records to append, and how many acknowledgements the producer waits for."""
 
-    api_key: int = ApiKey.PRODUCE
     transactional_id: str | None = Since(3, Nullable(String), default=None)
     acks: int = Int16
     timeout_ms: int = Int32
@@ -92,10 +91,9 @@ class TopicProduceResponse(Struct):
     partition_responses: list[PartitionProduceResponse] = ArrayOf(PartitionProduceResponse)
 
 
-class ProduceResponse(ResponseMessage):
+class ProduceResponse(ResponseMessage, api_key=ApiKey.PRODUCE):
     """The result for each partition."""
 
-    api_key: int = ApiKey.PRODUCE
     responses: list[TopicProduceResponse] = ArrayOf(TopicProduceResponse)
     throttle_time_ms: int = Since(1, Int32, ignorable=True)
     node_endpoints: list[NodeEndpoint] = Tagged(0, ArrayOf(NodeEndpoint), since=10)

@@ -20,10 +20,9 @@ class RaftVoterListener(Struct):
     port: int = UInt16
 
 
-class AddRaftVoterRequest(RequestMessage):
+class AddRaftVoterRequest(RequestMessage, api_key=ApiKey.ADD_RAFT_VOTER):
     """The voter to add."""
 
-    api_key: int = ApiKey.ADD_RAFT_VOTER
     cluster_id: str | None = Nullable(String)
     timeout_ms: int = Int32
     voter_id: int = Int32
@@ -31,28 +30,25 @@ class AddRaftVoterRequest(RequestMessage):
     listeners: list[RaftVoterListener] = ArrayOf(RaftVoterListener)
 
 
-class AddRaftVoterResponse(ResponseMessage):
+class AddRaftVoterResponse(ResponseMessage, api_key=ApiKey.ADD_RAFT_VOTER):
     """Whether the voter is added."""
 
-    api_key: int = ApiKey.ADD_RAFT_VOTER
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Since(0, Nullable(String), ignorable=True)
 
 
-class RemoveRaftVoterRequest(RequestMessage):
+class RemoveRaftVoterRequest(RequestMessage, api_key=ApiKey.REMOVE_RAFT_VOTER):
     """The voter to remove."""
 
-    api_key: int = ApiKey.REMOVE_RAFT_VOTER
     cluster_id: str | None = Nullable(String)
     voter_id: int = Int32
     voter_directory_id: bytes = Uuid
 
 
-class RemoveRaftVoterResponse(ResponseMessage):
+class RemoveRaftVoterResponse(ResponseMessage, api_key=ApiKey.REMOVE_RAFT_VOTER):
     """Whether the voter is removed."""
 
-    api_key: int = ApiKey.REMOVE_RAFT_VOTER
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Since(0, Nullable(String), ignorable=True)
@@ -65,10 +61,9 @@ class KRaftVersionFeature(Struct):
     max_supported_version: int = Int16
 
 
-class UpdateRaftVoterRequest(RequestMessage):
+class UpdateRaftVoterRequest(RequestMessage, api_key=ApiKey.UPDATE_RAFT_VOTER):
     """The voter's addresses and versions."""
 
-    api_key: int = ApiKey.UPDATE_RAFT_VOTER
     cluster_id: str | None = Nullable(String)
     current_leader_epoch: int = Int32
     voter_id: int = Int32
@@ -86,10 +81,9 @@ class RaftLeader(Struct):
     port: int = Int32
 
 
-class UpdateRaftVoterResponse(ResponseMessage):
+class UpdateRaftVoterResponse(ResponseMessage, api_key=ApiKey.UPDATE_RAFT_VOTER):
     """Whether the voter is updated."""
 
-    api_key: int = ApiKey.UPDATE_RAFT_VOTER
     throttle_time_ms: int = Int32
     error_code: int = Int16
     current_leader: RaftLeader = Tagged(0, StructOf(RaftLeader), since=0)

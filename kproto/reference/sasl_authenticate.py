@@ -13,17 +13,15 @@ from .fields import Since
 from .struct import RequestMessage, ResponseMessage
 
 
-class SaslAuthenticateRequest(RequestMessage):
+class SaslAuthenticateRequest(RequestMessage, api_key=ApiKey.SASL_AUTHENTICATE):
     """The client's token."""
 
-    api_key: int = ApiKey.SASL_AUTHENTICATE
     auth_bytes: bytes = Bytes
 
 
-class SaslAuthenticateResponse(ResponseMessage):
+class SaslAuthenticateResponse(ResponseMessage, api_key=ApiKey.SASL_AUTHENTICATE):
     """The server's token, or an error and its text."""
 
-    api_key: int = ApiKey.SASL_AUTHENTICATE
     error_code: int = Int16
     error_message: str | None = Nullable(String)
     auth_bytes: bytes = Bytes

@@ -14,16 +14,14 @@ from .datatypes import ArrayOf, Int16, String
 from .struct import RequestMessage, ResponseMessage
 
 
-class SaslHandshakeRequest(RequestMessage):
+class SaslHandshakeRequest(RequestMessage, api_key=ApiKey.SASL_HANDSHAKE):
     """The mechanism that the client wants, e.g. ``SCRAM-SHA-512``."""
 
-    api_key: int = ApiKey.SASL_HANDSHAKE
     mechanism: str = String
 
 
-class SaslHandshakeResponse(ResponseMessage):
+class SaslHandshakeResponse(ResponseMessage, api_key=ApiKey.SASL_HANDSHAKE):
     """An error code, and the mechanisms that the broker has."""
 
-    api_key: int = ApiKey.SASL_HANDSHAKE
     error_code: int = Int16
     mechanisms: tuple[str, ...] = ArrayOf(String)

@@ -58,10 +58,9 @@ class StopReplicaTopicState(Struct):
     partition_states: list[StopReplicaPartitionState] = Since(3, ArrayOf(StopReplicaPartitionState))
 
 
-class StopReplicaRequest(RequestMessage):
+class StopReplicaRequest(RequestMessage, api_key=ApiKey.STOP_REPLICA):
     """The replicas that a broker is to stop."""
 
-    api_key: int = ApiKey.STOP_REPLICA
     controller_id: int = Int32
     is_kraft_controller: bool = Since(4, Bool)
     controller_epoch: int = Int32
@@ -120,10 +119,9 @@ class StopReplicaPartitionError(Struct):
     error_code: int = Int16
 
 
-class StopReplicaResponse(ResponseMessage):
+class StopReplicaResponse(ResponseMessage, api_key=ApiKey.STOP_REPLICA):
     """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
-    api_key: int = ApiKey.STOP_REPLICA
     error_code: int = Int16
     partition_errors: list[StopReplicaPartitionError] = ArrayOf(StopReplicaPartitionError)
 

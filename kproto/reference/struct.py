@@ -25,12 +25,12 @@ class _FieldSlots(type):
 
     fields: Fields
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _FieldSlots:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **named: Any) -> _FieldSlots:
         declared = {key: namespace.pop(key) for key, of in [*namespace.items()] if isinstance(of, Type | Field)}
         namespace.setdefault("__slots__", tuple(declared))
         if declared or not any(base.fields.all for base in bases if isinstance(base, _FieldSlots)):
             namespace["fields"] = Fields(declared)
-        return super().__new__(mcs, name, bases, namespace)
+        return super().__new__(mcs, name, bases, namespace, **named)
 
 
 class Struct(metaclass=_FieldSlots):
@@ -136,6 +136,10 @@ class ReferenceMessage(Struct):
     api_key: int
     kind: Kind
     version: int
+
+    def __init_subclass__(cls, *, api_key: int | None = None) -> None:
+        if api_key is not None:
+            cls.api_key = api_key
 
     def __init__(self, **values: Any) -> None:
         version = values.pop("version", check_version(self.api_key, 0).max_version)

@@ -8,17 +8,15 @@ from .datatypes import Int16, Int32, Nullable, String
 from .struct import RequestMessage, ResponseMessage
 
 
-class UnregisterBrokerRequest(RequestMessage):
+class UnregisterBrokerRequest(RequestMessage, api_key=ApiKey.UNREGISTER_BROKER):
     """The broker."""
 
-    api_key: int = ApiKey.UNREGISTER_BROKER
     broker_id: int = Int32
 
 
-class UnregisterBrokerResponse(ResponseMessage):
+class UnregisterBrokerResponse(ResponseMessage, api_key=ApiKey.UNREGISTER_BROKER):
     """Whether the broker is forgotten."""
 
-    api_key: int = ApiKey.UNREGISTER_BROKER
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Nullable(String)

@@ -25,10 +25,9 @@ class FeatureUpdateKey(Struct):
     upgrade_type: int = Since(1, Int8, default=1)
 
 
-class UpdateFeaturesRequest(RequestMessage):
+class UpdateFeaturesRequest(RequestMessage, api_key=ApiKey.UPDATE_FEATURES):
     """The features to change."""
 
-    api_key: int = ApiKey.UPDATE_FEATURES
     timeout_ms: int = Since(0, Int32, default=60_000)
     feature_updates: list[FeatureUpdateKey] = ArrayOf(FeatureUpdateKey)
     validate_only: bool = Since(1, Bool)
@@ -42,10 +41,9 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = Nullable(String)
 
 
-class UpdateFeaturesResponse(ResponseMessage):
+class UpdateFeaturesResponse(ResponseMessage, api_key=ApiKey.UPDATE_FEATURES):
     """The results, one for each feature, or an error for the whole request."""
 
-    api_key: int = ApiKey.UPDATE_FEATURES
     throttle_time_ms: int = Int32
     error_code: int = Int16
     error_message: str | None = Nullable(String)

@@ -82,10 +82,9 @@ class BrokerEndpoints(NamedTuple):
     rack: str | None
 
 
-class UpdateMetadataRequest(RequestMessage):
+class UpdateMetadataRequest(RequestMessage, api_key=ApiKey.UPDATE_METADATA):
     """The live brokers, and the states of partitions."""
 
-    api_key: int = ApiKey.UPDATE_METADATA
     controller_id: int = Int32
     is_kraft_controller: bool = Since(8, Bool)
     type: int = Tagged(0, Int8, since=8)
@@ -136,10 +135,9 @@ class UpdateMetadataRequest(RequestMessage):
         return UpdateMetadataResponse(version=self.version, error_code=error_code)
 
 
-class UpdateMetadataResponse(ResponseMessage):
+class UpdateMetadataResponse(ResponseMessage, api_key=ApiKey.UPDATE_METADATA):
     """The broker's answer: one error code for the request; flexible since version 6."""
 
-    api_key: int = ApiKey.UPDATE_METADATA
     error_code: int = Int16
 
     def error_counts(self) -> dict[int, int]:

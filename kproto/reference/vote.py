@@ -43,10 +43,9 @@ class VoteTopic(Struct):
     partitions: list[VotePartition] = ArrayOf(VotePartition)
 
 
-class VoteRequest(RequestMessage):
+class VoteRequest(RequestMessage, api_key=ApiKey.VOTE):
     """The candidacy, and the voter that is asked."""
 
-    api_key: int = ApiKey.VOTE
     cluster_id: str | None = Since(0, Nullable(String), default=None)
     voter_id: int = Since(1, Int32, default=-1, ignorable=True)
     topics: list[VoteTopic] = ArrayOf(VoteTopic)
@@ -69,10 +68,9 @@ class VoteTopicResult(Struct):
     partitions: list[VotePartitionResult] = ArrayOf(VotePartitionResult)
 
 
-class VoteResponse(ResponseMessage):
+class VoteResponse(ResponseMessage, api_key=ApiKey.VOTE):
     """The voter's answers."""
 
-    api_key: int = ApiKey.VOTE
     error_code: int = Int16
     topics: list[VoteTopicResult] = ArrayOf(VoteTopicResult)
     node_endpoints: list[QuorumNodeEndpoint] = Tagged(0, ArrayOf(QuorumNodeEndpoint), since=1)
