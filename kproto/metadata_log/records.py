@@ -68,8 +68,11 @@ class MetadataRecord(Struct):
 
     __slots__ = ("version",)
     record_type: ClassVar[int]
-    newest: ClassVar[int] = 0
+    newest: ClassVar[int]
     version: int
+
+    def __init_subclass__(cls, *, record_type: int = -1, newest: int = 0) -> None:
+        cls.record_type, cls.newest = record_type, newest
 
     def __init__(self, **values: Any) -> None:
         version = values.pop("version", self.newest)
@@ -175,11 +178,9 @@ class UnknownRecord:
 # ---- brokers and controllers -----------------------------------------------------------------------------------------
 
 
-class RegisterBrokerRecord(MetadataRecord):
+class RegisterBrokerRecord(MetadataRecord, record_type=0, newest=3):
     """A broker registered: every start of a broker does so with a new incarnation id."""
 
-    record_type = 0
-    newest = 3
     broker_id: int = Int32
     is_migrating_zk_broker: bool = Since(2, Bool)
     incarnation_id: bytes = Uuid
@@ -192,35 +193,30 @@ class RegisterBrokerRecord(MetadataRecord):
     log_dirs: tuple[bytes, ...] = Tagged(0, ArrayOf(Uuid), since=3)
 
 
-class UnregisterBrokerRecord(MetadataRecord):
+class UnregisterBrokerRecord(MetadataRecord, record_type=1):
     """A broker is no member of the cluster any more."""
 
-    record_type = 1
     broker_id: int = Int32
     broker_epoch: int = Int64
 
 
-class FenceBrokerRecord(MetadataRecord):
+class FenceBrokerRecord(MetadataRecord, record_type=7):
     """A broker is fenced: it leads nothing."""
 
-    record_type = 7
     id: int = Int32
     epoch: int = Int64
 
 
-class UnfenceBrokerRecord(MetadataRecord):
+class UnfenceBrokerRecord(MetadataRecord, record_type=8):
     """A broker is not fenced any more."""
 
-    record_type = 8
     id: int = Int32
     epoch: int = Int64
 
 
-class BrokerRegistrationChangeRecord(MetadataRecord):
+class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, newest=2):
     """A registration changed. ``fenced``: 1 fenced, -1 unfenced; ``in_controlled_shutdown``: 1 it began; 0 as was."""
 
-    record_type = 17
-    newest = 2
     broker_id: int = Int32
     broker_epoch: int = Int64
     fenced: int = Tagged(0, Int8, since=0)
@@ -228,10 +224,9 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     log_dirs: tuple[bytes, ...] = Tagged(2, ArrayOf(Uuid), since=2)
 
 
-class RegisterControllerRecord(MetadataRecord):
+class RegisterControllerRecord(MetadataRecord, record_type=27):
     """A node of the quorum registered."""
 
-    record_type = 27
     controller_id: int = Int32
     incarnation_id: bytes = Uuid
     zk_migration_ready: bool = Bool
@@ -242,26 +237,22 @@ class RegisterControllerRecord(MetadataRecord):
 # ---- topics ----------------------------------------------------------------------------------------------------------
 
 
-class TopicRecord(MetadataRecord):
+class TopicRecord(MetadataRecord, record_type=2):
     """A topic was created."""
 
-    record_type = 2
     name: str = String
     topic_id: bytes = Uuid
 
 
-class RemoveTopicRecord(MetadataRecord):
+class RemoveTopicRecord(MetadataRecord, record_type=9):
     """A topic was deleted, with its partitions."""
 
-    record_type = 9
     topic_id: bytes = Uuid
 
 
-class PartitionRecord(MetadataRecord):
+class PartitionRecord(MetadataRecord, record_type=3, newest=2):
     """A whole partition: a new one, or one in a snapshot. ``leader_recovery_state`` 1: after an unclean election."""
 
-    record_type = 3
-    newest = 2
     partition_id: int = Since(0, Int32, default=-1)
     topic_id: bytes = Uuid
     replicas: tuple[int, ...] = ArrayOf(Int32)
@@ -292,15 +283,13 @@ class PartitionRecord(MetadataRecord):
         )
 
 
-class PartitionChangeRecord(MetadataRecord):
+class PartitionChangeRecord(MetadataRecord, record_type=5, newest=2):
     """What changed of a partition; null, ``leader`` -2 and ``leader_recovery_state`` -1: as before.
 
     The partition epoch counts up by 1 with each such record, the leader epoch with each that names a leader, be it the
     same one.
     """
 
-    record_type = 5
-    newest = 2
     partition_id: int = Since(0, Int32, default=-1)
     topic_id: bytes = Uuid
     isr: tuple[int, ...] | None = Tagged(0, Nullable(ArrayOf(Int32)), since=0, default=None)
@@ -328,30 +317,27 @@ class PartitionChangeRecord(MetadataRecord):
         return f"{head}{isr}{leader}{recovery}}}"
 
 
-class ClearElrRecord(MetadataRecord):
+class ClearElrRecord(MetadataRecord, record_type=28):
     """The eligible leader replicas of a topic were cleared; without a name, those of all topics."""
 
-    record_type = 28
     topic_name: str = String
 
 
 # ---- configurations, features, producers -----------------------------------------------------------------------------
 
 
-class ConfigRecord(MetadataRecord):
+class ConfigRecord(MetadataRecord, record_type=4):
     """A configuration was set, or removed (null). ``resource_type``: 2 topic, 4 broker, 16 client metrics, 32 group."""
 
-    record_type = 4
     resource_type: int = Int8
     resource_name: str = String
     name: str = String
     value: str | None = Nullable(String)
 
 
-class FeatureLevelRecord(MetadataRecord):
+class FeatureLevelRecord(MetadataRecord, record_type=12):
     """The cluster runs a feature at this level; 0 removes it."""
 
-    record_type = 12
     name: str = String
     feature_level: int = Int16
 
@@ -363,20 +349,18 @@ class EntityData(Struct):
     entity_name: str | None = Nullable(String)
 
 
-class ClientQuotaRecord(MetadataRecord):
+class ClientQuotaRecord(MetadataRecord, record_type=14):
     """A client's quota was set or removed."""
 
-    record_type = 14
     entity: list[EntityData] = ArrayOf(EntityData)
     key: str = String
     value: float = Float64
     remove: bool = Bool
 
 
-class ProducerIdsRecord(MetadataRecord):
+class ProducerIdsRecord(MetadataRecord, record_type=15):
     """A broker was given a block of producer ids."""
 
-    record_type = 15
     broker_id: int = Int32
     broker_epoch: int = Since(0, Int64, default=-1)
     next_producer_id: int = Int64
@@ -385,10 +369,9 @@ class ProducerIdsRecord(MetadataRecord):
 # ---- security --------------------------------------------------------------------------------------------------------
 
 
-class AccessControlRecord(MetadataRecord):
+class AccessControlRecord(MetadataRecord, record_type=6):
     """An access control entry without an id, which Kafka 3.3 still defines."""
 
-    record_type = 6
     resource_type: int = Int8
     resource_name: str | None = Nullable(String)
     pattern_type: int = Int8
@@ -398,10 +381,9 @@ class AccessControlRecord(MetadataRecord):
     permission_type: int = Int8
 
 
-class AccessControlEntryRecord(MetadataRecord):
+class AccessControlEntryRecord(MetadataRecord, record_type=18):
     """An access control entry was added."""
 
-    record_type = 18
     id: bytes = Uuid
     resource_type: int = Int8
     resource_name: str = String
@@ -412,17 +394,15 @@ class AccessControlEntryRecord(MetadataRecord):
     permission_type: int = Int8
 
 
-class RemoveAccessControlEntryRecord(MetadataRecord):
+class RemoveAccessControlEntryRecord(MetadataRecord, record_type=19):
     """An access control entry was removed."""
 
-    record_type = 19
     id: bytes = Uuid
 
 
-class UserScramCredentialRecord(MetadataRecord):
+class UserScramCredentialRecord(MetadataRecord, record_type=11):
     """A user's SCRAM credential; salt and keys are secrets."""
 
-    record_type = 11
     name: str = String
     mechanism: int = Int8
     salt: bytes = Bytes
@@ -431,18 +411,16 @@ class UserScramCredentialRecord(MetadataRecord):
     iterations: int = Int32
 
 
-class RemoveUserScramCredentialRecord(MetadataRecord):
+class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22):
     """A user's SCRAM credential was removed."""
 
-    record_type = 22
     name: str = String
     mechanism: int = Int8
 
 
-class DelegationTokenRecord(MetadataRecord):
+class DelegationTokenRecord(MetadataRecord, record_type=10):
     """A delegation token was made or renewed; its HMAC follows from its id and the brokers' secret key."""
 
-    record_type = 10
     owner: str = String
     requester: str = String
     renewers: tuple[str, ...] = ArrayOf(String)
@@ -452,46 +430,38 @@ class DelegationTokenRecord(MetadataRecord):
     token_id: str = String
 
 
-class RemoveDelegationTokenRecord(MetadataRecord):
+class RemoveDelegationTokenRecord(MetadataRecord, record_type=26):
     """A delegation token was removed."""
 
-    record_type = 26
     token_id: str = String
 
 
 # ---- the log itself --------------------------------------------------------------------------------------------------
 
 
-class NoOpRecord(MetadataRecord):
+class NoOpRecord(MetadataRecord, record_type=20):
     """Nothing: the active controller writes one twice a second, so that lag can be seen."""
 
-    record_type = 20
 
-
-class ZkMigrationStateRecord(MetadataRecord):
+class ZkMigrationStateRecord(MetadataRecord, record_type=21):
     """The state of a migration: 0 none, 1 pre-migration, 2 migration, 3 post-migration, 4 ZooKeeper's metadata left."""
 
-    record_type = 21
     zk_migration_state: int = Int8
 
 
-class BeginTransactionRecord(MetadataRecord):
+class BeginTransactionRecord(MetadataRecord, record_type=23):
     """The records from here to the EndTransactionRecord hold together; after an AbortTransactionRecord, none does."""
 
-    record_type = 23
     name: str | None = Tagged(0, Nullable(String), since=0, default=None)
 
 
-class EndTransactionRecord(MetadataRecord):
+class EndTransactionRecord(MetadataRecord, record_type=24):
     """The transaction holds."""
 
-    record_type = 24
 
-
-class AbortTransactionRecord(MetadataRecord):
+class AbortTransactionRecord(MetadataRecord, record_type=25):
     """The transaction never happened."""
 
-    record_type = 25
     reason: str | None = Tagged(0, Nullable(String), since=0, default=None)
 
 
@@ -507,8 +477,6 @@ RECORDS: Final[Mapping[int, type[MetadataRecord]]] = {
 class ControlRecord(MetadataRecord):
     """A record in a control batch, which the quorum writes for itself. ``record_type`` is the type in its key."""
 
-    record_type = -1
-
     @classmethod
     @cache
     def title(cls) -> str:
@@ -523,36 +491,31 @@ class Voter(Struct):
     voter_directory_id: bytes = Since(1, Uuid)
 
 
-class LeaderChangeRecord(ControlRecord):
+class LeaderChangeRecord(ControlRecord, record_type=2, newest=1):
     """An epoch of the quorum began with this leader: the active controller of that epoch."""
 
-    record_type = 2
-    newest = 1
     version: int = Int16
     leader_id: int = Int32
     voters: list[Voter] = ArrayOf(Voter)
     granting_voters: list[Voter] = ArrayOf(Voter)
 
 
-class SnapshotHeaderRecord(ControlRecord):
+class SnapshotHeaderRecord(ControlRecord, record_type=3):
     """A snapshot begins; it holds the log up to a record of this time (ms since 1970)."""
 
-    record_type = 3
     version: int = Int16
     last_contained_log_timestamp: int = Int64
 
 
-class SnapshotFooterRecord(ControlRecord):
+class SnapshotFooterRecord(ControlRecord, record_type=4):
     """A snapshot ends; one without it is not whole."""
 
-    record_type = 4
     version: int = Int16
 
 
-class KRaftVersionRecord(ControlRecord):
+class KRaftVersionRecord(ControlRecord, record_type=5):
     """The quorum's version: 0 its voters are configured, 1 they are in the log."""
 
-    record_type = 5
     version: int = Int16
     k_raft_version: int = Int16
 
@@ -566,10 +529,9 @@ class VoterEntry(Struct):
     k_raft_version_feature: KRaftVersionFeature = StructOf(KRaftVersionFeature)
 
 
-class KRaftVotersRecord(ControlRecord):
+class KRaftVotersRecord(ControlRecord, record_type=6):
     """The quorum's voters from here on."""
 
-    record_type = 6
     version: int = Int16
     voters: list[VoterEntry] = ArrayOf(VoterEntry)
 
