@@ -476,12 +476,6 @@ class _ConnectionEnds(NamedTuple):
     begins: dict[bytes, int]
     ends: dict[bytes, int]
 
-    def is_followed_by(self, later: _ConnectionEnds, exact: int) -> bool:
-        """Whether a chain follows in time, and most flows of both go on; ``exact`` of them do so at the very byte."""
-        if later.first_ns < self.last_ns - _OVERLAP_NS:
-            return False
-        return 2 * exact > len(self.ends.keys() & later.begins.keys())
-
 
 def _joined(chains: list[list[str]], pairs: Iterable[tuple[str, str]], ends: FileEnds) -> list[list[str]]:
     """Join chains of which one file goes on in a file of the other."""
@@ -509,7 +503,9 @@ def _that_go_on(chains: Sequence[list[str]], ends: FileEnds) -> Iterator[tuple[s
         keys = ((each.properties, *flow_begin) for flow_begin in each.begins.items())
         exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER] if former in before)
         for former, times in exact.most_common(_MOST_FORMER):
-            if before[former].is_followed_by(each, times):
+            ended = before[former]
+            is_later = each.first_ns >= ended.last_ns - _OVERLAP_NS
+            if is_later and 2 * times > len(ended.ends.keys() & each.begins.keys()):  # most flows of both go on
                 del before[former]
                 yield former, chain
                 break

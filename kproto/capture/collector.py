@@ -78,13 +78,9 @@ class Conversation:
 
     Args:
         tcp: Its segments.
-        server: The end that answers, if the handshake, the ports or other connections tell; None to find out.
+        server: The end that answers, if the handshake or the ports tell; None to find out.
         wanted: The APIs whose frames are given.
-        limit: The largest frame in bytes.
-        capture: The capture point.
-        summary: Counts go there.
-        keeps_payloads: See ``Collector``.
-        payloads: See ``RequestCutter``.
+        limit, capture, summary, keeps_payloads, payloads: See ``Collector``.
 
     Attributes:
         connection: Client and server, once it is known which is which.
@@ -560,13 +556,6 @@ MOST_HELD: Final = 256 << 20
 """The most bytes kept in all conversations together; beyond it those kept for longest are given up."""
 
 
-def _first_sequences(connection: TcpConnection, segments: list[tuple[int, Segment]]) -> tuple[int, int]:
-    """The sequence number of each direction that the first packet of a connection shows, -1 where it shows none."""
-    first = segments[0][1]
-    sent, acknowledged = _sequences_of(first)
-    return (sent, acknowledged) if first.flow == connection.flow else (acknowledged, sent)
-
-
 def _sequences_of(segment: Segment) -> tuple[int, int]:
     """The sequence number of a segment's own direction, and that of the other one, -1 where it shows none."""
     return segment.sequence, segment.acknowledged if segment.flags & ACK else UNKNOWN
@@ -669,11 +658,12 @@ class Collector:
         for connection in (*self._begun, *self._conversations):
             segments = connection.begun if connection.begun is not None else connection.beginning
             if segments:
-                sequences = _first_sequences(connection, segments)
                 conversation = self._conversations.get(connection)
                 known = self._begun.get(connection) or (conversation and conversation.connection)
                 conn_id = known.conn_id if known else b""
-                border = Border(connection.flow, sequences, segments[0][0], conn_id, connection.begun is not None)
+                first_ns, first = segments[0]
+                border = Border(first.flow, _sequences_of(first), first_ns, conn_id, connection.begun is not None)
+                border = border if first.flow == connection.flow else border.turned
                 found.append((border, [pack_segment(time_ns, each, connection.flow) for time_ns, each in segments]))
         known_keys = {border.key for border, _segments in found}
         strays: dict[bytes, tuple[Border, list[bytes]]] = {}
@@ -804,9 +794,7 @@ class Collector:
 
     def _is_wanted(self, connection: TcpConnection) -> bool:
         """Whether a connection is on a port that is wanted."""
-        if self._ports is None:
-            return True
-        return any(end.port in self._ports for end in endpoints(connection.flow))
+        return self._ports is None or any(end.port in self._ports for end in endpoints(connection.flow))
 
     def _is_copy(self, stream: Stream, offset: int, data: bytes, time_ns: int) -> bool:
         """Whether a connection's first data is that of another one, seen under other addresses a moment ago.

@@ -41,7 +41,8 @@ CONTROL_HEADER: Final = re.compile(rb"(?=\x00[\x04-\x06]\x00[\x00-\x08]....(?:[\
 NEWEST_API: Final = 127
 """A bound on API keys and versions, beyond those of Kafka 3.9.1 to allow for newer ones."""
 
-_TLS_RECORDS: Final = {20, 21, 22, 23}
+_TLS: Final = re.compile(rb"[\x14-\x17]\x03[\0-\x04](?:\0[^\0]|[\x01-\x47].|\x48\0)", re.S)
+"""A record's type, version and length."""
 _HTTP: Final = re.compile(
     rb"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS|CONNECT|PATCH|TRACE) \S{1,2000} HTTP/|HTTP/1\.[01] |PRI \* HTTP/2"
 )
@@ -157,11 +158,9 @@ def may_be_request(header: FrameHeader, limit: int) -> bool:
     """
     if not 8 <= header.size <= limit or not 0 <= header.api_key <= NEWEST_API:
         return False
-    if header.api_key in CONTROL_APIS:
-        return -1 <= header.api_version <= NEWEST_API
     if header.api_key == ApiKey.PRODUCE and header.client_id == "":
         return False
-    return 0 <= header.api_version <= NEWEST_API
+    return (-1 if header.api_key in CONTROL_APIS else 0) <= header.api_version <= NEWEST_API
 
 
 def _exists(header: FrameHeader) -> bool:
@@ -210,13 +209,7 @@ def body_is_whole(api_key: int, version: int, body: memoryview, direction: str) 
 
 def looks_like_tls(data: bytes) -> bool:
     """Whether a stream or segment begins with a TLS record."""
-    return (
-        len(data) >= 5
-        and data[0] in _TLS_RECORDS
-        and data[1] == 3
-        and data[2] <= 4
-        and 0 < (data[3] << 8 | data[4]) <= 0x4800
-    )
+    return _TLS.match(data) is not None
 
 
 def looks_like_http(data: bytes) -> bool:

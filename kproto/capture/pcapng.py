@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Final
 
 from .pcap import MAX_PACKET
@@ -301,13 +302,9 @@ def _interface(buffer: bytes, at: int, end: int, order: str) -> _Interface:
         if code == _OPTION_NAME:
             interface.name = value[:64]
         elif code == _OPTION_TIME_RESOLUTION and value:
-            exponent = value[0] & 0x7F
-            if value[0] & 0x80:
-                interface.multiply, interface.divide = 1_000_000_000, 1 << exponent
-            elif exponent <= 9:
-                interface.multiply, interface.divide = 10 ** (9 - exponent), 1
-            else:
-                interface.multiply, interface.divide = 1, 10 ** (exponent - 9)
+            units: int = (2 if value[0] & 0x80 else 10) ** (value[0] & 0x7F)
+            common = gcd(units, 10**9)
+            interface.multiply, interface.divide = 10**9 // common, units // common
         elif code == _OPTION_TIME_OFFSET and len(value) == 8:
             interface.offset_ns = struct.unpack(order + "q", value)[0] * 1_000_000_000
         option += 4 + (length + 3) // 4 * 4

@@ -207,12 +207,10 @@ class CaptureReader:
         elif found == "pcapng":
             self._reader = PcapngReader(self.summary)
         else:
-            self._reader = self._log = self._log or self._new_log()
+            if self._log is None:
+                from .log_reader import LogReader  # whose patterns no packet needs
+
+                self._log = LogReader(self.summary, **self._log_options)
+                self._log.begin_file(self.summary.reading)
+            self._reader = self._log
         return True
-
-    def _new_log(self) -> LogReader:
-        from .log_reader import LogReader  # whose patterns no packet needs
-
-        log = LogReader(self.summary, **self._log_options)
-        log.begin_file(self.summary.reading)
-        return log
