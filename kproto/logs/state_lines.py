@@ -454,7 +454,7 @@ class StateLog:
             time_ns: When it was written.
 
         Returns:
-            Whether it told anything.
+            Whether it is a line that is known; one that is cut is not.
         """
         begin = text.find(b"=", at) + 1
         end = text.find(b"]", begin)
@@ -473,7 +473,7 @@ class StateLog:
             end = text.find(b"]", begin)
         elif text[at - 6 : at] == b"TRACE ":
             self._detailed = True
-            return False  # what is decided stands at INFO and DEBUG
+            return True  # what is decided stands at INFO and DEBUG
         if text[at - 5 : at] != b"INFO " and not self._detailed:
             rest = text[end + 1 : end + 400].lstrip(b", :")
             self._detailed = bool(_DETAILED.search(text, max(at - 24, 0), at) or _IN_DETAIL.match(rest))

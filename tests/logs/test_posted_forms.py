@@ -807,6 +807,14 @@ def test_a_state_of_a_topic_with_a_long_name_that_is_cut_is_noted() -> None:
     assert noted == ["a line whose end is missing: a program cut it to show it"]
 
 
+def test_what_a_controller_decided_is_no_damage_at_trace() -> None:
+    """As releases before 2.5 log it; the requests tell the same."""
+    data = logs_of("kafka-2.0.1", "TRACE")["broker-1/state-change.log"].decode()
+    lines = [each for line in data.splitlines()[:300] if (each := parts_of(line)) is not None]
+    assert any("to OnlinePartition with state LeaderAndIsr" in x.text for x in lines)
+    assert rows_of("".join(f"kafka-1  | {x.line}\n" for x in lines)) == rows_of(plain(lines)) != []
+
+
 def states_of(rows: list[tuple[int, dict[str, Any]]]) -> Counter[str]:
     """What each partition's states are, by request."""
     return Counter(
