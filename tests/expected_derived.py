@@ -115,7 +115,7 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
             rows.append(
                 {
                     **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
-                    "controller_epoch": _decided(reigns[epoch], reigns.get(epoch - 1, [])),
+                    "controller_epoch": _decided(reigns[epoch], is_first=epoch == min(reigns)),
                     "valid_from": begin,
                     "valid_to": end,
                     "changes_seen": len(reigns[epoch]),
@@ -125,12 +125,10 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
     return rows
 
 
-def _decided(reign: list[_Row], former: list[_Row]) -> int | None:
+def _decided(reign: list[_Row], *, is_first: bool) -> int | None:
     """The epoch of the controller that elected a leader; None: the states may all be those of later changes."""
     first = min(reign, key=lambda state: state["partition_epoch"])
-    before = max(former, key=lambda state: state["partition_epoch"], default=None)
-    own = (first["leader_epoch"], 1) if before is None else (before["partition_epoch"] + 1, before["controller_epoch"])
-    if first["partition_epoch"] > own[0] and first["controller_epoch"] > own[1]:
+    if is_first and first["partition_epoch"] > first["leader_epoch"] and first["controller_epoch"] > 1:
         return None
     return min(state["controller_epoch"] for state in reign)
 

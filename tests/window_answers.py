@@ -237,9 +237,9 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
                 continue  # its deletion waits since before the window, which shows states that are told again
             if surface == "flaps" and deleted and max(deleted) > max(times):
                 continue  # it exists no more at the end of the whole
-            if surface == "leader" and fact[4] is None and any(fact[:4] == other[:4] for other in whole):
-                continue  # who decided it where states are missing, the window may not tell
             is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
+            if is_older and fact[4] is None and any(fact[:4] == other[:4] for other in whole):
+                continue  # who decided it before the window, the window may not tell
             if is_older and _without_unknown(fact, surface) in every.facts[surface]:
                 continue  # nor the whole, as another controller comes with the same epoch
             if fact not in whole:

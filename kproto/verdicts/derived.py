@@ -41,13 +41,11 @@ class Derived(NamedTuple):
 _LIFE: Final = ", ".join(field.name for field in PARTITION)
 
 _MAY_BE_OLDER: Final = """
-coalesce(partition_epoch > coalesce(former_partition_epoch + 1, leader_epoch)
-         AND controller_epoch > coalesce(former_controller_epoch, 1), false)
+coalesce(former_leader_epoch IS NULL AND partition_epoch > leader_epoch AND controller_epoch > 1, false)
 """.strip()
-"""Whether the first known state of a leader may be a change after its election, by another controller.
+"""Whether the first known state of a partition may be a change after its leader's election, by another controller.
 
-Both epochs grow with each election, the partition's with each other change too: the states between may not be known.
-Epoch 1 is the first controller's.
+Both epochs grow with each election, the partition's with each other change too. Epoch 1 is the first controller's.
 """
 
 # A leader that brokers are told of after the next one, or after the deletion, began before that.

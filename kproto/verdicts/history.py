@@ -63,7 +63,6 @@ CHANGES: Final = described(
     column("former_leader", pa.int32(), "Leader of the state before; null: this is the first."),
     column("former_leader_epoch", pa.int32(), "Leader epoch of the state before."),
     column("former_partition_epoch", pa.int32(), "Partition epoch of the state before."),
-    column("former_controller_epoch", pa.int32(), "Controller epoch of the state before."),
     column("isr_change", pa.string(), "shrink, expand, or swap: some left while others came; null: no such change."),
     column("removed", INTS, "Brokers that left the ISR."),
     column("added", INTS, "Brokers that came into the ISR."),
@@ -335,7 +334,7 @@ class History:
         is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(life[1:], life[:-1])])
         former = {
             name: pc.if_else(is_first, None, _shifted(steps[name].combine_chunks()))
-            for name in ("leader", *STATE_ORDER, "controller_epoch", "isr")
+            for name in ("leader", *STATE_ORDER, "isr")
         }
         kind, removed, added = self._isr_changes(pc.fill_null(former["isr"], -1), steps["isr"].combine_chunks())
         ts = steps["ts"].combine_chunks()
@@ -358,8 +357,7 @@ class History:
             "valid_to": pc.min_element_wise(following, deleted),
             "former_leader": former["leader"],
             "former_leader_epoch": former["leader_epoch"],
-            "former_partition_epoch": _known(former["partition_epoch"]),
-            "former_controller_epoch": former["controller_epoch"],
+            "former_partition_epoch": former["partition_epoch"],
             "isr_change": kind,
             "removed": removed,
             "added": added,
