@@ -271,6 +271,8 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
             if surface == "flaps" and len(inside) < len(times):
                 continue  # some of its changes lie outside, and the rest may be too few
             if surface == "leader":  # one that was decided before the window may be told of another controller
+                deleted = every.facts["events"].get(("topic deleted", None, fact[0], None), ())
+                inside = [ts for ts in inside if ts not in deleted]  # it is told later, behind the deletion
                 shown = {(other[:4]) for other in part.facts["leader"]}
                 inside = [ts for ts in inside if part.known.get((fact[0], fact[1]), ts) < ts or fact[:4] not in shown]
             if surface in ("missed", "behind"):  # needs a connection that was in use before what was missed
