@@ -149,8 +149,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(n) for n in (error.filename, error.filename2) if isinstance(n, (str, bytes, os.PathLike))]
         paths = " -> ".join(os.fsdecode(n) for n in names)
-        text = f"{paths}: {error.strerror.lower()}" if paths else error.strerror.lower()
-        text += _HINTS.get(type(error), "")
+        said = error.strerror[0].lower() + error.strerror[1:]  # other libraries name a path there
+        text = (f"{paths}: {said}" if paths else said) + _HINTS.get(type(error), "")
     elif isinstance(error, ImportError) and _package(error) in EXTRAS:
         package = _package(error)
         text = f"this needs {package}, which is not installed; try: {install_command(EXTRAS[package])}"

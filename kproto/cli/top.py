@@ -244,6 +244,7 @@ class _Followed:
         from kproto.capture.source import check_begun
 
         # Reading makes no cycles, and keeps what it makes for seconds: collections as often as usual find nothing.
+        thresholds = gc.get_threshold()
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
         try:
@@ -258,6 +259,8 @@ class _Followed:
                     self._add(point, partial(point.reader.end_file, point.source.damage))
             self._merge(math.inf)
         finally:
+            gc.unfreeze()  # DuckDB complains of what is left at the end of a process
+            gc.set_threshold(*thresholds)
             for point in self._points.values():
                 point.source.close()
         self._show(ended=True)

@@ -13,7 +13,7 @@ cdef class LoggedRequest:
 cdef class StateLog:
     cdef object _emit, _tell, _replicas, _told, _led, _partitions, _topic_ids
     cdef dict _events, _writers, _open, _epochs, _senders, _newest, _broker_epochs, _of_brokers
-    cdef set _leading
+    cdef set _leading, _listing
     cdef bint _tells_broker_epochs, _says_finished, _detailed
     cdef list _closed
     cdef object _latest_ns, _stray

@@ -157,7 +157,7 @@ _BECAME: Final = re.compile(
 _SERVES: Final = re.compile(rb"(?:Broker \d{1,10} is )?[Rr]eady to serve as the new controller with epoch (\d{1,10})")
 _STOPPING: Final = re.compile(rb".andling stop replica \(delete=(\w+)\) for partition (\S+)")
 _LIVE: Final = re.compile(
-    rb"(?:Newly added brokers: .{0,9000}?, all live brokers: ([\d,]+)"
+    rb"(?:Newly added brokers: [\d,]*, deleted brokers: ([\d,]*), .{0,9000}?all live brokers: ([\d,]+)"
     rb"|Currently active brokers in the cluster: \w*\(([\d, ]+)\))"
 )
 _BROKER_EPOCHS: Final = re.compile(rb"(?:Initialized|Updated) broker epochs cache: \w*\(([^()]*)\)")
@@ -427,6 +427,7 @@ class StateLog:
         self._led: OrderedDict[bytes, tuple[bytes, bytes, bytes]] = OrderedDict()
         self._partitions: OrderedDict[bytes, dict[int, list[int]]] = OrderedDict()  # topic -> partition -> replicas
         self._topic_ids: OrderedDict[bytes, str] = OrderedDict()
+        self._listing: set[int] = set()  # controllers that this log saw list live brokers
         self._tells_broker_epochs = False
         self._broker_epochs: dict[int, int] = {}
         self._says_finished = False
@@ -880,7 +881,16 @@ class StateLog:
         elif begin in (b"Newly ad", b"Currentl") and (found := _LIVE.match(rest)):
             known = self._epochs.get(controller)
             if known is not None and not self._tells_broker_epochs:
-                self._decision(controller, known, time_ns, live=_ids(found[1] or found[2]))
+                gone, live = _ids(found[1] or b""), _ids(found[2] or found[3])
+                if gone and controller not in self._listing:  # they were alive until now
+                    before = LoggedRequest(
+                        ApiKey.UPDATE_METADATA, controller, controller, known, None, time_ns - 1_000_000
+                    )
+                    before.live_brokers = sorted([*live, *gone])
+                    before.answered = True
+                    self._give(before)
+                self._listing.add(controller)
+                self._decision(controller, known, time_ns, live=live)
             return True
         elif begin in (b"Initiali", b"Updated ") and (found := _BROKER_EPOCHS.match(rest)):
             self._tells_broker_epochs = True

@@ -759,20 +759,57 @@ class Facts:
         fenced = self._how_fenced.get((broker, ts))
         if fenced is not None:
             return fenced
-        is_whole = self._log_lists(ts, ts) or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)
+        is_whole = any(self._logs_listing(ts, ts)) or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)
         if (broker, ts) in self._left_in_sync and is_whole:
             return "killed, hung or cut off (no controlled shutdown)"
         return None
 
     @cached_property
-    def _logged_lists(self) -> list[int]:
-        """The times of lists of live brokers in logs, ascending."""
-        return [request.ts for request, _live in self._listing if request.is_logged]
+    def _logged_lists(self) -> dict[str, list[int]]:
+        """The times of lists of live brokers in each log, ascending."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for request, _live in self._listing:
+            if request.is_logged:
+                found[request.capture].append(request.ts)
+        return found
 
-    def _log_lists(self, first: int, last: int) -> bool:
-        """Whether a log lists live brokers between two times: it is the controller's, and tells all that it decides."""
-        place = bisect_left(self._logged_lists, first)
-        return place < len(self._logged_lists) and self._logged_lists[place] <= last
+    def _logs_listing(self, first: int, last: int) -> Iterator[str]:
+        """Yield the logs that list live brokers between two times: they are a controller's, and tell all it decides."""
+        for log, times in self._logged_lists.items():
+            place = bisect_left(times, first)
+            if place < len(times) and times[place] <= last:
+                yield log
+
+    @cached_property
+    def _recorded(self) -> dict[str, tuple[int, int]]:
+        """The times of the first and the last packet, or line, of each capture point that has one."""
+        found: dict[str, tuple[int, int]] = {}
+        for row in self.captures:
+            if row["first_ts"] is not None and row["last_ts"] is not None:
+                name = row["capture"]
+                begin, end = micros(row["first_ts"]), micros(row["last_ts"])
+                first, last = found.get(name, (begin, end))
+                found[name] = min(first, begin), max(last, end)
+        return found
+
+    @cached_property
+    def _shown(self) -> dict[Any, tuple[int, int]]:
+        """From when until when the capture points that show requests to each broker recorded; empty if there is one."""
+        found: dict[Any, tuple[int, int]] = {}
+        if len(self._recorded) > 1:
+            for broker, capture in {(request.broker_id, request.capture) for request in self.requests}:
+                begin, end = self._recorded.get(capture, (self.begin, self.end))
+                first, last = found.get(broker, (begin, end))
+                found[broker] = min(first, begin), max(last, end)
+        return found
+
+    def shown_from(self, broker: Any) -> int:
+        """The time from which captures show what a broker is asked: those of its host may begin later than others."""
+        return self._shown.get(broker, (self.begin, self.end))[0]
+
+    def shown_until(self, broker: Any) -> int:
+        """The time until which captures show what a broker is asked: those of its host may end earlier than others."""
+        return min(self._shown.get(broker, (self.begin, self.end))[1], self.end)
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:
@@ -879,15 +916,19 @@ class Facts:
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
         """Whether one of the brokers joined or left within ``settled`` us before, or at once after; or may have."""
         events = self.life_events
-        return not self._shows_alive(ts) or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
+        return not self.shows_alive(ts) or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
 
-    def _shows_alive(self, ts: int) -> bool:
+    def shows_alive(self, ts: int) -> bool:
         """Whether anything tells who was alive: a log of states, or the controller's lists, which no broker logs."""
         if not self._reigns or "broker_states" in self._tables:
             return True
         place = bisect_right(self._reigns, ts, key=lambda reign: reign.since)
         reign, until = self._reigns[max(place - 1, 0)], ts + _ONE_BATCH
-        return (reign.captured is not None and reign.captured <= until) or self._log_lists(reign.since, until)
+        if reign.captured is not None and reign.captured <= until:
+            return True
+        return any(
+            self._recorded.get(log, (ts, ts))[1] + _ONE_BATCH >= ts for log in self._logs_listing(reign.since, until)
+        )
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""
@@ -1012,8 +1053,7 @@ class Facts:
     @cached_property
     def shown_since(self) -> int:
         """The time from which on all captures show what passes; that of the first request at the latest."""
-        begins = (self._common(row["capture"], row["first_ts"]) for row in self.captures if row["first_ts"] is not None)
-        return min(self.begin, max(begins, default=self.begin))
+        return min(self.begin, max((begin for begin, _end in self._recorded.values()), default=self.begin))
 
     def _common(self, capture: str, moment: Any) -> int:
         """The time on the common clock, in us, of a moment on that of a capture point."""

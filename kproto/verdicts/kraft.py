@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
@@ -72,8 +74,9 @@ def shown(rows: Rows, limit: Callable[[str], float]) -> Iterator[Shown]:
     yield from _in_vain(rows, int(limit("failed-elections")), limit("flap-minutes") * _MINUTE)
     yield from _late_leaders(rows)
     yield from _refused(rows, int(limit("refused-fetches")))
-    yield from _two_processes(rows)
-    yield from _not_registered(rows)
+    accepted = _accepted(rows)
+    yield from _two_processes(rows, accepted)
+    yield from _not_registered(rows, accepted)
 
 
 def _fenced(rows: Rows) -> Iterator[Shown]:
@@ -172,34 +175,58 @@ def _summed(some: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
     return min(firsts), max(lasts), sum(counts)
 
 
-def _two_processes(rows: Rows) -> Iterator[Shown]:
-    accepted: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+class _Accepted:
+    """The heartbeats of one broker that were accepted.
+
+    Args:
+        rows: When each registration's began, its broker epoch, and when they ended.
+    """
+
+    def __init__(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        self._begins, epochs, ends = zip(*sorted(rows), strict=True)
+        self._latest = [*accumulate(ends, max)]
+        self._newest = [*accumulate(zip(epochs, ends, strict=True), max)]
+
+    def is_within(self, first: int, last: int) -> bool:
+        """Whether some lasted at a time between two."""
+        place = bisect_left(self._begins, last)
+        return place > 0 and self._latest[place - 1] > first
+
+    def newest(self, first: int, last: int) -> int:
+        """The newest epoch that had begun by a time and lasted at one before, else -1: no older one is accepted."""
+        place = bisect_left(self._begins, last)
+        epoch, end = self._newest[place - 1] if place else (-1, first)
+        return epoch if end > first else -1
+
+
+def _accepted(rows: Rows) -> dict[int, _Accepted]:
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for broker, epoch, first, last, _count, error in rows("broker_heartbeats"):
+        if error == 0:
+            found[broker].append((micros(first), epoch, micros(last)))
+    return {broker: _Accepted(some) for broker, some in found.items()}
+
+
+def _two_processes(rows: Rows, accepted: Mapping[int, _Accepted]) -> Iterator[Shown]:
     stale: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for broker, epoch, first, last, count, error in rows("broker_heartbeats"):
-        if error == ErrorCode.STALE_BROKER_EPOCH:
+        if error == ErrorCode.STALE_BROKER_EPOCH and broker in accepted:
             stale[broker, epoch].append((micros(first), micros(last), count))
-        elif error == 0:
-            accepted[broker].append((epoch, micros(first), micros(last)))
     for (broker, epoch), some in sorted(stale.items()):
         first, last, count = _summed(some)
-        newer = {other for other, begin, end in accepted[broker] if other > epoch and begin < last and first < end}
-        if count >= _SEVERAL and newer:
+        newer = accepted[broker].newest(first, last)
+        if count >= _SEVERAL and newer > epoch:
             text = (
                 f"Two processes say that they are broker {broker}: {count} heartbeats with broker epoch {epoch} were "
-                f"refused while those with {max(newer)} were accepted"
+                f"refused while those with {newer} were accepted"
             )
             yield Shown("KP077", text, first, last, count, broker)
 
 
-def _not_registered(rows: Rows) -> Iterator[Shown]:
-    alive: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for broker, _epoch, begin, end, _count, error in rows("broker_heartbeats"):
-        if error == 0:
-            alive[broker].append((micros(begin), micros(end)))
+def _not_registered(rows: Rows, accepted: Mapping[int, _Accepted]) -> Iterator[Shown]:
     for broker, cluster, address, listeners, error, first, last, count in rows("broker_registrations"):
-        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and not any(
-            begin < micros(last) and micros(first) < end for begin, end in alive[broker]
-        ):
+        is_alive = broker in accepted and accepted[broker].is_within(micros(first), micros(last))
+        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and not is_alive:
             continue  # the former process is gone, and its session has not ended yet
         if error in _WHY_REFUSED and count >= _SEVERAL:
             why = _WHY_REFUSED[error]

@@ -555,7 +555,7 @@ def _two_leaders(
     since = min((ts for ts in heard if ts >= before.ts), default=None)
     if since is not None and since - took <= limit:
         return
-    settled = facts.is_settling([former], took + limit, doctor.us("settled"))
+    settled = not facts.shows_alive(took) or facts.is_settling([former], took + limit, doctor.us("settled"))
     if facts.spans[former].covers(after.ts, took + limit) and not settled:
         name = named(partition)
         text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
@@ -574,7 +574,7 @@ def _named_not_told(
         return
     if (leader, *partition) in facts.elsewhere or known.lowest(leader) >= epoch:
         return  # it may have been told before the capture, where that does not show it with an earlier leader
-    settled = facts.is_settling([leader], at + limit, doctor.us("settled"))
+    settled = not facts.shows_alive(at) or facts.is_settling([leader], at + limit, doctor.us("settled"))
     if facts.spans[leader].covers(at, at + limit) and not settled:
         text = f"Broker {leader} was named leader of {named(partition)} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
@@ -697,12 +697,13 @@ def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
             silent = since.setdefault(broker, [request.ts, 0, 0])
             silent[1:] = request.ts, silent[2] + 1
     for broker, (first, _last, count) in since.items():
-        if count >= _TWO and facts.end - first > limit:
+        if count >= _TWO and facts.shown_until(broker) - first > limit:
             found[broker].append((first, None, count))
     for broker, some in found.items():
         for first, until, count in some:
-            gone = facts.gone_between(broker, first, facts.end if until is None else until)
-            lasted = (facts.end if until is None else until) if gone is None else gone
+            end = facts.shown_until(broker) if until is None else until
+            gone = facts.gone_between(broker, first, end)
+            lasted = end if gone is None else gone
             if lasted - first > limit:
                 text = (
                     f"{the_broker(broker)} answered none of {counted(count, 'request')} for "
@@ -803,7 +804,9 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                     continue
                 error = removals.refused((topic, number), broker)
                 since = facts.back_since(broker, deleted, doctor.us("told"))
-                returned = error is None and facts.took_part(broker, since, facts.end - doctor.us("told"))
+                returned = error is None and facts.took_part(
+                    broker, since, facts.shown_until(broker) - doctor.us("told")
+                )
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
                 found[rule, topic, broker].append((deleted, life.sightings[-1].ts))
                 if error is not None:
@@ -818,7 +821,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
     asked = {request.broker_id: request for request in reversed(facts.requests)} if found else {}  # each one's first
     for (rule, topic, broker), deletions in found.items():
         first, since = map(min, zip(*deletions, strict=True))
-        if facts.end - first <= doctor.us("told"):
+        if facts.shown_until(broker) - first <= doctor.us("told"):
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
         if rule == "KP040" and (topic, broker) in errors:
@@ -827,8 +830,8 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         dead = facts.dead_since(broker)
         if broker not in asked and (dead is None or dead > first):
             lacks = "the capture has no request to that broker"
-        elif broker in asked and asked[broker].is_logged and asked[broker].ts > first:
-            lacks = "the logs tell nothing of that broker before"
+        elif broker in asked and facts.shown_from(broker) > first:
+            lacks = "the captures show nothing of that broker before"
         of: dict[str, Any] = {"broker": broker, "topic": topic}
         yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
 
@@ -847,7 +850,7 @@ def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
         for broker in (hosts.keys() & facts.alive).difference(replicas) if replicas else ():
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
             gone = facts.removals.last(place, broker)
-            if (gone is None or gone < hosts[broker]) and facts.end - since > doctor.us("told"):
+            if (gone is None or gone < hosts[broker]) and facts.shown_until(broker) - since > doctor.us("told"):
                 text = f"Broker {broker} no longer holds a replica of {named(place)}, and never deleted its log"
                 yield doctor.finding("KP041", text, since, broker=broker, place=place)
 
@@ -886,7 +889,7 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
                 f"{the_broker(broker)} refused {named(place)} in {api_name(request.api_key)} with "
                 f"{error_name(code)}, and accepted it in no later request"
             )
-            lacks = "" if facts.end - request.ts > doctor.us("told") else "the capture ends soon after"
+            lacks = "" if facts.shown_until(broker) - request.ts > doctor.us("told") else "the capture ends soon after"
             yield doctor.finding("KP051", text, request.ts, request.ts, lacks=lacks, broker=broker, place=place)
 
 

@@ -329,7 +329,7 @@ def test_inspect_summary_check_and_doctor_tell_what_is_not_read(tmp_path: Path) 
     packets = [*map(ethernet, FOUR), *[wireguard] * 12_000]
     path.write_bytes(make.pcap(make.Packet(make.START_NS, packet, len(packet)) for packet in packets))
     assert "warning: " + str(path) + ": 12,000 packets of WireGuard are not read" in said("inspect", path)
-    assert "12000 packets  WireGuard, not read  mixed.pcap" in said("summary", path)
+    assert "12,000 packets  WireGuard, not read  mixed.pcap" in said("summary", path)
     assert "12,000 packets of WireGuard are not read" in said("check", path)
     told = said("doctor", path)
     assert "KP064 traffic-not-read (12,000)" in told

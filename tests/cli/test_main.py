@@ -115,6 +115,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], told: str
         (UnsupportedVersion(6, 9, "UpdateMetadata", 0, 8), "UpdateMetadata (6) has no version 9; it has 0 to 8"),
         (PermissionError(13, "Permission denied", "a.pcap"), "a.pcap: permission denied; try sudo, or chmod it"),
         (OSError(28, "No space left on device"), "no space left on device"),
+        (OSError(20, "Failed to open local file 'Runs/T'"), "failed to open local file 'Runs/T'"),
         (
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
             f"this needs pyspark, which is not installed; try: {install_command('pipeline')}",

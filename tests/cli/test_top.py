@@ -1,6 +1,7 @@
 """``kproto top``: what it shows of captures, of growing ones and of metrics, in a pipe and on a terminal."""
 
 import fcntl
+import gc
 import gzip
 import http.server
 import importlib
@@ -242,6 +243,13 @@ def test_wrong_use_is_one_line(arguments: list[str], text: bytes, says: str) -> 
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", [b"no capture at all, but text\0" * 9, None])
+def test_the_garbage_collector_is_as_before(text: bytes | None) -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    run_kproto("top", "--once", "-" if text else CAPTURE, input=text)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from commands import kproto_rows
 from conftest import DATA
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import kproto.tables
 from kproto.api import ApiKey
 from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
-from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_tables
+from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_reader, resolved_tables
+from kproto.tables.stored import reader_of
 from kproto.verdicts.facts import Facts
+from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
 from tests.hosts import Recorded, by_host, recorded
@@ -101,6 +103,40 @@ def test_captures_of_each_host_say_what_one_capture_of_all_says(capture: Path, s
     expected, answers = whole(capture)
     assert said(pieces) == expected
     assert answered(kproto.tables.read(*paths)) == answers
+
+
+def accused(paths: Iterable[Path]) -> set[tuple[Any, ...]]:
+    """What the doctor finds beyond notes."""
+    return {
+        (found.rule, found.broker, found.topic, found.partition)
+        for _cluster, facts in facts_of_clusters(resolved_reader(reader_of(kproto.tables.read(*paths))))
+        for found in findings(facts)
+        if found.severity != "note" and found.rule not in OF_CAPTURES
+    }
+
+
+PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
+
+
+@given(st.sampled_from(CAPTURES), st.lists(PARTS, min_size=3, max_size=3))
+@example(
+    DATA / "captures" / "ibp-0.9.0-a.pcap.gz", [[0.0, 1.0], [0.0, 1.0], [0.51, 0.91]]
+)  # KP041 of what was deleted before the third
+@example(
+    DATA / "captures" / "ibp-0.10.0-a.pcap.gz", [[0.0, 1.0], [0.0, 0.34], [0.0, 1.0]]
+)  # KP030 behind the end of the second
+@settings(max_examples=max(settings.default.max_examples // 60, 1))
+def test_captures_that_begin_and_end_each_at_its_time_accuse_nobody_of_more(
+    tmp_path_factory: pytest.TempPathFactory, capture: Path, parts: list[list[float]]
+) -> None:
+    """The captures of other hosts show what was told; that a broker was not told, its own host's show alone."""
+    folder, paths = tmp_path_factory.mktemp("hosts"), []
+    for (name, host), (begin, end) in zip(by_host(recorded(capture), servers_of(capture)).items(), parts, strict=False):
+        some = host.packets[int(len(host.packets) * begin) : int(len(host.packets) * end)]
+        if some:
+            paths.append(host._replace(packets=some).write(folder / name))
+    assume(paths)
+    assert accused(paths) - accused([capture]) == set()
 
 
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from commands import kproto_rows
 from kraft_runs import HEALTHY, NODES, RUNS, capture, metadata
+from lines_run import lines_run
 
 from kproto.tables import read
 from kproto.tables.resolved import resolved_reader
@@ -156,3 +157,18 @@ def test_stale_heartbeats_after_a_restart_are_no_second_process() -> None:
     before, after = (7, 100, 0, 10 * S, 9, 77), (7, 200, 11 * S, 60 * S, 40, 0)
     assert not shown(broker_heartbeats=[before, after])
     assert [one.rule for one in shown(broker_heartbeats=[before, (7, 200, 9 * S, 60 * S, 40, 0)])] == ["KP077"]
+
+
+def test_work_grows_with_the_number_of_registrations_alone() -> None:
+    def heartbeats(count: int) -> list[tuple[Any, ...]]:
+        stale = [(7, number, number * S, (2 * count + number) * S, 9, 77) for number in range(count)]
+        return stale + [(7, count + number, number * S, (2 * count + number) * S, 9, 0) for number in range(count)]
+
+    def refused(count: int) -> list[tuple[Any, ...]]:
+        return [(7, "c", "10.0.0.7", [], 101, number * S, number * S, 9) for number in range(9 * count, 10 * count)]
+
+    work = [
+        lines_run(lambda n=n: shown(broker_heartbeats=heartbeats(n), broker_registrations=refused(n)))  # type: ignore[misc]
+        for n in (50, 100, 200)
+    ]
+    assert work[2] - work[1] <= 2.1 * (work[1] - work[0])
