@@ -218,7 +218,13 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
         return "; all holders accepted it"
     first = min(life.deleted or 0 for _partition, life in shown)
     since = min(life.sightings[-1].ts for _partition, life in shown)
-    lacking -= {broker for broker in lacking if facts.may_hide(broker, first, facts.end, 0, since)}
+    lacking -= {
+        broker
+        for broker in lacking
+        if facts.shown_from(broker) > first
+        or facts.end - facts.shown_until(broker) > _AT_ONCE
+        or facts.may_hide(broker, first, facts.end, 0, since)
+    }
     if not lacking or not all(was_named_before(life) for _partition, life in shown):
         return ""
     return f"; brokers {sorted(lacking)} have not accepted it"
