@@ -76,7 +76,7 @@ def test_the_readme_is_short():
 
 
 def test_make_alone_prints_what_each_target_is_for():
-    told = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = re.findall(r"^(?:[a-z]+:| ).*?## (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(texts) > 20
     assert [line[18:].strip() for line in told.splitlines()] == texts
