@@ -23,7 +23,7 @@ from .cutter import (
     ResponseInStream,
     ResponsesLost,
 )
-from .detection import is_convincing, response_body_at
+from .detection import FrameHeader, is_convincing, is_known_request, read_request_header, response_body_at
 from .fragments import Fragments
 from .link import ACK, endpoints, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
@@ -801,8 +801,8 @@ class Collector:
 
         A translation of addresses keeps the sequence numbers and the bytes. Recordings may begin each connection with
         the same numbers, and clients with the same bytes: so the other connection must not be answered yet, and one end
-        be the same: the client's, where the ports of the other ends differ. It may be further: several segments pass
-        before the first of them is translated.
+        be the same: the client's, as far as an opening or a request tells, where the ports of the other ends differ. It
+        may be further: several segments pass before the first of them is translated.
         """
         key = advance(stream.first, offset), stream.peer.next, data[:64]
         other, before_ns = self._beginnings.pop(key, (stream, 0))
@@ -816,9 +816,12 @@ class Collector:
         (source, target), (source_2, target_2) = map(endpoints, flows)
         if (source == source_2) == (target == target_2):
             return False
-        same, *differ = (source, target, target_2) if source == source_2 else (target, source, source_2)
-        ports = {end.port for end in differ}
-        return len(ports) == 1 or same.port > max(ports)
+        ports = {target.port, target_2.port} if source == source_2 else {source.port, source_2.port}
+        client = stream.connection.client
+        if client is None:
+            header = read_request_header(data, 0, len(data))
+            client = stream if isinstance(header, FrameHeader) and is_known_request(header, self._limit) else None
+        return len(ports) == 1 or client is None or (client is stream) == (source == source_2)
 
     def _conversation(self, connection: TcpConnection) -> Conversation:
         return Conversation(

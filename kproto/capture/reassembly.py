@@ -185,16 +185,13 @@ class Stream:
             time_ns: The current time in the capture.
             down_to: Give up further holes until at most this number of bytes is kept; 0 gives up all holes.
         """
-        while self.has_hole:
-            end = self._held[self._held_from][0] if self._held and self.held_bytes else self.acknowledged
-            if down_to is not None and (not down_to or self.held_bytes > down_to):
-                pass
-            elif self.acknowledged > self.offset and time_ns - self.acknowledged_ns >= _ACKNOWLEDGED_NS:
-                end = min(end, self.acknowledged)
-            elif time_ns - self.hole_ns < (_PATIENCE_NS if self.peer.seen else _ONE_SIDED_PATIENCE_NS):
+        while (due_ns := self.give_up_at()) is not None:
+            is_forced = down_to is not None and (not down_to or self.held_bytes > down_to)
+            if not is_forced and due_ns > time_ns:
                 return
-            if not self.held_bytes and end - self.offset == 1:
-                return  # that may be a FIN that the capture lacks
+            end = self._held[self._held_from][0] if self._held and self.held_bytes else self.acknowledged
+            if not is_forced and self.offset < self.acknowledged and time_ns - self.acknowledged_ns >= _ACKNOWLEDGED_NS:
+                end = min(end, self.acknowledged)
             self.give_up(events, end, time_ns)
 
     def close(self, events: list[StreamEvent], time_ns: int) -> None:
@@ -504,10 +501,14 @@ class Reassembler:
             return None
         if segment.begin == segment.end:
             return None
-        if stream is not None and (stream.next == UNKNOWN or abs(distance(sequence, stream.next)) < HELD_LIMIT):
-            return None  # a late copy
-        stream = self._open(events, flow, time_ns)
-        if self.keeps_beginnings:
+        is_first = stream is None
+        if stream is not None:
+            if stream.next == UNKNOWN or -HELD_LIMIT < distance(advance(sequence, segment.on_wire), stream.next) <= 0:
+                return None  # a late copy
+            if -HELD_LIMIT < distance(sequence, stream.next) < 0:
+                sequence = stream.next
+        stream = self._open(events, flow, time_ns)  # behind an end these bytes were on their way, or it was none
+        if self.keeps_beginnings and is_first:
             stream.connection.beginning = []
         stream.next = stream.first = sequence
         if flags & ACK:

@@ -106,6 +106,23 @@ def test_a_request_captured_behind_the_servers_end_is_told_to_have_no_response(t
     assert [e.unmatched_reason for e in read(tmp_path / "a.pcap", talk)] == ["the connection ended without a response"]
 
 
+@pytest.mark.parametrize("handshake", [True, False])
+def test_a_request_behind_its_servers_reset_is_read_once(tmp_path: Path, handshake: bool) -> None:
+    """It was on its way; a copy of it, or one that is sent with the request before, is no other request."""
+    talk = make.Talk().open().ask(ask(0)).answer(done(0)).ask(ask(1)).reset()
+    talk.packets = talk.packets if handshake else talk.packets[3:]
+    last = talk.sent
+    talk.ask(ask(2))
+    talk.sent = last - len(ask(1))
+    talk.ask(ask(1)).ask(ask(2))
+    talk.sent = last - len(ask(1))
+    talk.ask(ask(1) + ask(2))
+    summary = CaptureSummary()
+    found = read(tmp_path / "a.pcap", talk, summary=summary)
+    assert [(each.correlation_id, each.response is None) for each in found] == [(0, False), (1, True), (2, True)]
+    assert (summary.requests.total(), summary.unmatched_requests) == (3, 2)
+
+
 def test_one_hopeless_request_does_not_hold_back_all_others(tmp_path: Path) -> None:
     """Its broker hangs, its connection stays open: after a minute others come out without it."""
     hung = make.Talk().open().ask(ask(0))

@@ -147,9 +147,9 @@ LINKS: dict[str, tuple[int, Wrap]] = {
 }  # fmt: skip
 
 
-def talk(server: str = "10.0.0.2", client: str = "10.0.0.1", port: int = 50000) -> list[bytes]:
+def talk(server: str = "10.0.0.2", client: str = "10.0.0.1", port: int = 50000, listener: int = 9092) -> list[bytes]:
     """A request of two segments and its answer, as IP packets."""
-    conversation = make.Talk(client=(client, port), server=(server, 9092)).open()
+    conversation = make.Talk(client=(client, port), server=(server, listener)).open()
     conversation.ask(make.request(6, 8, 1, make.UPDATE_METADATA_8), 20).answer(make.response(6, 8, 1, b"\0\0\0"))
     return [make.ip_of(packet.data, make.ETHERNET) for packet in conversation.close().packets]
 
@@ -306,6 +306,17 @@ def test_both_sides_of_an_address_translation_show_an_exchange_once(translated: 
         packets = [ip for a, b in pairwise(pieces) for side in (FOUR, translated) for ip in side[a:b]]
         found, summary = read(map(ethernet, packets))
         assert (len(found), summary.copied_connections) == (2 - copies, copies)
+
+
+@pytest.mark.parametrize("begin", [0, 3, 4, 5])
+def test_a_port_of_a_node_above_the_clients_is_translated_too(begin: int) -> None:
+    """Its opening or a request tells the client; from the middle of a request on the bytes alone tell a copy."""
+    sides = talk(port=20000), talk("10.0.0.9", port=20000, listener=30092)
+    found, summary = read(
+        map(ethernet, (ip for pair in zip(*(side[begin:] for side in sides), strict=True) for ip in pair))
+    )
+    assert (summary.copied_connections, summary.connections) == (1, 1)
+    assert len(found) == (begin < 4)
 
 
 def test_equal_requests_to_two_brokers_are_two() -> None:
