@@ -218,13 +218,8 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
         return "; all holders accepted it"
     first = min(life.deleted or 0 for _partition, life in shown)
     since = min(life.sightings[-1].ts for _partition, life in shown)
-    lacking -= {
-        broker
-        for broker in lacking
-        if facts.shown_from(broker) > first
-        or facts.end - facts.shown_until(broker) > _AT_ONCE
-        or facts.may_hide(broker, first, facts.end, 0, since)
-    }
+    last = max(first + _AT_ONCE, facts.end - _AT_ONCE)  # it may only just have been decided
+    lacking = {broker for broker in lacking if not facts.may_hide(broker, first, last, _AT_ONCE, since)}
     if not lacking or not all(was_named_before(life) for _partition, life in shown):
         return ""
     return f"; brokers {sorted(lacking)} have not accepted it"

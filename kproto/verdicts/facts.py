@@ -179,6 +179,22 @@ class Spans:
 
 
 @dataclass(slots=True)
+class _Source:
+    """What one capture point shows: the captures of a host, or the log of a broker.
+
+    Attributes:
+        first, last: The times of its first and its last packet, or line; those of all requests where it has none.
+        asked: Each broker to which it shows requests, and whether more than lines of a state-change log do.
+        lists: The times of lists of live brokers in a state-change log, ascending.
+    """
+
+    first: int
+    last: int
+    asked: dict[Any, bool] = field(default_factory=dict)
+    lists: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _ShownReign:
     """What the captures show of one controller.
 
@@ -765,51 +781,53 @@ class Facts:
         return None
 
     @cached_property
-    def _logged_lists(self) -> dict[str, list[int]]:
-        """The times of lists of live brokers in each log, ascending."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for request, _live in self._listing:
-            if request.is_logged:
-                found[request.capture].append(request.ts)
-        return found
-
-    def _logs_listing(self, first: int, last: int) -> Iterator[str]:
-        """Yield the logs that list live brokers between two times: they are a controller's, and tell all it decides."""
-        for log, times in self._logged_lists.items():
-            place = bisect_left(times, first)
-            if place < len(times) and times[place] <= last:
-                yield log
-
-    @cached_property
-    def _recorded(self) -> dict[str, tuple[int, int]]:
-        """The times of the first and the last packet, or line, of each capture point that has one."""
-        found: dict[str, tuple[int, int]] = {}
+    def _sources(self) -> dict[str, _Source]:
+        """What each capture point shows."""
+        found: dict[str, _Source] = {}
         for row in self.captures:
             if row["first_ts"] is not None and row["last_ts"] is not None:
-                name = row["capture"]
-                begin, end = micros(row["first_ts"]), micros(row["last_ts"])
-                first, last = found.get(name, (begin, end))
-                found[name] = min(first, begin), max(last, end)
+                first, last = micros(row["first_ts"]), micros(row["last_ts"])
+                source = found.setdefault(row["capture"], _Source(first, last))
+                source.first, source.last = min(source.first, first), max(source.last, last)
+        for request in self.requests:
+            source = found.get(request.capture) or found.setdefault(request.capture, _Source(self.begin, self.end))
+            source.asked[request.broker_id] = source.asked.get(request.broker_id) or not request.is_logged
+            if request.is_logged and request.live_brokers_id is not None and request.error_code == 0:
+                source.lists.append(request.ts)
         return found
+
+    def _logs_listing(self, first: int, last: int) -> Iterator[_Source]:
+        """Yield the logs that list live brokers between two times: they are a controller's, and tell all it decides."""
+        for source in self._sources.values():
+            place = bisect_left(source.lists, first)
+            if place < len(source.lists) and source.lists[place] <= last:
+                yield source
 
     @cached_property
-    def _shown(self) -> dict[Any, tuple[int, int]]:
+    def _recorded(self) -> dict[Any, tuple[int, int]]:
         """From when until when the capture points that show requests to each broker recorded; empty if there is one."""
         found: dict[Any, tuple[int, int]] = {}
-        if len(self._recorded) > 1:
-            for broker, capture in {(request.broker_id, request.capture) for request in self.requests}:
-                begin, end = self._recorded.get(capture, (self.begin, self.end))
-                first, last = found.get(broker, (begin, end))
-                found[broker] = min(first, begin), max(last, end)
+        for source in self._sources.values() if len(self._sources) > 1 else ():
+            for broker in source.asked:
+                first, last = found.get(broker, (source.first, source.last))
+                found[broker] = min(first, source.first), max(last, source.last)
         return found
 
-    def shown_from(self, broker: Any) -> int:
-        """The time from which captures show what a broker is asked: those of its host may begin later than others."""
-        return self._shown.get(broker, (self.begin, self.end))[0]
-
-    def shown_until(self, broker: Any) -> int:
+    def recorded_until(self, broker: Any) -> int:
         """The time until which captures show what a broker is asked: those of its host may end earlier than others."""
-        return min(self._shown.get(broker, (self.begin, self.end))[1], self.end)
+        return min(self._recorded.get(broker, (self.begin, self.end))[1], self.end)
+
+    def is_recorded(self, broker: Any, first: int, last: int, within: int = 0) -> bool:
+        """Whether captures were made where a broker is asked, at both times and in all reigns between them.
+
+        A controller whose first request passed within the last ``within`` us may yet ask.
+        """
+        begin, _end = self._recorded.get(broker, (first, last))
+        reigns = self._unrecorded.get(broker, [])
+        place = bisect_right(reigns, first, key=lambda reign: reign.until or 0)
+        is_elsewhere = place < len(reigns) and reigns[place].since <= min(last, self.end - within - 1)
+        is_asked = broker in self._recorded or not self._recorded
+        return is_asked and begin <= first and last <= self.recorded_until(broker) and not is_elsewhere
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:
@@ -915,8 +933,9 @@ class Facts:
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
         """Whether one of the brokers joined or left within ``settled`` us before, or at once after; or may have."""
-        events = self.life_events
-        return not self.shows_alive(ts) or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
+        events, place = self.life_events, bisect_right(self.blind, ts - settled, key=lambda blind: blind.until or 0)
+        may_have = not self.shows_alive(ts) or (place < len(self.blind) and self.blind[place].since <= ts)
+        return may_have or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
 
     def shows_alive(self, ts: int) -> bool:
         """Whether anything tells who was alive: a log of states, or the controller's lists, which no broker logs."""
@@ -926,9 +945,7 @@ class Facts:
         reign, until = self._reigns[max(place - 1, 0)], ts + _ONE_BATCH
         if reign.captured is not None and reign.captured <= until:
             return True
-        return any(
-            self._recorded.get(log, (ts, ts))[1] + _ONE_BATCH >= ts for log in self._logs_listing(reign.since, until)
-        )
+        return any(log.last + _ONE_BATCH >= ts for log in self._logs_listing(reign.since, until))
 
     def joined(self, broker: int) -> int:
         """The time at which a broker came or went last; that of the first request if it always was alive."""
@@ -1053,7 +1070,7 @@ class Facts:
     @cached_property
     def shown_since(self) -> int:
         """The time from which on all captures show what passes; that of the first request at the latest."""
-        return min(self.begin, max((begin for begin, _end in self._recorded.values()), default=self.begin))
+        return min(self.begin, max((source.first for source in self._sources.values()), default=self.begin))
 
     def _common(self, capture: str, moment: Any) -> int:
         """The time on the common clock, in us, of a moment on that of a capture point."""
@@ -1149,8 +1166,18 @@ class Facts:
 
     @cached_property
     def blind(self) -> list[Stretch]:
-        """The times at which bytes are missing and no connection shows what all brokers are told, in order."""
-        return _where_all(self.holes, {broker: spans.stretches for broker, spans in self.spans.items()}, self.end)
+        """The times at which no connection shows what all brokers are told, as bytes or captures are missing, in order.
+
+        Where captures of hosts begin and end each at its time, a connection lasts until that of its host ends.
+        """
+        unseen = {broker: list(holes) for broker, holes in self.holes.items()}
+        connected = {broker: list(spans.stretches) for broker, spans in self.spans.items()}
+        for broker, (first, last) in self._recorded.items():
+            edges = Stretch(self.begin, first), Stretch(last, self.end)
+            unseen.setdefault(broker, []).extend(edge for edge in edges if edge.since < (edge.until or 0))
+            if broker in connected:
+                connected[broker].append([self.spans[broker].last, last])
+        return _where_all(unseen, connected, self.end)
 
     @cached_property
     def _waits(self) -> list[Stretch]:
@@ -1196,14 +1223,9 @@ class Facts:
         )
         return frozenset(self.servers.get(place, self.shown_address(*place)) for place in places)
 
-    @cached_property
-    def _told_by_logs(self) -> frozenset[Any]:
-        """The brokers of which state-change logs alone tell what they were sent."""
-        logged = {request.broker_id for request in self.requests if request.is_logged}
-        return frozenset(logged - {request.broker_id for request in self.requests if not request.is_logged})
-
     def _missing(self, broker: Any) -> str:
-        if broker in self._told_by_logs:
+        shown = [source.asked[broker] for source in self._sources.values() if broker in source.asked]
+        if shown and not any(shown):
             return "lines at INFO do not tell all that it was sent"
         return "bytes of its connection are missing in the capture"
 
@@ -1243,22 +1265,13 @@ class Facts:
                 found[broker].append(Stretch(reign.since, after.since if after else self.end + 1))
         return dict(found)
 
-    def may_be_asked_elsewhere(self, broker: Any, first: int, last: int, within: int = 0) -> bool:
-        """Whether a controller that ruled between two times may have asked a broker where nobody recorded.
-
-        A controller whose first request passed within the last ``within`` us may yet ask.
-        """
-        reigns = self._unrecorded.get(broker, [])
-        place = bisect_right(reigns, first, key=lambda reign: reign.until or 0)
-        return place < len(reigns) and reigns[place].since <= min(last, self.end - within - 1)
-
     def _lacks_bytes(self, broker: Any, begin: int, end: int, since: int | None = None) -> bool:
         """Whether bytes of what a broker was sent between two times are missing; see ``may_hide``."""
         early = begin if since is None else min(since, begin)
         missing = [(hole, begin) for hole in self.holes.get(broker, ())] + [(hole, early) for hole in self.blind]
         return any(hole.meets(since, end) for hole, since in missing)
 
-    def may_hide(self, broker: Any, first: int, last: int, within: int, since: int | None = None) -> str:
+    def may_hide(self, broker: Any, first: int, last: int | None, within: int, since: int | None = None) -> str:
         """Why a request to a broker may have passed that the captures do not show; empty: none can.
 
         Where the recorder dropped packets, a request can pass unseen only if no connection without holes lasts all the
@@ -1266,17 +1279,20 @@ class Facts:
 
         Args:
             broker: The broker.
-            first, last: The times between which the request is missing.
+            first, last: The times between which the request is missing; ``last`` None: as long as captures show what
+                the broker is asked.
             within: How long before and after, in us, it may have passed as well.
             since: It may also have passed from this time on where the captures show what no broker was told.
         """
+        until = self.recorded_until(broker)
+        last = max(first, until) if last is None else last
         if self._lacks_bytes(broker, first - within, last + within, since):
             return self._missing(broker)
         if broker in self._may_lack_connections:
             spans = self.spans.get(broker)
-            if spans is None or not spans.covers(first, min(last + within, self.end - within)):
+            if spans is None or not spans.covers(first, min(last + within, until - within)):
                 return self._missing(broker)
-        if self.may_be_asked_elsewhere(broker, first, last, within):
+        if not self.is_recorded(broker, first, last, within):
             return "the captures lack what a controller sent to that broker"
         return "lines of a request log cannot be read" if self.unread_lines else ""
 

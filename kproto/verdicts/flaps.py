@@ -64,13 +64,9 @@ def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["lea
     alone = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
     breaks = [ts for broker in alone for ts in facts.spans[broker].breaks if facts.begin < ts < facts.end]
 
-    def is_elsewhere(broker: int, ts: int) -> bool:
-        is_shown = facts.shown_from(broker) <= ts <= facts.shown_until(broker)
-        return not is_shown or facts.may_be_asked_elsewhere(broker, ts, ts)
-
     def follows(brokers: set[int], ts: int) -> bool:
         is_alone = not alone.isdisjoint(brokers)
-        if facts.is_kraft_controller and any(is_elsewhere(broker, ts) for broker in brokers):
+        if facts.is_kraft_controller and not all(facts.is_recorded(broker, ts, ts) for broker in brokers):
             return True
         return (is_alone and is_near(breaks, ts, settled)) or facts.is_settling(brokers, ts, settled)
 

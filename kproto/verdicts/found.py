@@ -218,7 +218,7 @@ def _down(facts: Facts) -> Iterable[Row]:
 
 def _behind(facts: Facts) -> Iterable[Row]:
     for broker, partition, newest, told, since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
-        if facts.may_hide(broker, since, facts.end, _TOLD_US):
+        if facts.may_hide(broker, since, None, _TOLD_US):
             continue  # the doctor says that it cannot tell
         leader, epoch = (None, None) if told is None else (told.state.leader, told.state.leader_epoch)
         now = newest.state

@@ -139,17 +139,17 @@ class _Doctor:
             place: The partition that it is about.
             more: Fields of the finding.
         """
-        last = self.facts.end if last is None else last
         if place is not None:
             more["topic"], more["partition"] = place
         rests_on = [basis for basis in RULES[rule].rests_on if not (is_shown and basis == "absence")]
         lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last, since) or lacks
+        last = self.facts.end if last is None else last
         if not lacks:
             return Finding(rule, RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
 
-    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int, since: int | None) -> str:
+    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int | None, since: int | None) -> str:
         """What the captures lack of what a finding about a broker between two times rests on; empty: nothing."""
         facts = self.facts
         if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"), since)):
@@ -254,7 +254,8 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
         unknown = "the captures begin with the KRaft controller"
     for broker in sorted(brokers, key=str):
         gone = facts.dead_since(broker)
-        if (gone is not None and gone <= takeover) or until - takeover < doctor.us("told"):
+        shown = min(until, facts.recorded_until(broker)) - takeover
+        if (gone is not None and gone <= takeover) or shown < doctor.us("told"):
             continue
         lacks = ["metadata"] if broker not in updated else []
         if broker in replicas and broker not in led:
@@ -697,11 +698,11 @@ def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
             silent = since.setdefault(broker, [request.ts, 0, 0])
             silent[1:] = request.ts, silent[2] + 1
     for broker, (first, _last, count) in since.items():
-        if count >= _TWO and facts.shown_until(broker) - first > limit:
+        if count >= _TWO and facts.recorded_until(broker) - first > limit:
             found[broker].append((first, None, count))
     for broker, some in found.items():
         for first, until, count in some:
-            end = facts.shown_until(broker) if until is None else until
+            end = facts.recorded_until(broker) if until is None else until
             gone = facts.gone_between(broker, first, end)
             lasted = end if gone is None else gone
             if lasted - first > limit:
@@ -805,7 +806,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
                 error = removals.refused((topic, number), broker)
                 since = facts.back_since(broker, deleted, doctor.us("told"))
                 returned = error is None and facts.took_part(
-                    broker, since, facts.shown_until(broker) - doctor.us("told")
+                    broker, since, facts.recorded_until(broker) - doctor.us("told")
                 )
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
                 found[rule, topic, broker].append((deleted, life.sightings[-1].ts))
@@ -818,10 +819,10 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         "KP041": "never got the deletion of {} and is back: its log stays",
         "KP042": "never accepted the deletion of {}, whose name is used again",
     }
-    asked = {request.broker_id: request for request in reversed(facts.requests)} if found else {}  # each one's first
+    asked = {request.broker_id for request in facts.requests} if found else ()
     for (rule, topic, broker), deletions in found.items():
         first, since = map(min, zip(*deletions, strict=True))
-        if facts.shown_until(broker) - first <= doctor.us("told"):
+        if facts.recorded_until(broker) - first <= doctor.us("told"):
             continue
         text = f"Broker {broker} {verbs[rule].format(topic)}"
         if rule == "KP040" and (topic, broker) in errors:
@@ -830,8 +831,6 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         dead = facts.dead_since(broker)
         if broker not in asked and (dead is None or dead > first):
             lacks = "the capture has no request to that broker"
-        elif broker in asked and facts.shown_from(broker) > first:
-            lacks = "the captures show nothing of that broker before"
         of: dict[str, Any] = {"broker": broker, "topic": topic}
         yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
 
@@ -850,7 +849,7 @@ def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
         for broker in (hosts.keys() & facts.alive).difference(replicas) if replicas else ():
             since = life.stretches(lambda state, broker=broker: broker not in state.replicas)[-1].since  # type: ignore[misc]
             gone = facts.removals.last(place, broker)
-            if (gone is None or gone < hosts[broker]) and facts.shown_until(broker) - since > doctor.us("told"):
+            if (gone is None or gone < hosts[broker]) and facts.recorded_until(broker) - since > doctor.us("told"):
                 text = f"Broker {broker} no longer holds a replica of {named(place)}, and never deleted its log"
                 yield doctor.finding("KP041", text, since, broker=broker, place=place)
 
@@ -889,7 +888,9 @@ def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
                 f"{the_broker(broker)} refused {named(place)} in {api_name(request.api_key)} with "
                 f"{error_name(code)}, and accepted it in no later request"
             )
-            lacks = "" if facts.shown_until(broker) - request.ts > doctor.us("told") else "the capture ends soon after"
+            lacks = (
+                "" if facts.recorded_until(broker) - request.ts > doctor.us("told") else "the capture ends soon after"
+            )
             yield doctor.finding("KP051", text, request.ts, request.ts, lacks=lacks, broker=broker, place=place)
 
 

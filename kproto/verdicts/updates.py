@@ -135,7 +135,7 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
                 continue
             since = max(change, facts.joined(broker))
             span = facts.spans[broker]
-            if facts.shown_until(broker) - since > limit and (
+            if facts.recorded_until(broker) - since > limit and (
                 span.began_before(change)
                 or span.covers(change, change + limit)
                 or facts.stayed_registered(broker, change, change + limit)

@@ -4,6 +4,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
 from kproto.tables.resolved import by_cluster, of_cluster, resolved_pieces, resolved_reader, resolved_tables
 from kproto.tables.stored import reader_of
+from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import findings
@@ -106,12 +108,16 @@ def test_captures_of_each_host_say_what_one_capture_of_all_says(capture: Path, s
 
 
 def accused(paths: Iterable[Path]) -> set[tuple[Any, ...]]:
-    """What the doctor finds beyond notes."""
+    """What the doctor finds beyond notes, and deletions that brokers have not accepted."""
+    every = [facts for _cluster, facts in facts_of_clusters(resolved_reader(reader_of(kproto.tables.read(*paths))))]
     return {
         (found.rule, found.broker, found.topic, found.partition)
-        for _cluster, facts in facts_of_clusters(resolved_reader(reader_of(kproto.tables.read(*paths))))
-        for found in findings(facts)
+        for found in chain.from_iterable(map(findings, every))
         if found.severity != "note" and found.rule not in OF_CAPTURES
+    } | {
+        (event.kind, event.topic)
+        for event in chain.from_iterable(map(events, every))
+        if event.text.endswith("have not accepted it")
     }
 
 
@@ -125,6 +131,12 @@ PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 @example(
     DATA / "captures" / "ibp-0.10.0-a.pcap.gz", [[0.0, 1.0], [0.0, 0.34], [0.0, 1.0]]
 )  # KP030 behind the end of the second
+@example(
+    DATA / "captures" / "ibp-3.9-a.pcap.gz", [[0.0, 0.619], [0.4335, 1.0], [0.0, 0.4395]]
+)  # KP022: no capture shows who was alive while one broker was away
+@example(
+    DATA / "captures" / "ibp-0.9.0-a.pcap.gz", [[0.0, 1.0], [0.7804, 1.0], [0.9911, 1.0]]
+)  # the third shows nothing, not even a deletion
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_captures_that_begin_and_end_each_at_its_time_accuse_nobody_of_more(
     tmp_path_factory: pytest.TempPathFactory, capture: Path, parts: list[list[float]]
