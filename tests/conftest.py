@@ -51,8 +51,21 @@ FEW = (
 """Of the real captures those that every run of a test over captures takes; the others are in the tier ``slow``."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    """Have workers begin at different files: what one has rewritten and compiled, the others find in the cache."""
+    worker = getattr(config, "workerinput", None)
+    if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        left_out = tuple(str(config.rootpath / each) for each in config.getoption("ignore") or ())
+        files = [file for file in map(str, sorted(DATA.parent.rglob("test_*.py"))) if not file.startswith(left_out)]
+        begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args = files[begin:] + files[:begin]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest groups tests by their fixtures
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests of all but a few real captures into the tier ``slow``: one test, many captures."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        items.sort(key=lambda item: item.path)  # whichever file a worker began with
     for item in items:
         callspec = getattr(item, "callspec", None)
         for value in callspec.params.values() if callspec is not None else ():

@@ -126,10 +126,14 @@ def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatc
 
 
 def query() -> None:
-    """Ctrl-C comes amid a query of DuckDB, which raises an error of its own then."""
+    """Ctrl-C comes amid a query of DuckDB, which raises an error of its own then.
+
+    Of several threads of DuckDB another may take the whole query: nobody looks for signals until it has ended then.
+    """
+    alone = duckdb.connect(config={"threads": 1})
     interrupting = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
     interrupting.start()
-    duckdb.connect().execute("SELECT count(*) FROM range(1000000000000)")
+    alone.execute("SELECT count(*) FROM range(1000000000000)")
 
 
 def drop() -> None:
