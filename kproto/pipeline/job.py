@@ -33,7 +33,7 @@ from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
 from kproto.pipeline.staging import read_staged
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
-from kproto.tables.arrays import with_column
+from kproto.tables.arrays import plain_text, rows_of, with_column
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, going_on, matched
@@ -302,7 +302,6 @@ class _Job:
         self._logs: dict[str, Any] = dict(facts.get("logs", {}))
         self._log = plan.log
         self._figures: dict[str, Any] | None = None
-        self._relabelled: dict[bytes, tuple[str, str]] = {}
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
     def add(self, parts: Sequence[PartToRead], cluster: str) -> None:
@@ -314,7 +313,8 @@ class _Job:
             self._known.note(read)
         joiner = self._join(parts, reads, pieces, cluster)
         again = self._read_again(parts, reads)
-        taken_back = joiner.taken_back | self._told_otherwise(again, pieces)
+        logs = self._read_again([part for part in parts if part.is_log], reads)
+        taken_back = joiner.taken_back | self._told_otherwise(logs, pieces)
         if not self._adds and not self._log and not any(piece.rows["requests"] for piece in pieces):
             raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
@@ -447,9 +447,9 @@ class _Job:
         return joiner
 
     def _read_again(self, parts: Sequence[PartToRead], reads: Sequence[PartRead]) -> pa.Array:
-        """Return the labels and names of stored files that are logs, and of which this run has read all anew."""
-        logs = {part.recording for part in parts if part.is_log}
-        read = {each.recording for each in reads if each.length} & logs
+        """Return the labels and names of stored files of which this run has read all anew, by these parts."""
+        whole = {part.recording for part in parts if not part.begin}
+        read = {each.recording for each in reads if each.length} & whole
         at: dict[str, set[str]] = {}
         for name, has in (self._known.names_of(read) if read & self._known.held else {}).items():
             for each in has & self._known.recordings.keys():
@@ -568,7 +568,7 @@ class _Job:
             names = [name for name, has in named.items() if part.recording in has]
             if part.recording in held and (part.begin or all(len(named[name]) == 1 for name in names)):
                 ends |= {name: min(part.begin, ends.get(name, part.begin)) for name in names}
-        unread = tuple(f"{part.file}:" for part in parts)
+        unread = tuple(f"{plain_text(part.file)}:" for part in parts)
         keep = [
             row["offset"] < ends.get(row["file"], 1 << 62)
             if row["offset"] is not None
@@ -594,28 +594,24 @@ class _Job:
 
     def relabel(self, labels: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Give stored rows other labels."""
+        of_frames: dict[bytes, tuple[str, str] | None] = {}
         for name in _LABELLED:
             for file in self._stored.paths(name):
                 if not self._stored.rows[file]:
                     continue
                 table = read_parquet(self._stored.place(file))
-                if "capture" not in table.column_names:
-                    frames = self._relabelled
-                    keys = [frames.get(each) for each in table["frame_id"].to_pylist()]
+                if "capture" in table.column_names:
+                    found = [labels.get(key) for key in rows_of(table, ("cluster", "capture"))]
                 else:
-                    keys = list(zip(table["cluster"].to_pylist(), table["capture"].to_pylist(), strict=True))
-                    if name == "requests":
-                        ids = table["frame_id"].to_pylist()
-                        self._relabelled |= {frame: key for frame, key in zip(ids, keys, strict=True) if key in labels}
-                found = [labels.get(key, key) if key else None for key in keys]
-                if found == keys:
-                    continue
-                for place, column in enumerate(("cluster", "capture")):
-                    if column in table.column_names:
-                        former = table[column].to_pylist()
-                        values = [each[place] if each else was for each, was in zip(found, former, strict=True)]
-                        table = with_column(table, column, pa.array(values, pa.string()))
-                self._new.rewrite(file, table)
+                    found = [of_frames.get(frame) for frame in table["frame_id"].to_pylist()]
+                if name == "requests":
+                    of_frames |= zip(table["frame_id"].to_pylist(), found, strict=True)
+                if any(found):
+                    for place, column in enumerate(("cluster", "capture")):
+                        if column in table.column_names:
+                            values = pa.array([each and each[place] for each in found], pa.string())
+                            table = with_column(table, column, pc.coalesce(values, table[column]))
+                    self._new.rewrite(file, table)
         captures = {former: capture for (_, former), (_, capture) in labels.items()}
         known = KnownTable(self._stored, "known_borders")
         rows = known.rows(captures, "capture")

@@ -73,7 +73,7 @@ def follow(
                 run = analyze(spark, [directory], out, **named, whole_summary=False)
                 on_run(run)
                 is_first = False
-        except CaptureError as e:
+        except (CaptureError, FileNotFoundError) as e:  # a file may go while it is looked at
             if str(e) != said:
                 said = str(e)
                 on_nothing(said)

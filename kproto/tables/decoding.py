@@ -11,7 +11,7 @@ from kproto.tables.columns import BodyColumns
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -26,7 +26,6 @@ def decode(
     batches: Iterable[pa.RecordBatch],
     *,
     states: bool = True,
-    on_body: Callable[[int], object] | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Decode bodies, each exactly once.
@@ -37,7 +36,6 @@ def decode(
         batches: Rows with the columns of the schema ``BODIES``, as ``scan`` gives them. Rows without a payload are
             passed over.
         states: Whether to give rows of the kind ``state``.
-        on_body: Called with 1 after each decoded body, to count the bodies, for instance in an accumulator.
         batch_bytes: About how large a batch becomes.
 
     Yields:
@@ -50,8 +48,6 @@ def decode(
             if payload is None:
                 continue
             out.add(body_id, api_key, version, direction, payload)
-            if on_body is not None:
-                on_body(1)
             if out.full:
                 yield from out.take()
     yield from out.take()

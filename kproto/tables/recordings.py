@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -22,6 +23,7 @@ from kproto.capture.source import HEAD, LOGS, Source, check_begun, detect_format
 from kproto.capture.summary import CaptureSummary
 from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tail
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.tables.arrays import plain_text
 from kproto.tables.files import file_size, file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
 from kproto.tables.known import KnownTable
@@ -45,6 +47,9 @@ _EDGE: Final = 4096
 """The number of first and of last bytes that a recording is known by."""
 
 _COUNTS: Final = ("start_bytes", "length", "size")
+
+_UNREAD: Final = (-1, 0)
+"""The state of a file that could not be opened: it may be readable later without any change of it."""
 
 
 @dataclass(slots=True)
@@ -90,10 +95,18 @@ class Recording:
 
 
 class Name(NamedTuple):
-    """What a file was that was seen under a name: its recording, and its size and time of change then."""
+    """What a file was that was seen under a name: its recording, and its size and time of change, or ``_UNREAD``."""
 
     recording: Recording
     state: tuple[int, int]
+
+    def has_changed(self, file: str) -> bool:
+        """Whether the file of that name is another one now, or can be opened where it could not.
+
+        Raises:
+            CaptureError: There is no such file.
+        """
+        return file_state(file) != self.state and (self.state != _UNREAD or _can_be_opened(file))
 
 
 class PartToRead(NamedTuple):
@@ -121,8 +134,9 @@ class PartRead(NamedTuple):
 
     Attributes:
         recording: The recording's id.
-        file: The name of the file.
-        start, start_bytes, length, size, tail, has_context: See ``Recording``; 0 where it could not be read.
+        file: The name of the file, as tables have it.
+        start, start_bytes, length, size, tail, has_context: See ``Recording``; 0 where it could not be read, of size -1
+            where it could not even be opened.
         begins: How Kafka connections stand that began before the part.
         ends: How connections stand that may go on behind it.
         edges: Where ``edges_of`` the part are stored; None where nothing goes on.
@@ -162,7 +176,7 @@ class Known:
         self._start_bytes = set(self._recordings.distinct("start_bytes"))
         self._places = KnownTable(stored, "known_places")
         self._labels: dict[str, dict[tuple[str, str], None]] = {}
-        self._taken: set[tuple[str, str]] = set()
+        self._taken: set[str] = set()
         self._changed: dict[str, Recording] = {}
         self._labelled: set[str] = set()
         self._named: dict[str, Name] = {}
@@ -186,7 +200,7 @@ class Known:
         for row in rows:
             if (known := self.recordings.get(row["recording"])) is not None:
                 self._by_name[missing[row["name"]]] = Name(known, (row["size"], row["time_ns"]))
-        return [file for file in files if (named := self._by_name[file]) is None or named.state != file_state(file)]
+        return [file for file in files if (named := self._by_name[file]) is None or named.has_changed(file)]
 
     def recording_of(self, file: str) -> Recording | None:
         """Return the recording that a file is, as far as ``changed`` and ``parts_to_read`` were asked of it."""
@@ -224,7 +238,7 @@ class Known:
         new = {place for place in places.values() if not any(of == cluster for of, _label in self._labels[place])}
         labels = {label for place in new for label in _labels_of(place, cluster)}
         rows = self._places.rows(labels, "capture").to_pylist() if capture_point is None else []
-        self._taken.update((row["cluster"], row["capture"]) for row in rows)
+        self._taken.update(row["capture"] for row in rows)
         found: list[PartToRead] = []
         for file in files:
             named = self._by_name[file]
@@ -238,7 +252,7 @@ class Known:
                 if (cluster, label) not in self._labels[known.place]:
                     self._labels[known.place][cluster, label] = None
                     self._labelled.add(known.place)
-                    self._taken.add((cluster, label))
+                    self._taken.add(label)
             state = file_state(file)
             if named != Name(known, state):
                 self._by_name[file] = self._named[file] = Name(known, state)
@@ -266,6 +280,10 @@ class Known:
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""
         known = self.recordings[part.recording]
+        if part.size < 0:
+            self._named |= {
+                name: each._replace(state=_UNREAD) for name, each in self._named.items() if each.recording is known
+            }
         if part.length:
             known.start, known.start_bytes, known.tail = part.start, part.start_bytes, part.tail
             known.length, known.size, known.has_context = part.length, part.size, part.has_context
@@ -318,20 +336,20 @@ class Known:
             return label_prefix(cluster) + capture_point
         self._look_at([place])
         candidates = _labels_of(place, cluster)
-        free = next((each for each in candidates if (cluster, each) not in self._taken), candidates[-1])
+        free = next((each for each in candidates if each not in self._taken), candidates[-1])
         return next((label for of, label in self._labels[place] if of == cluster), free)
 
     def names_of(self, recordings: Iterable[str]) -> dict[str, set[str]]:
-        """Return the names of recordings without folders, and of each the recordings that have or had it."""
+        """Return recordings' names without folders, as tables have them, and of each what recordings have or had it."""
         found: dict[str, set[str]] = {}
         ids = {*recordings}
         files = {row["file"] for row in self._names.rows(ids, "recording").to_pylist()}
         files |= {os.fsencode(file_name(name)) for name, each in self._named.items() if each.recording.id in ids}
         for row in self._names.rows(files, "file").to_pylist():
             if os.fsdecode(row["name"]) not in self._named:
-                found.setdefault(os.fsdecode(row["file"]), set()).add(row["recording"])
+                found.setdefault(_file_of(os.fsdecode(row["file"])), set()).add(row["recording"])
         for name, each in self._named.items():
-            found.setdefault(file_name(name), set()).add(each.recording.id)
+            found.setdefault(_file_of(name), set()).add(each.recording.id)
         return {name: has for name, has in found.items() if not has.isdisjoint(ids)}
 
     def rows(self) -> dict[str, pa.Table]:
@@ -400,7 +418,7 @@ class Known:
 
 def _labels_of(place: str, cluster: str) -> list[str]:
     """The labels that recordings of a place may have, from the shortest to the one that no other has."""
-    before, parts = label_prefix(cluster), place.split("/")
+    before, parts = label_prefix(cluster), place.encode("utf-8", "backslashreplace").decode("utf-8").split("/")
     return [before + "/".join(parts[at:]) for at in range(len(parts) - 1, -1, -1)]
 
 
@@ -408,6 +426,11 @@ def _place_of(file: str) -> str:
     """The directory of a file, without those of days and hours, and its name without what rotation and packing add."""
     folders = file.split("/")[:-1] if is_uri(file) else Path(file).parent.parts
     return "/".join([*above_times(folders), next(names_of_point(file))])
+
+
+def _file_of(file: str) -> str:
+    """The name of a file without folders, as tables have it."""
+    return plain_text(file_name(file)) or ""
 
 
 def _hash(data: bytes) -> str:
@@ -420,6 +443,14 @@ def _first_of(file: str) -> bytes:
             return source.peek(_EDGE)[:_EDGE]
     except CaptureError:
         return b""
+
+
+def _can_be_opened(file: str) -> bool:
+    try:
+        with Source(file, opener=open_file):
+            return True
+    except CaptureError:
+        return False
 
 
 def _holds(file: str, known: Recording) -> bool:
@@ -438,19 +469,19 @@ def _is_log(file: str, first: bytes) -> bool:
 def _content_at(file: str, lengths: Collection[int]) -> tuple[bool, int, dict[int, str]]:
     """Whether a file can be read from any byte on; its unpacked bytes; a hash of the last ones before each length."""
     tails: dict[int, str] = {}
-    with open_file(file) as opened:
-        if is_plain(opened.read(_EDGE)):
-            size = opened.seek(0, 2)
-            for length in (each for each in lengths if each <= size):
-                begin = opened.seek(max(0, length - _EDGE))
-                data = b""
-                while len(data) < length - begin and (more := opened.read(length - begin - len(data))):
-                    data += more
-                tails[length] = _hash(data)
-            return True, size, tails
     at, tail = 0, b""
     left = sorted(lengths, reverse=True)
-    try:
+    with suppress(CaptureError, OSError):  # reading the file reports the error
+        with open_file(file) as opened:
+            if is_plain(opened.read(_EDGE)):
+                size = opened.seek(0, 2)
+                for length in (each for each in lengths if each <= size):
+                    begin = opened.seek(max(0, length - _EDGE))
+                    data = b""
+                    while len(data) < length - begin and (more := opened.read(length - begin - len(data))):
+                        data += more
+                    tails[length] = _hash(data)
+                return True, size, tails
         with Source(file, opener=open_file) as source:
             while data := source.read():
                 while left and left[-1] <= at + len(data):
@@ -458,8 +489,6 @@ def _content_at(file: str, lengths: Collection[int]) -> tuple[bool, int, dict[in
                     tails[length] = _hash((tail + data[: length - at])[-_EDGE:])
                 tail = (tail + data)[-_EDGE:]
                 at += len(data)
-    except CaptureError:
-        pass
     return False, at, tails
 
 
@@ -519,7 +548,7 @@ def _read_part(
     summary = reader.summary
     summary.file = file_name(part.file)
     start = tail = b""
-    length = size = 0
+    length, size = 0, -1
     rests_on_more = False
     rest: list[Packet] = []
     stands: list[tuple[list[tuple[Border, list[bytes]]], list[Border], bytes | None]] = []
@@ -542,6 +571,7 @@ def _read_part(
         if not part.begin:
             with Source(part.file, opener=open_file) as source:
                 reader.begin_file(source.name)
+                size = 0
                 while data := source.read():
                     start += data[: _EDGE - len(start)] if len(start) < _EDGE else b""
                     tail = (tail + data)[-_EDGE:] if len(data) < _EDGE else data[-_EDGE:]
@@ -562,16 +592,15 @@ def _read_part(
                     yield from rows.take()
             if not stands:
                 stop(0)
-                length = size = 0
-            elif length:
-                size = part.size
+                length = 0
+            size = part.size if length else 0
     except TailError:
         return (yield from _read_part(part._replace(begin=0), selection, found, store))
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
         rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
         yield from rows.take()
-        found(PartRead(part.recording, summary.file, "", 0, 0, 0, "", False, [], [], None))
+        found(PartRead(part.recording, _file_of(part.file), "", 0, 0, min(size, 0), "", False, [], [], None))
         return None
     yield from rows.take()
     begins, ends, state = stands[0]
@@ -590,7 +619,7 @@ def _read_part(
         edges = edges_of(state, {border.key: segments for border, segments in begins}, rest)
     found(
         PartRead(
-            part.recording, summary.file, _hash(start) if length else "", len(start), length, size, _hash(tail),
+            part.recording, _file_of(part.file), _hash(start) if length else "", len(start), length, size, _hash(tail),
             rests_on_more, [border for border, _segments in begins] if edges else [],
             ends if edges and state is not None else [],
             None if edges is None else store(edges),

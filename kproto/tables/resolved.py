@@ -514,14 +514,7 @@ def resolved_tables(
     def read(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
         return [tables[name].select(columns)]
 
-    reader = resolved_reader(read, cluster, broker_ids)
-    found = {}
-    for name in (*tables, *_SMALL):
-        if name in RESOLVED:
-            columns = tables[name].column_names if name in tables else RESOLVED[name].names
-            found[name] = pa.concat_tables(reader(name, columns))
-        else:
-            found[name] = tables[name]
+    found = _resolved(tables, resolution_of(read, broker_ids), cluster)
     found["requests"] = found["requests"].sort_by([("ts", "ascending"), ("frame_id", "ascending")])
     return found
 
@@ -569,8 +562,6 @@ def resolved_pieces(
     for piece in held:
         survey.add_piece(piece)
     resolution = survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
-    if cluster is not None:
-        check_cluster(cluster, resolution.names)
     while held:
         yield _resolved(held.pop(0), resolution, cluster)
     for piece in pieces:
@@ -594,12 +585,16 @@ def _joined(pieces: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
     return joined | {"partition_states": pa.concat_tables(states)}
 
 
-def _resolved(piece: dict[str, pa.Table], resolution: Resolution, cluster: str | None) -> dict[str, pa.Table]:
-    """Return a piece of the tables of one capture point, whose clock is the common one."""
-    small = {name: resolution.small(name) for name in _SMALL}
+def _resolved(piece: Mapping[str, pa.Table], resolution: Resolution, cluster: str | None) -> dict[str, pa.Table]:
+    """Return a piece of tables with resolved rows, those of a cluster alone if it is named, and the small tables."""
+    if cluster is not None:
+        check_cluster(cluster, resolution.names)
     requests = resolution.requests(piece["requests"])
-    rows = {name: resolution.others(name, table, lambda: requests) for name, table in piece.items()}
-    found = rows | {"requests": requests} | small
+    found = {
+        name: requests if name == "requests" else resolution.others(name, table, lambda: requests)
+        for name, table in piece.items()
+    }
+    found |= {name: resolution.small(name) for name in _SMALL}
     return found if cluster is None else of_cluster(found, cluster)
 
 

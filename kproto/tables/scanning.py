@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture import WHOLE, CapturePoint, CaptureSummary, Frame
@@ -22,7 +22,7 @@ from kproto.tables.files import open_file
 from kproto.tables.schemas import COUNTS, SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -109,9 +109,7 @@ def scan(
     since_ns: int | None = None,
     until_ns: int | None = None,
     always: Collection[int] = (),
-    on_capture: Callable[[int], object] | None = None,
     every_payload: bool = False,
-    opener: Callable[[str], IO[bytes]] = open_file,
     batch_bytes: int = BATCH_BYTES,
     logs: LogReading | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -127,9 +125,7 @@ def scan(
         captures: Capture points (``kproto.capture.capture_points`` groups files), or files, each of which is a capture
             point of its own, named by ``point_name``.
         ports, apis, since_ns, until_ns, always, logs: See ``Selection``.
-        on_capture: Called with 1 before each capture, to count the captures, for instance in an accumulator.
         every_payload: Whether to give each frame's body; else a body is given with the earliest of its frames so far.
-        opener: Opens a file by its path or URI.
         batch_bytes: About how large a batch becomes.
 
     Yields:
@@ -143,8 +139,6 @@ def scan(
         summary = CaptureSummary()
         point = CapturePoint(point_name(each), (each,)) if isinstance(each, str) else each
         rows.begin_capture()
-        if on_capture is not None:
-            on_capture(1)
         try:
             source = sys.stdin.buffer if each == _STANDARD_INPUT else point
             for frame in read_frames(
@@ -153,7 +147,7 @@ def scan(
                 apis=selection.scanned,
                 capture=point.name,
                 summary=summary,
-                opener=opener,
+                opener=open_file,
                 keeps_payloads=False,
                 payloads=payloads,
                 logs=logs,
@@ -168,7 +162,7 @@ def scan(
         except CaptureError as e:
             rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
         else:
-            problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=opener)
+            problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=open_file)
             rows.add_summary(summary, point, problem)
     waiting.give_up()
     yield from rows.take()

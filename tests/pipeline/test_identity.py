@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from packets import Packet, pcap, read_pcap
+from packets import Packet, enhanced, interface, pcap, read_pcap, section
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
 
-from kproto.pipeline import OutputDirectory, analyze, follow
+from kproto.pipeline import OutputDirectory, analyze, follow, unchanged
 from kproto.pipeline.upkeep import compact, expire
-from kproto.tables import read
+from kproto.tables import read, recordings, scanning
+from kproto.tables.files import open_file
 from kproto.tables.stored import current_tables, table_dataset
 
 if TYPE_CHECKING:
@@ -342,3 +343,93 @@ def test_one_capture_that_changed_blocks_nobody(run: Callable[..., Run], out: Pa
     run(*files[1:])
     alone = read(*files[1:])["requests"].num_rows
     assert table_dataset(current_tables(out), "requests").to_table().num_rows > alone
+
+
+def test_a_file_that_cannot_be_opened_is_read_as_soon_as_it_can(
+    run: Callable[..., Run], out: Path, whole: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permission, a package or a disk may come without any change of the file; until then no run does anything."""
+    first, second = (write(tmp_path / f"{name}.pcap", some) for name, some in zip("ab", pieces(2), strict=True))
+
+    def refuse(path: str) -> Any:
+        if path == str(second):
+            raise PermissionError(13, "Permission denied", path)
+        return open_file(path)
+
+    for module in (recordings, scanning):
+        monkeypatch.setattr(module, "open_file", refuse)
+    given = [str(first), str(second)]
+    assert run(first, second).bad_inputs[0].file == "b.pcap"
+    assert unchanged(given, OutputDirectory(out)) is not None
+    monkeypatch.undo()
+    assert unchanged(given, OutputDirectory(out)) is None
+    assert run(first, second).captures_read == 1
+    assert rows(out) == whole
+    assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0
+    assert unchanged(given, OutputDirectory(out)) is not None
+
+
+def test_a_file_that_goes_while_it_is_looked_at_does_not_end_a_look(
+    out: Path, whole: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "captures"
+    first, second = (write(folder / f"{name}.pcap", some) for name, some in zip("ab", pieces(2), strict=True))
+    follow(TasksHere(), str(folder), OutputDirectory(out), once=True)  # type: ignore[arg-type]
+    os.utime(second, (1, 1))
+
+    opened: list[str] = []
+
+    def go(path: str) -> Any:
+        opened.append(path)
+        if opened.count(str(second)) == 2:
+            second.unlink(missing_ok=True)
+        return open_file(path)
+
+    monkeypatch.setattr(recordings, "open_file", go)
+    for _ in range(2):
+        follow(TasksHere(), str(folder), OutputDirectory(out), once=True)  # type: ignore[arg-type]
+    assert first.exists()
+    assert not second.exists()
+    assert rows(out) == whole
+
+
+@pytest.mark.parametrize("name", ["control.pcap.gz", "control.pcapng"])
+def test_a_file_that_is_read_whole_again_as_it_grew_counts_once(
+    name: str, run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    """What is packed is read from its beginning, and so is a pcapng with interfaces behind packets."""
+    file, count = tmp_path / name, 300
+    several = section() + interface(LINK) + enhanced(PACKETS[0]) + interface(LINK)
+    for end in (count // 2, count):
+        if file.suffix == ".gz":
+            write(file, PACKETS[:end])
+        else:
+            file.write_bytes(several + b"".join(enhanced(packet, 1) for packet in PACKETS[1:end]))
+        run(file)
+    (row,) = table_dataset(current_tables(out), "captures").to_table().to_pylist()
+    (known,) = read(file)["captures"].to_pylist()
+    assert row == known
+    assert row["packets"] == count
+
+
+def test_hosts_in_directories_that_are_called_as_clusters_stay_apart(
+    run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    west, east = (
+        write(tmp_path / name / "control.pcap", some) for name, some in zip(("west", "east"), pieces(2), strict=True)
+    )
+    other = write(tmp_path / "control.pcap", later(PACKETS, HOUR))
+    run(west)
+    run(east)
+    run(other, cluster="east")
+    captures = table_dataset(current_tables(out), "captures").to_table().to_pylist()
+    assert len({row["capture"] for row in captures}) == 3
+
+
+def test_names_that_are_no_text_are_names_as_others(
+    run: Callable[..., Run], out: Path, whole: dict[str, list[str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "host\udcff"
+    for number, some in enumerate(pieces(3)):
+        run(write(folder / f"\udcfe\nit's {number}% of=\u00e9.pcap", some))
+    assert rows(out) == whole
