@@ -692,18 +692,23 @@ class Facts:
 
         It does so in a controlled shutdown, before the broker ends, by the next state, with a new leader epoch. Leaders
         that shrink an ISR keep the leader epoch, and a broker that was killed is in the list of live brokers no more by
-        then. The broker is told to stop its replicas, which stay assigned to it.
+        then. The broker is told to stop its replicas, which stay assigned to it. A deletion stops them first, too: that
+        of the leader as well, and a request to delete one follows, of which the capture may lack either.
         """
         found: dict[Any, list[int]] = defaultdict(list)
-        holders: dict[bytes | None, set[int]] = {}
-        for body in self.bodies:
-            if body.api_key == ApiKey.STOP_REPLICA:
-                stopped = {(topic, number) for topic, number, _topic_id, delete in body.states if not delete}
-                lives = [self.present[place] for place in stopped & self.present.keys()]
-                holders[body.request.body_id] = {broker for life in lives for broker in life.newest.state.replicas}
+        stops = {body.request.body_id: body.states for body in self.bodies if body.api_key == ApiKey.STOP_REPLICA}
+        stopped: dict[Partition, list[tuple[int, Any, bool]]] = defaultdict(list)
         for request in self.requests:  # each counts, also of a body that the broker got before
-            if request.error_code == 0 and request.broker_id in holders.get(request.body_id, ()):
-                found[request.broker_id].append(request.ts)
+            for topic, number, _topic_id, delete in stops.get(request.body_id, ()) if request.error_code == 0 else ():
+                stopped[topic, number].append((request.ts, request.broker_id, delete))
+        for partition in stopped.keys() & self.present.keys():
+            life, told_to = self.present[partition], stopped[partition]
+            deletions = [ts for ts, broker, delete in told_to if delete or broker == life.leader_at(ts)]
+            for ts, broker, _delete in told_to:
+                place = bisect_left(deletions, ts - _ONE_BATCH)
+                is_deletion = place < len(deletions) and deletions[place] <= ts + _ONE_BATCH
+                if broker in life.newest.state.replicas and not is_deletion:
+                    found[broker].append(ts)
         for some in self.incarnations.values():
             for life in some:
                 told = {

@@ -5,7 +5,7 @@ All who compare states ask here. See ``docs/verdicts.md``. Times are us since 19
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -232,6 +232,11 @@ class Incarnation:
     def newest(self) -> Sighting:
         """The newest state."""
         return self.steps[-1]
+
+    def leader_at(self, ts: int) -> int | None:
+        """The leader that the newest state told by a time names; None: none was told."""
+        place = bisect_right(self.steps, ts, key=lambda step: step.ts)
+        return self.steps[place - 1].state.leader if place else None
 
     @cached_property
     def unclean_elections(self) -> list[Sighting]:

@@ -231,6 +231,22 @@ def test_how_a_broker_left_is_unknown_where_what_told_so_may_be_missing(tmp_path
     assert found == [[killed, "a controlled shutdown"], [killed, None]]
 
 
+@pytest.mark.parametrize(
+    ("name", "snaplen", "broker"),
+    [
+        ("ibp-0.10.0-a", 1500, 2),  # the leader is told to stop
+        ("ibp-3.9-a", 256, 2),  # the leader was killed, and another holder is told to delete
+    ],
+)
+def test_what_is_stopped_by_a_deletion_shows_no_controlled_shutdown(
+    name: str, snaplen: int, broker: int, tmp_path: Path
+) -> None:
+    """The capture lacks the rest of the deletion."""
+    window, _every = whole(next(path for path in CAPTURES if name_of(path) == name))
+    facts = Facts(resolved_pieces([str(window.cut_to(snaplen).write(tmp_path / "window.pcap"))]))
+    assert [facts.how_it_left(broker, since) for since, _until in facts.absences[broker]] == [None]
+
+
 def test_an_error_just_before_the_end_may_yet_be_put_right() -> None:
     window, every, _truth = planted(910)
     (refused,) = (finding for finding in every if finding.rule == "KP051")
