@@ -355,7 +355,6 @@ class NodeToControllerThread(StoppableThread):
             reconnect_backoff_ms=_RECONNECT_BACKOFF_MS,
             reconnect_backoff_max_ms=self._reconnect_backoff_max_ms,
             request_timeout_ms=config.controller_socket_timeout_ms,
-            on_invalid_answer=self._invalid_answer,
         )
 
     def _metrics_of_node(self, node_id: str) -> SelectorMetrics | None:
@@ -515,14 +514,6 @@ class NodeToControllerThread(StoppableThread):
         node = channel.forget()
         if node is not None:
             self.client.forget_node(node.key)
-
-    def _invalid_answer(self, node_id: str, error: Exception) -> None:
-        """Handle an invalid answer: its request is sent again, over a new connection."""
-        channel = self._channels.get(int(broker_of(node_id)))
-        self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
-        self.client.disconnect(node_id)
-        if channel is not None:
-            channel.retry_later()
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from channel.errors import BadVersion, BrokerNotAvailable, NodeExists, NodeTooLarge, StaleBrokerEpoch
+from channel.errors import (
+    BadVersion,
+    BrokerNotAvailable,
+    ControllerMoved,
+    IllegalState,
+    NodeExists,
+    NodeTooLarge,
+    SessionExpired,
+    StaleBrokerEpoch,
+)
 from channel.logs import get_logger
 from channel.types import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, random_uuid
 from channel.zookeeper import znodes
@@ -579,11 +588,20 @@ def _altered(
 
 
 def _rejection(action: Callable[..., object], *args: object) -> dict[str, Any]:
-    """Carry out a part of a request; the error code and the message that answer it."""
+    """Carry out a part of a request; the error code and the message that answer it.
+
+    Raises:
+        ControllerMoved, SessionExpired, IllegalState: No part can be carried out any more.
+    """
     try:
         action(*args)
     except RequestRejected as e:
         return {"error_code": e.code, "error_message": str(e)}
+    except (ControllerMoved, SessionExpired, IllegalState):
+        raise
+    except Exception:  # noqa: BLE001 - as in Kafka, the other parts are carried out all the same
+        _log.exception("a part of a request failed")
+        return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "error_message": None}
     return {"error_code": ErrorCode.NONE, "error_message": None}
 
 

@@ -327,7 +327,7 @@ class Controller(Startable):
             refuse(event)
             self._move()
         except Exception as e:
-            refuse(event)
+            refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR)  # this is the active controller: no other would answer
             if not isinstance(event, (ControllerChange, Reelect)):
                 raise
             # Whatever it was, no change of /controller may follow that would make this broker stand again.
@@ -508,9 +508,9 @@ class Controller(Startable):
             self._log.info("resigned")
 
 
-def refuse(event: ControllerEvent) -> None:
-    """Answer a request with the error that makes its sender look for the active controller; other events need none."""
+def refuse(event: ControllerEvent, code: ErrorCode = ErrorCode.NOT_CONTROLLER) -> None:
+    """Answer a request with an error, by which its sender looks for the active controller; other events need none."""
     if isinstance(event, ApiRequest):
-        is_shutdown = event.api_key == ApiKey.CONTROLLED_SHUTDOWN  # Kafka's brokers give another answer to this one
-        code = ErrorCode.STALE_CONTROLLER_EPOCH if is_shutdown else ErrorCode.NOT_CONTROLLER
+        if event.api_key == ApiKey.CONTROLLED_SHUTDOWN and code == ErrorCode.NOT_CONTROLLER:
+            code = ErrorCode.STALE_CONTROLLER_EPOCH  # as Kafka's brokers answer this one
         event.callback(error_response(event.api_key, event.request, code))

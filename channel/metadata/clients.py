@@ -217,7 +217,6 @@ class MetadataSender(StoppableThread, Startable):
             reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
             send_buffer=config.send_buffer_bytes,
             receive_buffer=config.receive_buffer_bytes,
-            on_invalid_answer=self._invalid_answer,
         )
 
     # ---- for any thread
@@ -270,10 +269,6 @@ class MetadataSender(StoppableThread, Startable):
         """Send the request that is due, if any, and wait for answers or callers."""
         with contextlib.suppress(ClientClosed):
             self.client.poll(FOREVER)
-
-    def _invalid_answer(self, node_id: str, error: Exception) -> None:
-        self.log.warning("connection %s is closed: its answer cannot be read: %s", node_id, error)
-        self.client.disconnect(node_id)
 
     def interrupt(self) -> None:
         """End a waiting poll."""

@@ -187,7 +187,7 @@ class SaslAuthenticator:
         if self._established and not self.renewing:
             return False
         side = self._open_side()
-        lifetime_ns = side.session_lifetime_ms * 1_000_000
+        lifetime_ns = max(0, side.session_lifetime_ms) * 1_000_000  # as in Kafka, none where it is negative
         if lifetime_ns and isinstance(side, SaslServer):
             self.expires_ns = now_ns + lifetime_ns
         else:

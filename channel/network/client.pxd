@@ -31,7 +31,7 @@ cdef class NetworkClient:
     cdef public RequestFramer _framer
     cdef ChannelWriter _writer
     cdef ClusterConnectionStates _states
-    cdef object _metadata, _versions, _on_invalid_answer, _resolution, _random, _lookups, _client_id_of, _aborted
+    cdef object _metadata, _versions, _resolution, _random, _lookups, _client_id_of, _aborted
     cdef dict _ids, _framers
     cdef bint _is_closed, _is_resolving, _discover_versions
     cdef int _send_buffer, _receive_buffer
@@ -56,5 +56,5 @@ cdef class NetworkClient:
     @cython.locals(response=ClientResponse)
     cdef _complete(self, list responses)
 
-    @cython.locals(channel=Channel, request=ClientRequest, send=Send)
+    @cython.locals(channel=Channel, in_flight=InFlightRequests, request=ClientRequest, send=Send)
     cdef _complete_receive(self, list responses, Receive receive, long long now)

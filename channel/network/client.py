@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from channel.clock import FOREVER, SYSTEM_CLOCK, Clock
-from channel.errors import ClientClosed, IllegalState, NoUsableVersion
+from channel.errors import ClientClosed, CorrelationIdMismatch, IllegalState, NoUsableVersion
 from channel.logs import bounded, get_logger
 from kproto import __version__
 from kproto.api import CONTROL_APIS, ApiKey
@@ -31,6 +31,7 @@ from .request import (
     ClientRequest,
     ClientResponse,
     CorrelationIds,
+    InFlightRequests,
     MessageRequest,
     RequestBuilder,
     RequestFramer,
@@ -39,7 +40,7 @@ from .request import (
 from .sockets import NameResolution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableSequence, Sequence
+    from collections.abc import MutableSequence, Sequence
 
     from channel.errors import AuthenticationFailed
     from channel.types import Node
@@ -389,7 +390,7 @@ class VersionDiscovery:
         node_id = request.destination
         try:
             answer = parse_response(request, payload)
-        except DecodeError as e:
+        except (CorrelationIdMismatch, DecodeError) as e:
             raise VersionsUnavailable(f"its answer cannot be read: {e}") from e
         if answer.error_code == ErrorCode.NONE:
             self.known[node_id] = NodeApiVersions.from_response(answer)
@@ -448,7 +449,6 @@ class NetworkClient:
         setup_timeout_ms, setup_timeout_max_ms: The first and the longest time limit of connecting.
         discover_versions: Ask each node for its versions before anything else.
         api_versions: The API versions of nodes; shared between clients if given.
-        on_invalid_answer: Takes a node's id and the error of its invalid response, which ``poll`` then does not raise.
         clock, resolution, randomness: The sources of time, addresses and jitter.
 
     Attributes:
@@ -458,9 +458,9 @@ class NetworkClient:
 
     __slots__ = (
         "_aborted", "_client_id_of", "_discover_versions", "_framer", "_framers", "_ids", "_is_closed", "_is_resolving",
-        "_lookups", "_max_in_flight", "_metadata", "_next_timeout_ms", "_on_invalid_answer", "_one_way", "_random",
-        "_receive_buffer", "_request_timeout_ms", "_resolution", "_selector", "_send_buffer", "_states", "_versions",
-        "_writer", "active", "client_id", "clock", "newly_ready",
+        "_lookups", "_max_in_flight", "_metadata", "_next_timeout_ms", "_one_way", "_random", "_receive_buffer",
+        "_request_timeout_ms", "_resolution", "_selector", "_send_buffer", "_states", "_versions", "_writer", "active",
+        "client_id", "clock", "newly_ready",
     )  # fmt: skip
 
     def __init__(
@@ -479,7 +479,6 @@ class NetworkClient:
         setup_timeout_max_ms: int = 30_000,
         discover_versions: bool = True,
         api_versions: dict[str, NodeApiVersions] | None = None,
-        on_invalid_answer: Callable[[str, Exception], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         resolution: NameResolution | None = None,
         randomness: random.Random | None = None,
@@ -500,7 +499,6 @@ class NetworkClient:
         self._max_in_flight = max_in_flight
         self._send_buffer = send_buffer
         self._receive_buffer = receive_buffer
-        self._on_invalid_answer = on_invalid_answer
         self._random = randomness or random.Random()  # noqa: S311 - spreads load, keeps no secret
         self._resolution = resolution or NameResolution()
         self._lookups: deque[tuple[Node, object, Sequence[str] | OSError]] = deque()
@@ -861,6 +859,8 @@ class NetworkClient:
     def poll(self, timeout_ms: int) -> list[ClientResponse]:
         """Write, read, and complete requests; the callbacks of completed requests are called here.
 
+        A node that sends what is no answer is disconnected; the response to its request has the error.
+
         Args:
             timeout_ms: The longest wait for an event, in ms.
 
@@ -869,7 +869,6 @@ class NetworkClient:
 
         Raises:
             ClientClosed: This client is closing or closed.
-            CorrelationIdMismatch, DecodeError: A node sent an invalid response. Close its connection.
         """
         if not self.active:
             self._ensure_active()
@@ -895,15 +894,14 @@ class NetworkClient:
             self.clock.sleep(min(timeout_ms, _FAILED_POLL_MS))
             now = self.clock.milliseconds()
         responses: list[ClientResponse] = []
-        errors: list[tuple[str, Exception]] = []
         try:
             if self._one_way and selector.completed_sends:
                 self._complete_sends(responses, now)
             for receive in selector.completed_receives:
                 try:
                     self._complete_receive(responses, receive, now)
-                except (IllegalState, DecodeError) as e:  # the other responses are not lost
-                    errors.append((receive.source, e))
+                except (IllegalState, DecodeError) as e:
+                    self._reject(responses, receive.channel, e, now)
             if selector.disconnected:
                 for node_id, ended in selector.disconnected.items():
                     self._disconnected(responses, node_id, now, ended)
@@ -925,10 +923,6 @@ class NetworkClient:
                 self._time_out_requests(responses, now)
         finally:
             self._complete(responses)
-        for node_id, error in errors:
-            if self._on_invalid_answer is None:
-                raise error
-            self._on_invalid_answer(node_id, error)
         return responses
 
     def _complete(self, responses: list[ClientResponse]) -> None:
@@ -957,18 +951,22 @@ class NetworkClient:
         """Match a received frame with the oldest in-flight request, and complete the request.
 
         Raises:
-            IllegalState, DecodeError: The frame is no response to the request.
+            IllegalState, DecodeError: The frame is no response to the request, which is in flight still.
         """
         channel, payload = receive.channel, receive.payload
         assert payload is not None
-        request = channel.connection.in_flight.complete_next()
+        in_flight = channel.connection.in_flight
+        if not in_flight.requests:
+            raise IllegalState(f"no request is in flight to node {channel.id}")
+        request = in_flight.requests[0]
         send = request.send
         if send is not None and not send.completed:
             self._check_early_answer(channel, request)
         if request.internal or request.passed or not request.expects_response:
-            self._complete_special(responses, request, payload, now)
+            self._complete_special(responses, in_flight, payload, now)
             return
         body = parse_response(request, payload)
+        in_flight.complete_next()
         throttles_from = _THROTTLES_FROM.get(request.api_key)
         if throttles_from is not None:
             self._note_throttle(request, body, now, throttles_from)
@@ -988,7 +986,6 @@ class NetworkClient:
             if channel.has_sent(send):
                 return
         if send.remaining == send.size:
-            self._one_way -= not request.expects_response
             raise IllegalState(f"an answer came before its request was sent: {bounded(str(request))}")
         _log.warning(
             "node %s answered before %d bytes of the request had gone out; closing the connection: %s",
@@ -997,22 +994,19 @@ class NetworkClient:
         self._writer.give_up(channel)
 
     def _complete_special(
-        self, responses: list[ClientResponse], request: ClientRequest, payload: bytearray, now: int
+        self, responses: list[ClientResponse], in_flight: InFlightRequests, payload: bytearray, now: int
     ) -> None:
         """Do ``_complete_receive`` for other requests than a program's own that expect a response."""
-        if request.passed:
-            responses.append(ClientResponse(request, now, bytes(payload)))
-            return
-        self._one_way -= not request.expects_response
+        request = in_flight.requests[0]
         if request.internal and request.api_key == ApiKey.API_VERSIONS:
-            self._learn_versions(responses, request, payload, now)
+            self._learn_versions(responses, in_flight.complete_next(), payload, now)
             return
-        try:
-            body = parse_response(request, payload)
-        except (IllegalState, DecodeError):
-            if request.internal:
-                self._metadata.handle_failed_request(now, None)
-            raise
+        body = bytes(payload) if request.passed else parse_response(request, payload)
+        in_flight.complete_next()
+        self._one_way -= not request.expects_response
+        if request.passed:
+            responses.append(ClientResponse(request, now, body))
+            return
         throttles_from = _THROTTLES_FROM.get(request.api_key)
         if throttles_from is not None:
             self._note_throttle(request, body, now, throttles_from)
@@ -1036,8 +1030,22 @@ class NetworkClient:
 
     # ---- ends of connections, and time-outs --------------------------------------------------------------------------
 
+    def _reject(self, responses: list[ClientResponse], channel: Channel, error: Exception, now: int) -> None:
+        """Close the connection of a node that has sent what is no answer."""
+        if channel.closed:
+            return  # with it all requests have ended
+        what = "an answer that cannot be read" if channel.connection.in_flight else "what nobody has asked for"
+        _log.warning("node %s sent %s: %s; closing the connection", channel.id, what, error)
+        self._close_locally(responses, channel.id, now, error=error)
+
     def _disconnected(
-        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, timed_out: bool = False
+        self,
+        responses: list[ClientResponse],
+        node_id: str,
+        now: int,
+        ended: Disconnection,
+        timed_out: bool = False,
+        error: Exception | None = None,
     ) -> None:
         """Take the end of a connection: note the reason, end its requests, and notify the metadata updater."""
         self._states.disconnected(node_id, now)
@@ -1053,7 +1061,7 @@ class NetworkClient:
                 )  # fmt: skip
             case ChannelState.NOT_CONNECTED:
                 _log.warning("connection to node %s could not be established; the node may be down", node_id)
-        self._cancel(ended.unanswered, now, responses, timed_out)
+        self._cancel(ended.unanswered, now, responses, timed_out, error)
         self._metadata.handle_server_disconnect(now, node_id, ended.error)
 
     def _cancel(
@@ -1062,19 +1070,32 @@ class NetworkClient:
         now: int,
         responses: MutableSequence[ClientResponse],
         timed_out: bool = False,
+        error: Exception | None = None,
     ) -> None:
-        """End requests whose connection has ended; the metadata updater is notified of its own."""
+        """End requests whose connection has ended; the metadata updater is notified of its own.
+
+        Args:
+            error: That of the answer to the first of them.
+        """
         for request in unanswered:
             self._one_way -= not request.expects_response
             if not request.internal:
-                responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out))
+                responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out, error=error))
             elif request.api_key != ApiKey.API_VERSIONS:
                 self._metadata.handle_failed_request(now, None)
+            error = None
 
-    def _close_locally(self, responses: list[ClientResponse], node_id: str, now: int, timed_out: bool = False) -> None:
+    def _close_locally(
+        self,
+        responses: list[ClientResponse],
+        node_id: str,
+        now: int,
+        timed_out: bool = False,
+        error: Exception | None = None,
+    ) -> None:
         unanswered = self._selector.close_channel(node_id)
         ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
-        self._disconnected(responses, node_id, now, ended, timed_out)
+        self._disconnected(responses, node_id, now, ended, timed_out, error)
 
     def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
         """Give up attempts to connect that have taken too long."""

@@ -77,6 +77,7 @@ class NodeClient(Closeable):
             Disconnected: The node cannot be reached, or closed the connection; the text says what to look at.
             AuthenticationFailed: One side rejected the other.
             UnsupportedVersion: The node does not know a version of the request.
+            CorrelationIdMismatch, DecodeError: The node sent what is no answer to the request.
         """
         try:
             if not await_ready(self._client, self._node, self._timeout_ms):
@@ -202,6 +203,7 @@ def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientRes
         Disconnected: The connection ended before the response; ``RequestTimeout`` if the response took too long.
         ClientClosed: The client was closed before the response.
         UnsupportedVersion: No version suits both sides.
+        CorrelationIdMismatch, DecodeError: The node sent what is no answer to the request.
     """
     try:
         client.send(request)
@@ -216,6 +218,8 @@ def send_and_receive(client: NetworkClient, request: ClientRequest) -> ClientRes
 
 
 def _checked(response: ClientResponse) -> ClientResponse:
+    if response.error is not None:
+        raise response.error
     if response.timed_out:
         raise RequestTimeout(f"no answer within {response.request.timeout_ms} ms: {bounded(str(response.request))}")
     if response.disconnected:

@@ -171,7 +171,7 @@ class ClientResponse:
         timed_out: Whether it ended because the answer took too long.
         version_mismatch: Set if the request was never sent, as no version suits both sides.
         authentication_error: Set if the request was never sent, as authentication failed.
-        error: Set if the request cannot be sent at all: it cannot be written, or the thread that sends has ended.
+        error: Set if the answer cannot be read, the request cannot be written, or the thread that sends has ended.
     """
 
     __slots__ = (

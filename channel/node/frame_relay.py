@@ -157,7 +157,6 @@ class FrameRelay(StoppableThread, Startable):
             setup_timeout_ms=_ADDRESS_MS,
             setup_timeout_max_ms=_ADDRESS_MS,
             discover_versions=False,
-            on_invalid_answer=self._invalid_answer,
         )
 
     # ---- for any thread
@@ -285,9 +284,6 @@ class FrameRelay(StoppableThread, Startable):
         node = Node(next(self._numbers), broker.host, broker.port, listener=broker.listener)
         line = self._lines[node.key] = _Line(node, passage.principal, passage.channels)
         return line
-
-    def _invalid_answer(self, node_id: str, _: Exception) -> None:
-        self._client.disconnect(node_id)
 
     def _channel(self, sock: Any, peer: Peer) -> Any:
         return self._lines[peer.node_id].channels(sock, peer)

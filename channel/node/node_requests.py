@@ -12,7 +12,7 @@ from channel.threads import once
 from kproto import codec, headers, messages
 from kproto.api import ApiKey, response_header_version
 from kproto.error_codes import ErrorCode
-from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
+from kproto.errors import DecodeError, KprotoError, UnsupportedApi, UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -111,10 +111,14 @@ class ForwardedRequests:
             first = headers.encode_response_header(
                 headers.response_header(header.correlation_id), response_header_version(key, version)
             )
-            if not self._controller.is_active:
-                answer(messages.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
-            else:
-                answer(messages.EnvelopeResponse(response_data=first + codec.encode(response, version)))
+            wrapped = messages.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+            if self._controller.is_active:
+                try:
+                    wrapped = messages.EnvelopeResponse(response_data=first + codec.encode(response, version))
+                except KprotoError:
+                    _log.exception("controller %d cannot write its answer", self._controller.controller_id)
+                    wrapped = messages.EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer(wrapped)
 
         self._ask(key, version, request, wrap)
 

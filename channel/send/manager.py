@@ -618,16 +618,8 @@ class BrokerClients:
             )  # fmt: skip
         return Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
 
-    def new_client(
-        self, metadata: MetadataUpdater, on_invalid_answer: Callable[[str, Exception], None], polls: PollTimes
-    ) -> NetworkClient:
-        """Make a send thread's client.
-
-        Args:
-            metadata: Names the nodes.
-            on_invalid_answer: Takes the node id and the error of bytes that are no answer.
-            polls: Counts the times of the selector's polls.
-        """
+    def new_client(self, metadata: MetadataUpdater, polls: PollTimes) -> NetworkClient:
+        """Make a send thread's client, whose polls are counted."""
         return new_client(
             self._config,
             self._channels,
@@ -641,7 +633,6 @@ class BrokerClients:
             reconnect_backoff_ms=0,
             reconnect_backoff_max_ms=0,
             discover_versions=False,
-            on_invalid_answer=on_invalid_answer,
         )
 
 

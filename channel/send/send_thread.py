@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 RETRY_BACKOFF_MS: Final = 100
 """The pause between two attempts to deliver a request."""
 
-ClientFactory: TypeAlias = "Callable[[MetadataUpdater, Callable[[str, Exception], None]], NetworkClient]"
-"""Makes a client with this updater and this hook for invalid responses: one request in flight for each node."""
+ClientFactory: TypeAlias = "Callable[[MetadataUpdater], NetworkClient]"
+"""Makes a client with this updater: one request in flight for each node."""
 
 _CONTROL: Final = frozenset(map(int, CONTROL_APIS))
 _traced = STATE_CHANGE.isEnabledFor
@@ -252,6 +252,8 @@ class BrokerRequests:
             self.failed(response.version_mismatch)  # Kafka tries it again for ever
         elif response.version_mismatch is not None:
             self._undeliverable(response.version_mismatch)
+        elif isinstance(response.error, Exception):
+            self.failed(response.error)
         else:
             self.failed(Disconnected(f"Connection to {self.node.key} was disconnected before the response was read"))
 
@@ -276,19 +278,6 @@ class BrokerRequests:
         times.total_ns += ended - began
         times.longest_ns = max(times.longest_ns, ended - began)
         return ended
-
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether a request is being delivered."""
-        return self._current is not None
-
-    def close_if_idle(self) -> bool:
-        """Close the connection unless a request is being delivered over it; tells whether it did."""
-        with self._lock:  # another thread may be putting a request, which would be lost with the connection
-            if self._current is not None:
-                return False
-            self._client.close_node(self._node_id)
-            return True
 
     def failed(self, error: Exception) -> None:
         """Retry the present request over a new connection, after a pause."""
@@ -383,7 +372,7 @@ class RequestSendThread(StoppableThread):
     ) -> None:
         super().__init__(name, log_prefix=f"[RequestSendThread controllerId={controller_id}]")
         self._failed: list[str] = []  # nodes whose connection has ended, or could not be made
-        self.client = new_client(_Nodes(self), self._invalid_answer)
+        self.client = new_client(_Nodes(self))
         self.brokers: dict[str, BrokerRequests] = {}
         self.callbacks = CallbackTimes()
         self._controller_id = controller_id
@@ -518,17 +507,6 @@ class RequestSendThread(StoppableThread):
         except BaseException:
             self.log.exception("controller %d does not tell its epoch", self._controller_id)
             return -1
-
-    def _invalid_answer(self, node_id: str, error: Exception) -> None:
-        """Handle an invalid response: the connection is of no use any more."""
-        broker = self.brokers.get(node_id)
-        if broker is None:
-            self.client.close_node(node_id)
-            return
-        if not broker.awaits_answer:
-            self.log.warning("%s sent what nobody has asked for: %s; closing the connection", broker.node, error)
-        if not broker.close_if_idle():
-            broker.failed(error)
 
     # ---- the loop
 

@@ -19,8 +19,8 @@ CHUNK: Final = 245_760
 _CHUNKS_IN_TURN: Final = 4
 """Number of reads from one connection before the tap goes on to the others."""
 
-_OPENING_NS: Final = 30_000_000_000
-"""Time in which both connections and their TLS handshakes must be complete."""
+OPENING_NS: Final = 30_000_000_000
+"""Time in which both connections and their TLS handshakes must be complete, and first the node's name looked up."""
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
@@ -125,7 +125,7 @@ class Link:
         self.is_connected = False
         self.opened = False
         self.finished = False
-        self.deadline_ns = clock.nanoseconds() + _OPENING_NS
+        self.deadline_ns = clock.nanoseconds() + OPENING_NS
         self.relayed = 0
         self.is_answered = False
         self.events = {client.fileno(): 0, node.fileno(): 0}
@@ -135,6 +135,7 @@ class Link:
         self._requests = _ByteFlow(client, node, "sent")
         self._responses = _ByteFlow(node, client, "received")
         self._flows = {client.fileno(): self._requests, node.fileno(): self._responses}
+        self._wait_for(0, WRITE)
 
     # ---- opening and ending ------------------------------------------------------------------------------------------
 
@@ -152,7 +153,6 @@ class Link:
         except OSError as e:
             raise NodeUnreachable(*e.args) from e
         if not self.is_connected:
-            self._wait_for(0, WRITE)
             return
         node = 0 if self._node.ready else self._node.handshake()
         client = 0 if self._client.ready else self._client.handshake()

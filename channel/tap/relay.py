@@ -13,21 +13,24 @@ import select
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 from channel.addresses import parse_address, show_address
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import PeerLines, get_logger
-from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, configure, dial, listening_socket, resolve
+from channel.network import sockets
+from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, configure, dial, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
 from channel.threads import LoopThread, Startable
 from kproto.errors import ConfigurationError
 
-from .link import CHUNK, READ, Link, NodeUnreachable
+from .link import CHUNK, OPENING_NS, READ, Link, NodeUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,22 +84,31 @@ class _Listener(NamedTuple):
     """A listening socket of the tap.
 
     Attributes:
-        addresses: The node's, in the order in which they are tried: one that took no connection is the last.
+        addresses: The node's, as its name was looked up last.
+        refusing: Those of them that took no connection when last tried.
     """
 
     sock: socket.socket
     mapping: TapMapping
     acceptor: Acceptor
     addresses: list[Address]
+    refusing: set[Address]
 
 
-class _Attempt(NamedTuple):
-    """A client's connection, and its node's addresses that are left to try, the present one first."""
+@dataclass(eq=False, slots=True)
+class _Attempt:
+    """A client's connection that is not linked with its node yet.
+
+    Attributes:
+        deadline_ns: The time by which the node's name must be looked up.
+        left: The node's addresses that are left to try.
+    """
 
     client: socket.socket
     client_address: Address
     listener: _Listener
-    addresses: Sequence[Address]
+    deadline_ns: int
+    left: deque[Address] = field(default_factory=deque)
 
 
 class Tap(Startable):
@@ -104,8 +116,8 @@ class Tap(Startable):
 
     A node that does not read makes its client wait, and vice versa: no byte is dropped, and each direction of a
     connection holds at most 256 KiB in memory. A recording that fails (a full disk) is logged once; relaying goes on.
-    The addresses of a node are tried in turn, each for 30 s at most; a connection that is not established on both
-    sides by then, with its TLS handshakes, is reset.
+    The name of a node is looked up for each connection. Its addresses are tried in turn, each for 30 s at most; a
+    connection that is not established on both sides by then, with its TLS handshakes, is reset.
 
     Args:
         mappings: The listening addresses, and the node behind each.
@@ -143,6 +155,9 @@ class Tap(Startable):
         self._links: dict[int, Link] = {}
         self._by_use: dict[Link, None] = {}  # the least recently used first
         self._unanswered: dict[Link, None] = {}  # those whose node has sent nothing yet, the oldest first
+        self._resolution = sockets.NameResolution()
+        self._looked_up: deque[tuple[_Attempt, Sequence[str] | OSError]] = deque()
+        self._unresolved: dict[_Attempt, None] = {}  # those whose name is being looked up, the oldest first
         self._opening: dict[Link, _Attempt] = {}  # links that are not opened, the oldest first
         self._buffered: dict[Link, None] = {}  # links with decrypted bytes, which no event will announce
         self._listeners: dict[int, _Listener] = {}
@@ -156,7 +171,8 @@ class Tap(Startable):
             self._epoll.register(self._waker.fileno(), READ)
             for mapping in mappings:
                 self._listen(mapping)
-            self._refuse_loops()
+            for listener in self._listeners.values():
+                self._refuse_loop(listener)
         except BaseException:
             self._release()
             raise
@@ -202,10 +218,15 @@ class Tap(Startable):
         for link in buffered:
             if not link.finished:
                 self._advance(link)
-        if self._opening:
+        while self._looked_up:
+            self._resolved(*self._looked_up.popleft())
+        if self._opening or self._unresolved:
             self._end_overdue()
 
     def _release(self) -> None:
+        for attempt in self._unresolved:
+            attempt.client.close()
+        self._unresolved.clear()
         for link in set(self._links.values()):
             self._end(link)
         for listener in self._listeners.values():
@@ -219,27 +240,26 @@ class Tap(Startable):
     def _listen(self, mapping: TapMapping) -> None:
         host, port = mapping.upstream
         try:
-            addresses = [(address, port) for address in resolve(host)]
+            addresses = [(address, port) for address in sockets.resolve(host)]
         except OSError as e:
             raise ConfigurationError(f"{mapping}: the host {host!r} cannot be resolved: {e.strerror or e}") from e
         sock = listening_socket(*mapping.listen, backlog=1024)
-        self._listeners[sock.fileno()] = _Listener(sock, mapping, Acceptor(sock, self._make_room), addresses)
+        self._listeners[sock.fileno()] = _Listener(sock, mapping, Acceptor(sock, self._make_room), addresses, set())
         self._epoll.register(sock.fileno(), READ)
         self.listening.append(socket_address(sock.getsockname()))
 
-    def _refuse_loops(self) -> None:
+    def _refuse_loop(self, listener: _Listener) -> None:
         """Raise if connections to a listening address could come back to it."""
-        for fd, listener in self._listeners.items():
-            reached: set[int] = set()
-            ahead = self._serving(listener)
-            while ahead:
-                reached |= ahead
-                ahead = {further for each in ahead for further in self._serving(self._listeners[each])} - reached
-            if fd in reached:
-                raise ConfigurationError(
-                    f"{listener.mapping} leads back to the tap's own listening address, so that each connection would "
-                    "make another without end; name the node's own address behind the equals sign"
-                )
+        reached: set[int] = set()
+        ahead = self._serving(listener)
+        while ahead:
+            reached |= ahead
+            ahead = {further for each in ahead for further in self._serving(self._listeners[each])} - reached
+        if listener.sock.fileno() in reached:
+            raise ConfigurationError(
+                f"{listener.mapping} leads back to the tap's own listening address, so that each connection would "
+                "make another without end; name the node's own address behind the equals sign"
+            )
 
     def _serving(self, listener: _Listener) -> set[int]:
         """The listening sockets that would take a connection to one of a node's addresses."""
@@ -257,55 +277,84 @@ class Tap(Startable):
         except OSError:
             pass  # there is none, it has ended, or it was refused
         else:
-            self._dial(_Attempt(client, client_address, listener, tuple(listener.addresses)))
+            attempt = _Attempt(client, client_address, listener, self._clock.nanoseconds() + OPENING_NS)
+            self._unresolved[attempt] = None
+
+            def resolved(result: Sequence[str] | OSError) -> None:
+                self._looked_up.append((attempt, result))
+                self._waker.wake()
+
+            self._resolution.start(listener.mapping.upstream[0], resolved)
+
+    def _resolved(self, attempt: _Attempt, result: Sequence[str] | OSError) -> None:
+        """Take the addresses of a client's node; those that took no connection before are tried last."""
+        if attempt not in self._unresolved:
+            return  # it has ended meanwhile
+        del self._unresolved[attempt]
+        listener = attempt.listener
+        try:
+            if isinstance(result, OSError):
+                raise result
+            listener.addresses[:] = [(address, listener.mapping.upstream[1]) for address in result]
+            self._refuse_loop(listener)
+        except (OSError, ConfigurationError) as e:
+            self._give_up(attempt, listener.mapping.upstream, e)
+            return
+        listener.refusing.intersection_update(listener.addresses)
+        attempt.left.extend(sorted(listener.addresses, key=listener.refusing.__contains__))
+        self._dial(attempt)
 
     def _dial(self, attempt: _Attempt) -> None:
-        """Link a client with the first of its node's addresses that takes a connection; reset it if none does."""
-        client, client_address, listener, (address, *_) = attempt
-        node = None
-        try:
-            configure(client)
-            node, _ = dial(address, -1, -1)
-            near = _transport(client, self._listener_tls, server_side=True, host="")
-            far = _transport(node, self._upstream_tls, server_side=False, host=listener.mapping.upstream[0])
-        except (OSError, ValueError) as e:  # a ValueError for a name that TLS does not take
-            if node is not None:
-                node.close()
-            self._pass_over(attempt, e)
+        """Link a client with the next of its node's addresses that can be dialled; reset it if there is none."""
+        client, listener = attempt.client, attempt.listener
+        while True:
+            address, node = attempt.left.popleft(), None
+            try:
+                configure(client)
+                node, _ = dial(address, -1, -1)
+                near = _transport(client, self._listener_tls, server_side=True, host="")
+                far = _transport(node, self._upstream_tls, server_side=False, host=listener.mapping.upstream[0])
+                link = Link(near, far, attempt.client_address, address, self._recorder, self._clock, self._epoll)
+            except (OSError, ValueError) as e:  # a ValueError for a name that TLS does not take
+                if node is not None:
+                    node.close()
+                listener.refusing.add(address)
+                if attempt.left:
+                    continue
+                self._give_up(attempt, address, e)
+                return
+            self._opening[link] = attempt
+            self._links |= dict.fromkeys(link.events, link)
+            self._by_use[link] = self._unanswered[link] = None
             return
-        link = Link(near, far, client_address, address, self._recorder, self._clock, self._epoll)
-        self._opening[link] = attempt
-        self._links |= dict.fromkeys(link.events, link)
-        self._by_use[link] = self._unanswered[link] = None
-        self._advance(link)
 
-    def _pass_over(self, attempt: _Attempt, why: Exception) -> None:
-        """Dial the address after one that took no connection; reset the client if there is none."""
-        client, client_address, listener, (address, *others) = attempt
-        listener.addresses.remove(address)
-        listener.addresses.append(address)
-        if others:
-            self._dial(attempt._replace(addresses=others))
-            return
-        names = show_address(client_address), show_address(address)
+    def _give_up(self, attempt: _Attempt, address: Address, why: Exception) -> None:
+        names = show_address(attempt.client_address), show_address(address)
         self._tell(logging.WARNING, "the connection of %s to %s is ended: %s", *names, why)
-        reset_on_close(client)
-        client.close()
+        reset_on_close(attempt.client)
+        attempt.client.close()
 
     def _make_room(self) -> bool:
         """End the oldest link without any answer so far, else the least recently used; false if there is none."""
+        attempt = next(iter(self._unresolved), None)
+        if attempt is not None and not self._unanswered:
+            self._resolved(attempt, ConnectionRefusedError("there are too many connections"))
+            return True
         link = next(iter(self._unanswered or self._by_use), None)
         if link is not None:
             self._end(link, reset=True)
         return link is not None
 
     def _until_deadline(self) -> float:
-        """Return the time in seconds until the oldest link must be opened, -1 if all are."""
-        oldest = next(iter(self._opening), None)
-        return -1 if oldest is None else max(0.0, (oldest.deadline_ns - self._clock.nanoseconds()) / 1e9)
+        """Return the time in seconds until the oldest link must be opened or its name known, -1 if all are."""
+        deadlines_ns = [link.deadline_ns for link in islice(self._opening, 1)]
+        deadlines_ns += [attempt.deadline_ns for attempt in islice(self._unresolved, 1)]
+        return max(0.0, (min(deadlines_ns) - self._clock.nanoseconds()) / 1e9) if deadlines_ns else -1
 
     def _end_overdue(self) -> None:
         now = self._clock.nanoseconds()
+        for attempt in [each for each in self._unresolved if each.deadline_ns <= now]:
+            self._resolved(attempt, TimeoutError("its name was not looked up in time"))
         for link in [each for each in self._opening if each.deadline_ns <= now]:
             kind = TimeoutError if link.is_connected else NodeUnreachable
             self._fail(link, kind("it was not established in time"))
@@ -316,7 +365,11 @@ class Tap(Startable):
             attempt = self._opening[link]
             self._forget(link)
             link.close_node()
-            self._pass_over(attempt, why)
+            attempt.listener.refusing.add(link.node_address)
+            if attempt.left:
+                self._dial(attempt)
+            else:
+                self._give_up(attempt, link.node_address, why)
             return
         level = logging.DEBUG if link.opened else logging.WARNING
         names = show_address(link.client_address), show_address(link.node_address)
@@ -355,7 +408,7 @@ class Tap(Startable):
                     return
                 readable = None
                 self.connections += 1
-                del self._opening[link]
+                self._opening.pop(link).listener.refusing.discard(link.node_address)
             if link.relay(self._buffer, readable):
                 self._buffered[link] = None
             if link.is_answered:  # perhaps while it was accepted

@@ -214,7 +214,7 @@ def test_each_address_of_a_node_is_tried(refuses: str, monkeypatch: pytest.Monke
         dialled.append(address[0])
         return dial(address, *sizes)
 
-    monkeypatch.setattr("channel.tap.relay.resolve", {"node": [refuses, "127.0.0.1"]}.__getitem__)
+    monkeypatch.setattr("channel.network.sockets.resolve", {"node": [refuses, "127.0.0.1"]}.__getitem__)
     monkeypatch.setattr("channel.tap.relay.dial", noted)
     recorder = WaitingRecorder()
     recorder.arrived.set()
@@ -236,7 +236,7 @@ def test_each_address_of_a_node_is_tried(refuses: str, monkeypatch: pytest.Monke
 
 def test_an_address_that_never_answers_is_passed_over_in_time(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    monkeypatch.setattr("channel.tap.relay.resolve", {"node": ["127.0.0.2", "127.0.0.1"]}.__getitem__)
+    monkeypatch.setattr("channel.network.sockets.resolve", {"node": ["127.0.0.2", "127.0.0.1"]}.__getitem__)
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(listening())
         port = node.getsockname()[1]
@@ -253,6 +253,119 @@ def test_an_address_that_never_answers_is_passed_over_in_time(recording: Path, m
         far = stack.enter_context(node.accept()[0])
         far.settimeout(30)
         assert received(far, 4) == b"ping"
+
+
+def test_a_name_is_looked_up_for_each_connection(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has moved is found again."""
+    addresses = ["127.0.0.1"]
+    monkeypatch.setattr("channel.network.sockets.resolve", lambda _: list(addresses))
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(listening())
+        port = node.getsockname()[1]
+        moved = stack.enter_context(bound_socket("127.0.0.2", port))
+        moved.listen()
+        moved.settimeout(30)
+        recorder = stack.enter_context(PcapngRecorder(recording))
+        tap = stack.enter_context(Tap([TapMapping(LOOPBACK, ("node", port))], recorder))
+        for address, there in (("127.0.0.1", node), ("127.0.0.2", moved)):
+            addresses[:] = [address]
+            with connect(tap) as sock, there.accept()[0] as far:
+                sock.sendall(b"ping")
+                assert received(far, 4) == b"ping"
+
+
+def test_a_name_that_leads_back_or_nowhere_resets_its_client_alone(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[list[str] | OSError] = [["127.0.0.9"]]
+
+    def answer(_: str) -> list[str]:
+        if isinstance(answers[0], OSError):
+            raise answers[0]
+        return answers[0]
+
+    monkeypatch.setattr("channel.network.sockets.resolve", answer)
+    with bound_socket() as free:
+        port = free.getsockname()[1]
+    with PcapngRecorder(recording) as recorder, Tap([TapMapping(("127.0.0.1", port), ("node", port))], recorder) as tap:
+        for found, why in (([f"127.0.0.{n}" for n in (9, 1)], "own listening address"), (OSError("gone"), "gone")):
+            answers[0] = found
+            with contextlib.suppress(ConnectionResetError), connect(tap) as sock:
+                assert is_reset(sock)
+            until(lambda why=why: why in caplog.text)
+        assert tap.is_alive
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_any_number_of_addresses_is_tried(at_once: bool, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [f"127.1.{n // 250}.{n % 250 + 1}" for n in range(1500)]
+    monkeypatch.setattr("channel.network.sockets.resolve", lambda _: [*many, "127.0.0.1"])
+
+    def refused(address: Any, *sizes: int) -> Any:
+        if at_once and address[0] in many:
+            raise ConnectionRefusedError("no")
+        return dial(address, *sizes)
+
+    monkeypatch.setattr("channel.tap.relay.dial", refused)
+    with (
+        listening() as node,
+        PcapngRecorder(recording) as recorder,
+        Tap([TapMapping(LOOPBACK, ("node", node.getsockname()[1]))], recorder) as tap,
+        connect(tap) as sock,
+        node.accept()[0] as far,
+    ):
+        sock.sendall(b"ping")
+        assert received(far, 4) == b"ping"
+
+
+def test_a_name_that_is_not_looked_up_in_time_resets_the_client(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked, may_answer = FakeClock(), [], threading.Event()
+
+    def resolve(name: str) -> list[str]:
+        asked.append(name)
+        if len(asked) > 1:
+            may_answer.wait(60)
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr("channel.network.sockets.resolve", resolve)
+    with (
+        listening() as node,
+        PcapngRecorder(recording) as recorder,
+        Tap([TapMapping(LOOPBACK, ("node", node.getsockname()[1]))], recorder, clock=clock) as tap,
+    ):
+        with connect(tap) as sock:
+            until(lambda: len(asked) == 2)
+            clock.sleep(31_000)
+            tap._waker.wake()
+            assert is_reset(sock)
+        may_answer.set()
+        with connect(tap) as sock, node.accept()[0] as far:
+            sock.sendall(b"ping")
+            assert received(far, 4) == b"ping"
+
+
+def test_a_tap_is_closed_while_a_name_is_looked_up(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def resolve(_: str) -> list[str]:
+        if tap is not None:
+            asked.set()
+            may_answer.wait(60)
+        return ["127.0.0.1"]
+
+    tap = None
+    monkeypatch.setattr("channel.network.sockets.resolve", resolve)
+    with PcapngRecorder(recording) as recorder:
+        tap = Tap([TapMapping(LOOPBACK, ("node", 1))], recorder)
+        tap.start()
+        with connect(tap) as sock:
+            assert asked.wait(60)
+            assert tap.close(60)
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(1) == b""
+        may_answer.set()
 
 
 def test_a_client_that_resets_before_it_is_accepted_ends_nobody_else(echo: EchoServer, recording: Path) -> None:
@@ -443,7 +556,7 @@ def test_a_tap_that_would_relay_to_itself_is_refused(
         with pytest.raises(ConfigurationError, match="own listening address"):
             Tap([first, second], recorder)
         with monkeypatch.context() as patch:
-            patch.setattr("channel.tap.relay.resolve", lambda _: ["127.0.0.9", "127.0.0.1"])
+            patch.setattr("channel.network.sockets.resolve", lambda _: ["127.0.0.9", "127.0.0.1"])
             with pytest.raises(ConfigurationError, match="own listening address"):
                 Tap([first, second], recorder)
         Tap([first], recorder).close()

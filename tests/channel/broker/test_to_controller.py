@@ -55,7 +55,7 @@ class ScriptedThread(NodeToControllerThread):
         super().__init__("to-controller", "alter-partition", ChannelConfig(), SecurityConfig(), information)
 
     def new_client(self, information):
-        return self._make(self._invalid_answer)
+        return self._make()
 
 
 class Channels:
@@ -72,14 +72,13 @@ class Channels:
         self.completed: list = []
         self.timeouts = 0
 
-    def _new_client(self, on_invalid_answer):
+    def _new_client(self):
         network = ScriptedSelector(self.clock)
         self.networks.append(network)
         return NetworkClient(
             network, MetadataUpdater(), "5", max_in_flight=1, reconnect_backoff_ms=50,
             reconnect_backoff_max_ms=50, request_timeout_ms=30_000, discover_versions=False,
-            api_versions=self.versions, on_invalid_answer=on_invalid_answer, clock=self.clock,
-            resolution=InlineResolution(),
+            api_versions=self.versions, clock=self.clock, resolution=InlineResolution(),
         )  # fmt: skip
 
     @property

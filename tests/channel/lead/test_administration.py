@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from decided_cluster import DecidedCluster
 
+from channel.errors import ControllerMoved, IllegalState, NoNode, SessionExpired
+from channel.lead import administration
 from channel.lead.events import ApiRequest
 from kproto import messages
 from kproto.api import ApiKey
@@ -56,3 +58,37 @@ def test_every_partition_is_answered_under_its_topic(
         ("b", [(0, 0)]),
     ]
     assert [row[2] is not None for _, members in read for row in members] == [False, True, False]
+
+
+@pytest.mark.parametrize("error", [NoNode("it has gone"), ValueError("no JSON")])
+def test_a_part_that_fails_keeps_no_other_part_from_its_answer(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read(session: object, entity: str) -> dict[str, str]:
+        if entity == "users/bad":
+            raise error
+        return {}
+
+    monkeypatch.setattr(administration, "read_settings", read)
+    decisions, answers = DecidedCluster().elect(), list[Any]()
+    asked = [messages.ScramCredentialDeletion(name=name, mechanism=1) for name in ("bad", "good")]
+    request = messages.AlterUserScramCredentialsRequest(deletions=asked)
+    decisions.process(ApiRequest(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request, answers.append))
+    assert [(each.user, each.error_code) for each in answers[0].results] == [
+        ("bad", ErrorCode.UNKNOWN_SERVER_ERROR), ("good", ErrorCode.RESOURCE_NOT_FOUND),
+    ]  # fmt: skip
+    assert type(error).__name__ in caplog.text
+
+
+@pytest.mark.parametrize("error", [ControllerMoved("another"), SessionExpired("over"), IllegalState("closed")])
+def test_no_part_is_carried_out_after_the_end_of_the_leadership(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(session: object, entity: str) -> dict[str, str]:
+        raise error
+
+    monkeypatch.setattr(administration, "read_settings", read)
+    asked = [messages.ScramCredentialDeletion(name="user", mechanism=1)]
+    request = messages.AlterUserScramCredentialsRequest(deletions=asked)
+    with pytest.raises(type(error)):
+        DecidedCluster().elect().process(ApiRequest(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request, print))

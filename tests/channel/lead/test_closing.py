@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from network_peers import until
 
-from channel.errors import IllegalState
+from channel.errors import ControllerMoved, IllegalState, NoNode, SessionExpired
 from channel.lead import election as module
 from channel.lead.election import Controller
+from channel.lead.events import ApiRequest
 from channel.metrics import Metrics
+from kproto import messages
+from kproto.api import ApiKey
+from kproto.error_codes import ErrorCode
 
 
 class LostSession:
@@ -165,3 +169,45 @@ def test_the_end_of_a_controller_with_a_time_limit_does_not_wait_for_zookeeper(
         assert "has not ended" in caplog.text
     finally:
         session.close()
+
+
+class FailingLeadership:
+    """A leadership that cannot serve a request."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def process(self, event: object) -> None:
+        """Fail."""
+        raise self.error
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (NoNode("it has gone"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ControllerMoved("another was elected"), ErrorCode.NOT_CONTROLLER),
+        (SessionExpired("it is over"), ErrorCode.NOT_CONTROLLER),
+        (IllegalState("no request can be sent"), ErrorCode.NOT_CONTROLLER),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_errors_of_its_own_send_nobody_to_another_controller(
+    error: Exception, code: ErrorCode, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka answers UNKNOWN_SERVER_ERROR, and NOT_CONTROLLER where it resigns."""
+    monkeypatch.setattr(Controller, "_lose", lambda self: None)
+    monkeypatch.setattr(Controller, "_move", lambda self: None)
+    controller, answers = Controller(7, RefusingSession(), None, Metrics()), []
+    controller._leadership = FailingLeadership(error)
+    request = messages.ElectLeadersRequest(topic_partitions=None)
+    controller.events.start()
+    controller.ask(ApiRequest(ApiKey.ELECT_LEADERS, 1, request, answers.append))
+    until(lambda: answers)
+    controller.events.close()
+    assert [answer.error_code for answer in answers] == [code]
+    assert type(error).__name__ in caplog.text or code == ErrorCode.NOT_CONTROLLER

@@ -21,7 +21,7 @@ from channel.rehearsal.scripted_controller import ScriptedController
 from channel.types import Node
 from kproto.api import ApiKey
 from kproto.codec import decode_request, encode
-from kproto.errors import DecodeError, UnsupportedVersion
+from kproto.errors import UnsupportedVersion
 from kproto.headers import decode_request_header_from
 from kproto.messages import MetadataResponse, MetadataResponseBroker
 from kproto.types import TopicPartition
@@ -256,8 +256,7 @@ def test_a_question_that_is_lost_with_its_connection_is_asked_again_after_the_ba
 @pytest.mark.parametrize("body", [b"\0\0", bytes.fromhex("00000000 7f")], ids=["cut", "too many brokers"])
 def test_an_answer_that_cannot_be_read_is_a_failed_update(followed: Followed, body: bytes) -> None:
     followed.poll()
-    with pytest.raises(DecodeError):
-        followed.answers(body)
+    followed.answers(body)
     followed.clock.sleep(100)
     followed.poll()
     assert len(followed.asked) == 2

@@ -310,21 +310,46 @@ def test_a_failing_callback_keeps_nobody_from_his_answer(plain, selector, update
 def test_what_is_no_answer_is_an_error_and_the_others_are_answered(plain, selector, updater, payload, error):
     updater.set_nodes([NODE, OTHER])
     make_ready(plain, selector, NODE, OTHER)
-    sends_request(plain)
     called = []
+    first = sends_request(plain, callback=called.append)
+    plain.poll(1)
+    second = sends_request(plain, callback=called.append)
     other = sends_request(plain, node=OTHER, callback=called.append)
     selector.receives("0", payload)
     selector.answers("1", other.correlation_id, UPDATED)
-    with pytest.raises(error):
-        plain.poll(1)
-    assert [r.request for r in called] == [other]
+    plain.poll(1)
+    assert {r.request: (type(r.error), r.disconnected) for r in called} == {
+        first: (error, True), second: (type(None), True), other: (type(None), False),
+    }  # fmt: skip
+    assert plain.connection_failed(NODE)
 
 
-def test_a_frame_that_nobody_asked_for_is_an_error(plain, selector):
+def test_what_is_no_answer_to_the_clients_own_question_ends_the_connection(client, selector, updater):
+    make_ready(client, selector)
+    client.send_internal_metadata_request("0", UPDATE)
+    selector.receives("0", struct.pack(">i", 4711) + UPDATED)
+    assert client.poll(1) == []
+    assert updater.failures == [None]
+    assert client.connection_failed(NODE)
+
+
+def test_versions_under_another_correlation_id_end_the_connection(client, selector, updater, caplog):
+    client.ready(NODE)
+    for _ in range(6):
+        client.poll(1)
+    selector.receives("0", struct.pack(">i", 4711) + versions_answer())
+    assert client.poll(1) == []
+    assert client.connection_failed(NODE)
+    assert updater.disconnects == [("0", None)]
+    assert "does not tell its versions" in caplog.text
+
+
+def test_a_frame_that_nobody_asked_for_ends_the_connection(plain, selector, caplog):
     make_ready(plain, selector)
     selector.answers("0", 0, UPDATED)
-    with pytest.raises(IllegalState, match="no request is in flight to node 0"):
-        plain.poll(1)
+    assert plain.poll(1) == []
+    assert plain.connection_failed(NODE)
+    assert "nobody has asked for: no request is in flight to node 0" in caplog.text
 
 
 @pytest.mark.parametrize("taken", [1, 20, 23])
@@ -361,9 +386,10 @@ def test_an_answer_before_the_first_byte_of_its_request_is_an_error(clock, updat
     responses = []
     request = client.request("0", UPDATE, responses.append)
     selector.answers("0", request.correlation_id, UPDATED)
-    with pytest.raises(IllegalState, match="before its request was sent"):
-        client.poll(1)
-    assert responses == []
+    client.poll(1)
+    (response,) = responses
+    assert response.disconnected
+    assert "before its request was sent" in response.failure
     client.close()
 
 
@@ -393,8 +419,9 @@ def test_an_ordinary_answer_to_a_sasl_request_breaks_the_protocol(plain, selecto
     request = ClientRequest("0", UPDATE, FIRST_SASL_CORRELATION_ID, 0, 1000)
     plain.send(request)
     selector.answers("0", 3, UPDATED)
-    with pytest.raises(Malformed, match="reserved range"):
-        plain.poll(1)
+    (response,) = plain.poll(1)
+    assert isinstance(response.error, Malformed)
+    assert "reserved range" in response.failure
 
 
 def test_the_header_before_the_body_is_kafkas_and_the_body_is_not_touched(new_client, selector, updater):

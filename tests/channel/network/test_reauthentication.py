@@ -18,6 +18,7 @@ from channel.network.frames import Send
 from channel.network.node_client import await_ready, send_and_receive
 from channel.network.recorder import PcapngRecorder
 from channel.network.request import MessageRequest
+from channel.network.sasl import SaslClient
 from channel.network.secured import client_channels, server_channels
 from channel.network.selector import Selector
 from channel.network.selector_metrics import SelectorMetrics
@@ -201,6 +202,16 @@ def test_a_connection_without_requests_renews_nothing_and_may_do_so_after_the_se
     assert asking.counts() == [1, 0, 0, 0]
     asking.ask()
     assert asking.counts() == serving.counts() == [1, 1, 0, 0]
+
+
+def test_a_negative_lifetime_is_no_limit():
+    client = SaslClient("PLAIN", Credentials("admin", Password("admin-secret")), "1")
+    authenticator = authenticators.SaslAuthenticator(None, client)
+    for lifetime_ms, renews in ((LIFETIME_MS, True), (-1, False)):
+        client.session_lifetime_ms = lifetime_ms
+        authenticator.renewing = True
+        authenticator.begin_session(1)
+        assert (authenticator.renews_ns != 0) == renews
 
 
 def test_without_a_limit_nothing_is_ever_renewed(serve, ask):

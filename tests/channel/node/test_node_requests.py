@@ -8,11 +8,12 @@ from channel.broker.embedded import EmbeddedBroker
 from channel.broker.hooks import RequestContext
 from channel.config import ChannelConfig
 from channel.node.node_requests import NodeRequests, PassedRequests, SuperUsers, _partition_of
-from kproto import codec
+from kproto import codec, headers
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 from kproto.messages import (
     AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     ControlledShutdownRequest,
@@ -56,6 +57,9 @@ def takes(request: Any, version: int, super_users: SuperUsers = OPEN, user: str 
 
 class Asked:
     """A controller that keeps what it is asked."""
+
+    controller_id = 77
+    is_active = True
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -117,6 +121,21 @@ def test_a_client_takes_the_one_empty_log_directory_for_an_answer() -> None:
     for version in range(5):
         (found,) = answer(DescribeLogDirsRequest(topics=None), version).results
         assert (found.error_code, list(found.topics)) == (0, [])
+
+
+@pytest.mark.parametrize(("written", "code"), [({}, 0), ({"throttle_time_ms": 1 << 40}, -1)])
+def test_a_forwarded_request_is_answered_whatever_its_answer_is(written: dict[str, int], code: int) -> None:
+    inner = AllocateProducerIdsRequest(broker_id=1, broker_epoch=1)
+    header = headers.encode_request_header(headers.request_header(inner.api_key, 0, 3, "broker"))
+    envelope = EnvelopeRequest(request_data=header + codec.encode(inner, 0), client_host_address=bytes(4))
+    controller, found = Asked(), []
+    node = NodeRequests(EmbeddedBroker(77), controller, OPEN)  # type: ignore[arg-type]
+    node(context(envelope.api_key, 0), envelope, found.append)
+    (event,) = controller.events
+    event.callback(AllocateProducerIdsResponse(**written))
+    (response,) = found
+    assert response.error_code == code
+    assert (response.response_data is not None) == (code == 0)
 
 
 def test_records_are_none_of_its_business() -> None:

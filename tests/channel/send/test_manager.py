@@ -386,7 +386,7 @@ def test_a_request_put_as_its_connection_is_given_up_is_sent_again(make, scripte
             if "nobody has asked for" in record.getMessage():
                 manager.send_request(1, request(2), answers.to(2))
 
-    logger, handler = logging.getLogger("channel.threads"), Puts()
+    logger, handler = logging.getLogger("channel.network.client"), Puts()
     logger.addHandler(handler)
     try:
         manager.send_request(1, request(1), answers.to(1))

@@ -509,7 +509,7 @@ def test_a_failure_that_comes_after_the_answer_is_no_failure_of_a_request(make, 
     manager.send_request(1, request(1), answered.append)
     until(lambda: len(answered) == 1)
     requests = manager._brokers[1].requests
-    until(lambda: not requests.awaits_answer)
+    until(lambda: not requests._busy)
     requests.failed(Disconnected("interrupted while it was sent"))
     manager.send_request(1, request(2), answered.append)
     until(lambda: len(answered) == 2)
