@@ -88,8 +88,9 @@ _LONGEST_CUT: Final = 1 << 20
 _OF_STATES: Final = re.compile(
     rb"ached leader info |eceived (?:LeaderAndIsr|StopReplica) request "
     rb"|\] Partition \S+ state changed to \(| to OnlinePartition with state LeaderAndIsr\("
+    rb"|[ \[(<](?:\.\.\.|\xe2\x80\xa6)[ \])>]"
 )
-"""How lines begin that tell of a partition's state."""
+"""How lines begin that tell of a partition's state, and what programs put for the middle of a line."""
 
 _CUT_START: Final = re.compile(
     rb"\] (?:Leader|Follower) \S{1,300} (?:with topic id \S{1,60} )?starts at leader epoch (?!.{0,3000}?"
@@ -385,8 +386,10 @@ class LogReader:
                                 if self._is_ordered:
                                     if self._seen.is_copy(line[at:], time_ns):
                                         self.summary.resent += 1
-                                    else:
-                                        state_line(line, at, time_ns)
+                                    elif not state_line(line, at, time_ns) and _OF_STATES.search(
+                                        line, at, _LONGEST_STATE
+                                    ):
+                                        self.summary.bad(_CUT, offset, length)
                                 else:
                                     self._wait(LogLine(line, [], None, offset, length), [line], time_ns, events)
                             else:
@@ -546,7 +549,7 @@ class LogReader:
             self._rises += (time_ns > self._waiting_ns) - (time_ns < self._waiting_ns)
         self._waiting.append((line, forms))
         self._waiting_ns = time_ns
-        self._waiting_bytes += line.length + _LINE_BYTES
+        self._waiting_bytes += len(line.text or repr(line.fields)) + _LINE_BYTES
         if self._rises > 0:
             self._settle(events)
         elif self._waiting_bytes > _MOST_WAITING:

@@ -429,7 +429,7 @@ class StateLog:
         self._topic_ids: OrderedDict[bytes, str] = OrderedDict()
         self._listing: set[int] = set()  # controllers that this log saw list live brokers
         self._tells_broker_epochs = False
-        self._broker_epochs: dict[int, int] = {}
+        self._broker_epochs: dict[int, dict[int, int]] = {}  # as each controller listed them last
         self._says_finished = False
         self._detailed = False
         self._latest_ns = 0
@@ -973,16 +973,17 @@ class StateLog:
         if known is None:
             return
         epochs = {int(broker): int(epoch) for broker, epoch in _PAIR.findall(pairs)}
+        before = self._broker_epochs.get(controller, {})
         for broker, epoch in epochs.items():
             # A broker that has registered is told everything first, and then with the others who is alive.
-            for step in range(1 if self._broker_epochs.get(broker) == epoch else 2):
+            for step in range(1 if before.get(broker) == epoch else 2):
                 later_ns = time_ns + step * 1_000_000
                 request = LoggedRequest(ApiKey.UPDATE_METADATA, broker, controller, known, None, later_ns)
                 request.live_brokers = sorted(epochs)
                 request.broker_epoch = epoch
                 request.answered = True
                 self._give(request)
-        self._broker_epochs = epochs
+        self._broker_epochs[controller] = epochs
 
     def _deletes(self, controller: int, topic: bytes, time_ns: int, *, is_done: bool) -> None:
         """Give the deletion of a topic: it is completed when all holders have answered that they deleted theirs."""

@@ -294,6 +294,7 @@ _TEXTS: Final = (
 
 _TIMES: Final = (
     "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "ingestionTime", "receiveTimestamp", "observedTimestamp",
+    "_receipttime", "_messagetime",
     "observedTimeUnixNano", "timeUnixNano", "TimeGenerated", "created", "created_at", "created_ms", "epoch",
     "epoch_ms", "_ts", "ts_ms", "event_time", "log_time", "timestamp_ms", "timestampMs",
     "@timestamp", "@t", "date", "_time", "time", "ts", "datetime", "eventTime", "timestamp", "Timestamp", "asctime",
@@ -714,7 +715,7 @@ class Unwrapper:
         marked = beside.get("partial_message") in ("true", True) and beside.get("partial_last") not in ("true", True)
         marked = marked or beside.get("logtag") == "P" or beside.get("_LINE_BREAK") == "line-max"
         is_piece = marked or (
-            not text.endswith("\n") and len(text.encode("utf-8", "replace")) >= _PIECE - 8 and "log" in beside
+            "\n" not in text and len(text.encode("utf-8", "replace")) >= _PIECE - 8 and "log" in beside
         )
         if is_piece or stream in self._pieces:
             data = text.encode("utf-8", "surrogatepass").removesuffix(b"\n")

@@ -7,7 +7,10 @@ as those of another cluster, have their own. Evidence, the first that is there:
 1. exchanges that two points saw: their packets are the same, so the difference of their times is that of the clocks;
 2. bodies that a controller sends to many brokers in one batch (UpdateMetadata, LeaderAndIsr): a third or more of the
    differences of their first times agree, whatever the queue of one broker does to the others. The densest stretch of
-   the differences counts.
+   the differences counts;
+3. of a log, whose lines at INFO show no body whole: leaders that it and another point tell of, likewise. Clocks that
+   then seem less than a second apart are taken as equal, as a broker's lines are written when it has done what it was
+   told.
 
 Clocks that run at different speeds are told from each other in captures of an hour or more. Where too little passed at
 two points, their clocks cannot be compared.
@@ -15,7 +18,7 @@ two points, their clocks cannot be compared.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,7 +30,7 @@ from kproto.tables.arrays import rows_of, with_column
 from kproto.tables.schemas import column, described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kproto.capture import Exchange
 
@@ -49,6 +52,12 @@ _WIDTHS_US: Final = (60_000, 15_000, 4_000)
 
 _EQUAL_US: Final = 30_000
 """Clocks that differ by less are taken as equal: a controller sends a batch to one broker after the other."""
+
+_EQUAL_IN_LOGS_US: Final = 1_000_000
+"""Clocks that are told from what logs say of leaders are taken as equal where they differ by less."""
+
+LED: Final = ("body_id", "topic", "partition", "leader", "leader_epoch")
+"""The columns of ``partition_states`` that tell of leaders."""
 
 _LEAST: Final = 3
 _SHARE: Final = 5
@@ -122,12 +131,21 @@ class ClockEvidence:
         spans = control.filter(is_batch).group_by(["capture", "body_id"], use_threads=False)
         self._bodies.append(spans.aggregate([("first", "min"), ("first", "max")]))
 
-    def clocks(self, hosts: Mapping[str, str], sightings: Mapping[bytes, Mapping[str, int]]) -> dict[str, PointClock]:
+    def clocks(
+        self,
+        hosts: Mapping[str, str],
+        sightings: Mapping[bytes, Mapping[str, int]],
+        has_logs: bool = False,
+        states: Callable[[], Iterable[pa.Table]] = tuple,
+    ) -> dict[str, PointClock]:
         """Return the clock of each capture point.
 
         Args:
             hosts: For each capture point the one that stands for its host, which has one clock; see ``hosts``.
             sightings: When capture points saw an exchange that several saw.
+            has_logs: Whether some capture points are logs.
+            states: Returns ``partition_states`` with the columns ``LED``; asked only of logs whose clocks nothing else
+                tells.
         """
         names = sorted(set(hosts.values()))
         if len(names) < 2:
@@ -148,6 +166,8 @@ class ClockEvidence:
             for capture in sorted(times):
                 same[hosts[capture]].setdefault(exchange, times[capture])
         found = compared(names, connections, seen, same)
+        if has_logs and len({clock.reference for clock in found.values()}) > 1:
+            found = compared(names, connections, seen, same, _first_led(spans, states()))
         return {name: found[hosts[name]]._replace(capture=name) for name in sorted(hosts)}
 
 
@@ -156,6 +176,7 @@ def compared(
     connections: Mapping[str, int],
     bodies: Mapping[str, Mapping[bytes, int]],
     exchanges: Mapping[str, Mapping[bytes, int]],
+    leaders: Mapping[str, Mapping[bytes, int]] | None = None,
 ) -> dict[str, PointClock]:
     """Compare the clocks of capture points.
 
@@ -164,42 +185,65 @@ def compared(
         connections: How many connections of controllers each shows.
         bodies: When each saw a body that it saw in one batch alone, us since 1970.
         exchanges: When each saw an exchange that others saw too.
+        leaders: When each was first told of a leader, where logs tell of leaders.
     """
 
     def rank(name: str) -> tuple[object, ...]:  # names decide only where all that was seen is equal
         seen = bodies.get(name, {})
         return -connections.get(name, 0), -len(seen), sorted(seen), name
 
+    kinds = ((exchanges, 1, _EQUAL_US), (bodies, _LEAST, _EQUAL_US)), ((leaders or {}, _LEAST, _EQUAL_IN_LOGS_US),)
     left = dict.fromkeys(sorted(names, key=rank))
     found: dict[str, PointClock] = {}
     while left:
         reference = next(iter(left))
         del left[reference]
-        queue = deque([PointClock(reference, reference)])
+        group = [PointClock(reference, reference)]
         # All are compared with the reference first; those that share nothing with it, with points that were compared.
-        while queue:
-            known = queue.popleft()
-            found[known.capture] = known
-            for name in list(left):
-                clock = _against(name, known, bodies, exchanges)
-                if clock is not None:
-                    queue.append(clock)
-                    del left[name]
+        for evidence in kinds:
+            for known in group:
+                for name in list(left):
+                    clock = _against(name, known, evidence)
+                    if clock is not None:
+                        group.append(clock)
+                        del left[name]
+        found |= {clock.capture: clock for clock in group}
     return {name: found[name] for name in sorted(found)}
 
 
+def _first_led(
+    spans: Mapping[str, Mapping[bytes, tuple[int, int]]], states: Iterable[pa.Table]
+) -> dict[str, dict[bytes, int]]:
+    """Return when each host was first told of each leader."""
+    bodies: dict[bytes, set[tuple[Any, ...]]] = defaultdict(set)
+    for table in states:
+        for body, *told in rows_of(table.filter(pc.is_valid(table["leader"])), LED):
+            bodies[body].add(tuple(told))
+    found: dict[str, dict[Any, int]] = {}
+    for name, of in spans.items():
+        first = found[name] = {}
+        for body, (ts, _last) in of.items():
+            for leader in bodies.get(body, ()):
+                first[leader] = min(ts, first.get(leader, ts))
+    return found
+
+
 def _against(
-    name: str,
-    known: PointClock,
-    bodies: Mapping[str, Mapping[bytes, int]],
-    exchanges: Mapping[str, Mapping[bytes, int]],
+    name: str, known: PointClock, evidence: Iterable[tuple[Mapping[str, Mapping[Any, int]], int, int]]
 ) -> PointClock | None:
-    """Compare a clock with one that is known; None: they share too little."""
-    for seen, few in ((exchanges, 1), (bodies, _LEAST)):
+    """Compare a clock with one that is known; None: they share too little.
+
+    Args:
+        name: Its capture point.
+        known: The other clock.
+        evidence: When each capture point saw what others saw too; how many of these must agree; and the least
+            difference that counts, in us.
+    """
+    for seen, few, least in evidence:
         here, there = seen.get(name, {}), seen.get(known.capture, {})
         shared = sorted((here[key], here[key] - (there[key] - known.ahead(there[key]))) for key in here.keys() & there)
         if shared:
-            clock = _fitted(name, _sample(shared), few)
+            clock = _fitted(name, _sample(shared), few, least)
             if clock is not None:
                 return clock._replace(reference=known.reference)
     return None
@@ -210,7 +254,7 @@ def _sample(shared: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return shared if step <= 1 else [shared[int(at * step)] for at in range(_MOST)]
 
 
-def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | None:
+def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> PointClock | None:
     """Return the clock on which most of the times and differences agree; None: too few do."""
     anchor = shared[0][0]
     drift = _drift(shared) if shared[-1][0] - anchor >= _LONG_US else 0.0
@@ -232,7 +276,7 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int) -> PointClock | 
         return None
     agreed = densest(agreed, _WIDTHS_US[2])
     offset = round(median(agreed))
-    if abs(offset) < _EQUAL_US and not drift:
+    if abs(offset) < least and not drift:
         offset = 0
     return PointClock(name, name, offset, drift, anchor if drift else 0, len(agreed))
 

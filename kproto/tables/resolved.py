@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from kproto.capture.source import LOGS
 from kproto.errors import ConfigurationError
 from kproto.tables.arrays import rows_of, table_of, with_column
-from kproto.tables.clocks import CLOCKS, ClockEvidence, PointClock, on_common_clock
+from kproto.tables.clocks import CLOCKS, LED, ClockEvidence, PointClock, on_common_clock
 from kproto.tables.clusters import CLUSTER_COLUMNS, CLUSTERS, NODE, ClusterEvidence, Node, cluster_names, topic_ids_of
 from kproto.tables.filters import Filters
 from kproto.tables.hosts import HOST_COLUMNS, HostEvidence
@@ -63,6 +63,10 @@ _LOGGED: Final = ("cluster", "controller_epoch", "broker_id", "api_key", "correl
 
 _SAME_US: Final = 60_000_000
 """A log tells of a request within this time of its packets, in us: its broker may be slow."""
+
+_TOLD_US: Final = 5_000_000
+"""Lines of two logs tell of a request within this time; a broker that starts again takes longer to get the next one of
+its number."""
 
 _SENT_US: Final = 10_000_000
 """A controller that begins to send does so within this time of its decision, in us."""
@@ -142,7 +146,7 @@ class Survey:
         """
         sightings = self._hosts.sightings()
         hosts = self._hosts.hosts(self._captures, sightings)
-        clocks = self._clocks.clocks(hosts, sightings)
+        clocks = self._clocks.clocks(hosts, sightings, bool(self._logs), partial(read, "partition_states", LED))
         clusters = self._clusters.clusters(
             lambda: topic_ids_of(read("partition_states", ["body_id", "topic", "topic_id"])),
             lambda capture, ts: clocks[capture].ahead(ts),
@@ -182,12 +186,15 @@ class Survey:
                 shown = begins.get(tuple(key[:3]), {}).items()
                 found += [frame] if any(begin - _SENT_US <= ts <= ends[of] for of, begin in shown) else []
                 continue
-            if key != before or ts - last > _SAME_US:
+            is_told = key == before and {capture, *same[-1]} <= self._logs
+            if key != before or ts - last > (_TOLD_US if is_told else _SAME_US):
                 same.append({})
             same[-1].setdefault(capture, []).append(frame)
             before, last = key, ts
         for frames in same:
-            kept = min(frames, key=lambda capture: (capture in self._logs, capture))
+            kept = min(
+                frames, key=self._logs.__contains__
+            )  # of logs the one that tells it first: another may begin within
             found += [frame for capture in frames.keys() & self._logs - {kept} for frame in frames[capture]]
         return found
 

@@ -236,7 +236,7 @@ class History:
         ranks = {number: rank for rank, (_isr, number) in enumerate(sorted(self._isrs.items()))}
         rank = array_of([ranks[number] for number in range(len(ranks))], pa.int32())
         found = found.append_column("rank", pc.fill_null(rank.take(_known(found["isr"])), -1))
-        return _ordered(found), lives
+        return _ordered(_with_isrs(found)), lives
 
     def counts(self, most: int) -> Counts:
         """Count the changes.
@@ -541,6 +541,24 @@ def _as_binary(lists: pa.Array) -> pa.Array:
 
 def _brokers(isr: bytes) -> tuple[int, ...]:
     return struct.unpack(f"={len(isr) // 4}i", isr)
+
+
+def _with_isrs(steps: pa.Table) -> pa.Table:
+    """Leave out states whose ISR is not known where it is known of the same state: one log prints it, another does not.
+
+    A state without a partition epoch is the same as any of its leader's epoch.
+    """
+    unknown = steps.filter(pc.less(steps["isr"], 0))
+    if not unknown.num_rows:
+        return steps
+    known = steps.filter(pc.greater_equal(steps["isr"], 0))
+    keys = ["life", "leader", *STATE_ORDER]
+    is_dated = pc.greater_equal(unknown["partition_epoch"], 0)
+    left = [
+        rows.join(known.select(same), same, join_type="left anti")
+        for rows, same in ((unknown.filter(is_dated), keys), (unknown.filter(pc.invert(is_dated)), keys[:-1]))
+    ]
+    return pa.concat_tables([known, *left])
 
 
 def _ordered(steps: pa.Table) -> pa.Table:

@@ -238,6 +238,7 @@ OBJECTS: Final[dict[str, Callable[[Line], Any]]] = {
     "vector": lambda x: {"file": "/v/k.log", "host": "k1", "message": x.line, "source_type": "file", "timestamp": later(x.ns)},
     "Splunk": lambda x: {"preview": False, "result": {"_raw": x.line, "_time": stamp("%Y-%m-%d %H:%M:%S.%f UTC", x.ns)}},
     "Splunk's collector": lambda x: {"time": x.ns / 1e9, "host": "k1", "event": x.line},
+    "Sumo Logic": lambda x: {"_raw": f"{x.level} {x.text}", "_messagetime": str(x.ns // 10**6), "_receipttime": str(x.ns // 10**6 + 2000)},
     "CloudWatch": lambda x: {"timestamp": x.ns // 10**6, "message": x.line, "ingestionTime": x.ns // 10**6 + 900},
     "journald": lambda x: {"__REALTIME_TIMESTAMP": str(x.ns // 1000), "PRIORITY": "6", "MESSAGE": x.line},
     "journald, bytes": lambda x: {"__REALTIME_TIMESTAMP": str(x.ns // 1000), "MESSAGE": list(x.line.encode())},
@@ -552,6 +553,7 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a table's rows": lambda lines: json.dumps({"tables": [{"columns": [{"name": "At"}, {"name": "LogLevel"}, {"name": "Text"}], "rows": [[iso(x.ns), x.level, x.text] for x in lines]}]}),
     "a time by a name that is not known": lambda lines: "\n".join(json.dumps({"ISODATE": iso(x.ns), "PROGRAM": "kafka", "MESSAGE": f"{x.level} {x.text}"}) for x in lines),
     "a line in two fields": lambda lines: "\n".join(json.dumps({"_source": {"message": x.line}, "fields": {"message.keyword": [x.line], "@timestamp": [iso(x.ns)]}}) for x in lines),
+    "lines in one text": lambda lines: json.dumps({"log": "\r\n".join(x.line for x in lines)}),
     "each line twice": lambda lines: "".join(f"{x.line}\n" * 2 for x in lines),
     "each record twice": lambda lines: "".join(f"{json.dumps(OBJECTS['Docker'](x))}\n" * 2 for x in lines),
     "the log twice": lambda lines: plain(lines) * 2,
@@ -778,6 +780,13 @@ def test_lines_that_lack_their_ends_are_noted(log: str, columns: int) -> None:
     assert found == wanted(log) or summary.bad_inputs
 
 
+@pytest.mark.parametrize("log", [log for log in LOGS if log != "controller.log"])
+@pytest.mark.parametrize("mark", [" ... ", "[...]", " \u2026 "])
+def test_lines_that_lack_their_middle_are_noted(log: str, mark: str) -> None:
+    lines = [x.line if len(x.line) < 200 else f"{x.line[:100]}{mark}{x.line[-90:]}" for x in lines_of(log)]
+    assert read(["\n".join(lines).encode()], "state-change.log")[1]
+
+
 @pytest.mark.parametrize("log", ["states before 1.0", "states at TRACE", "a controller's states"])
 def test_a_state_whose_parts_cannot_be_put_together_is_noted(log: str) -> None:
     lines = "".join(x.line.replace("eaderEpoch", "eaderE\n>-<\npoch") + "\n" for x in lines_of(log))
@@ -856,6 +865,35 @@ def test_equal_lines_of_one_log_are_no_copies() -> None:
     one = "".join(f"{at}{text}\n{at}{line[26:]}\n" for line in changes)
     assert len(rows_of(one)) == 4
     assert len(rows_of(one.replace(at, lines[-1].line[:26]) + one)) == 8
+
+
+def test_one_record_of_many_lines_newest_first_needs_no_more_memory_than_they_do() -> None:
+    lines = [
+        each
+        for line in logs_of("kafka-2.8.2", "TRACE")["broker-1/state-change.log"].decode().splitlines()
+        if (each := parts_of(line)) is not None
+    ]
+    newest_first = [[str(x.ns), x.line] for x in reversed(lines)]
+    answer = json.dumps({"data": {"result": [{"stream": {"pod": "kafka-1"}, "values": newest_first}]}})
+    assert len(answer) * len(lines) > 64 << 20
+    assert rows_of(answer) == rows_of(plain(lines))
+
+
+@pytest.mark.parametrize(
+    "name", ["broker-0/controller.log broker-2/controller.log", "broker-0/state-change.log broker-1/state-change.log"]
+)
+def test_logs_of_several_brokers_in_one_file_are_those_apart(name: str) -> None:
+    """As ``kubectl logs --prefix -l app=kafka`` and ``docker compose logs`` print them, of one moment each broker's in turn."""
+    run, level = ("ibp-3.9-a", "INFO") if "controller.log" in name else ("kafka-2.8.2", "TRACE")
+    every, apart = [], Counter[str]()
+    for log in name.split():
+        lines = [
+            each for line in logs_of(run, level)[log].decode().splitlines() if (each := parts_of(line)) is not None
+        ]
+        apart.update(map(repr, rows_of(plain(lines))))
+        every += [(x.at, f"[pod/{log.partition('/')[0]}/kafka] {x.line}\n") for x in lines]
+    together = rows_of("".join(line for _at, line in sorted(every, key=lambda each: each[0])))
+    assert Counter(map(repr, together)) == apart
 
 
 @pytest.mark.parametrize("mark", ["...", "\u2026", ">"])

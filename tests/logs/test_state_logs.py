@@ -25,6 +25,7 @@ from state_runs import files_of, logs_of
 
 from kproto import tables
 from kproto.capture import CaptureReader, CaptureSummary, Exchange, exchanges
+from kproto.query import open_tables
 from kproto.tables.bodies import BodyCache
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.facts import Facts
@@ -33,8 +34,22 @@ from kproto.verdicts.rules import findings
 RUNS = ["ibp-3.9-a", "ibp-2.4-IV1-a"]
 OLD_RUNS = ["kafka-2.8.2", "kafka-2.0.1", "kafka-1.0.2", "kafka-0.11.0.3", "kafka-0.10.2.2"]
 LEVELS = ["TRACE", "INFO"]
+ISR_CHANGES = """
+SELECT topic, partition, (former_leader_epoch, former_partition_epoch), (leader_epoch, partition_epoch), removed, added
+FROM isr_events ORDER BY ALL
+"""
 ALL = [*((run, level) for run in [*RUNS, "kafka-2.8.2"] for level in LEVELS), *((run, "TRACE") for run in OLD_RUNS[1:])]
 """Each run, and at INFO those whose lines at INFO tell leaders."""
+
+
+def ahead(data: bytes, seconds: int) -> bytes:
+    """A log by a clock that is ahead."""
+
+    def later(found: re.Match[bytes]) -> bytes:
+        at = datetime.strptime(found[1].decode(), "%Y-%m-%d %H:%M:%S") + timedelta(seconds=seconds)
+        return b"[" + at.isoformat(" ").encode()
+
+    return re.sub(rb"(?m)^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", later, data)
 
 
 def told(found: Iterable[Exchange]) -> tuple[dict[Any, set[Any]], dict[Any, set[Any]]]:
@@ -529,22 +544,38 @@ def test_logs_of_which_others_are_not_there_accuse_nobody_of_more(run: str, leve
 @pytest.mark.parametrize(("run", "level"), [("ibp-3.9-a", "INFO"), ("kafka-2.8.2", "TRACE")])
 def test_what_a_broker_decided_as_controller_is_on_its_clock(run: str, level: str, tmp_path: Path) -> None:
     """Its log names other brokers, too; on another clock than the rest of its host it accused them."""
-
-    def shifted(found: re.Match[bytes]) -> bytes:
-        at = datetime.strptime(found[1].decode(), "%Y-%m-%d %H:%M:%S") + timedelta(minutes=2)
-        return b"[" + at.isoformat(" ").encode()
-
     found = []
     for hosts in ((), ("broker-1", "broker-2")):
         for name, data in logs_of(run, level).items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
-            is_ahead = name.partition("/")[0] in hosts
-            lines = re.sub(rb"(?m)^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", shifted, data) if is_ahead else data
-            (tmp_path / name).write_bytes(lines)
+            (tmp_path / name).write_bytes(ahead(data, 120) if name.partition("/")[0] in hosts else data)
         rows = kproto_rows("doctor", *sorted(tmp_path.iterdir()), "--log-zone", "UTC")
         found.append({(row["rule"], row["severity"], row.get("topic"), row.get("partition")) for row in rows})
     assert {each for each in found[1] if each[0] != "KP063"} == {each for each in found[0] if each[0] != "KP063"}
     assert "KP063" in {rule for rule, *_ in found[1]}
+
+
+def test_isrs_at_info_are_those_of_the_capture_whatever_the_clocks_are(tmp_path: Path) -> None:
+    """Followers' lines print no ISR: they hid what the controller and the leaders print of the same states."""
+    run = "ibp-2.4-IV1-a"
+    _leaders, isrs = told(exchanges(files_of(run)["control.pcap"]))
+    found = []
+    for seconds in ({}, {"broker-1": 20, "broker-2": -300}):
+        for name, data in logs_of(run, "INFO").items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(ahead(data, seconds.get(name.partition("/")[0], 0)))
+        with open_tables(tables.read(tmp_path)) as sql:
+            found.append(sql.execute(ISR_CHANGES).fetchall())
+            (most,) = sql.execute("SELECT max(abs(offset_us)) FROM clocks").fetchone() or (None,)
+            assert most // 1_000_000 in (0, 319, 320)
+    assert found[0] == found[1]
+    captured = 0
+    for topic, partition, before, epoch, removed, added in found[0]:
+        old, new = (isrs.get((topic, partition, *each)) for each in (before, epoch))
+        if old and new:
+            captured += 1
+            assert new == {each - set(removed) | set(added) for each in old}
+    assert (len(found[0]), captured) == (184, 144)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packets import ETHERNET, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request
+from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
 
 from kproto.errors import CaptureError
+from kproto.logs import LogReading
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.pipeline.streaming import follow
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import open_tables
-from kproto.tables import read
+from kproto.tables import Filters, read
 from kproto.tables.known import KnownTable
 from kproto.tables.stored import current_tables, table_dataset
 
@@ -254,6 +256,33 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
     ids_there, ids = broker_ids(once), broker_ids(many)
     assert ids == ids_there if is_one else ids <= ids_there  # brokers are those of clusters, too
     assert rows(many, derived=derived) == rows(once, derived=derived)
+
+
+def test_logs_that_overlap_in_different_runs_are_told_once(tmp_path: Path) -> None:
+    """A broker that starts again gets requests of the same numbers: the second part alone tells these."""
+    lines = logs_of("kafka-2.8.2", "INFO")["broker-0/state-change.log"].splitlines(keepends=True)
+    whole, first, second = (
+        tmp_path / "state-change.log",
+        tmp_path / "a" / "output.log",
+        tmp_path / "b" / "server.out.gz",
+    )
+    for path in (first, second):
+        path.parent.mkdir()
+    whole.write_bytes(b"".join(lines))
+    first.write_bytes(b"".join(lines[: len(lines) * 2 // 5]))
+    second.write_bytes(gzip.compress(b"".join(lines[len(lines) // 5 :])))
+    filters = Filters(logs=LogReading(zone="UTC"))
+    found = []
+    for out, runs in ((tmp_path / "once", [whole]), (tmp_path / "many", [first, second])):
+        for path in runs:
+            run(out, path, filters=filters)
+        with open_tables(out) as sql:
+            told = sql.execute(
+                "SELECT api_key, correlation_id, ts, error_code, n_partitions FROM requests ORDER BY ALL"
+            )
+            found.append(told.fetchall())
+    assert len({each[:2] for each in found[0]}) < len(found[0])
+    assert found[1] == found[0]
 
 
 @pytest.mark.parametrize("apart", [-HOUR, -3_000_000_000])

@@ -109,6 +109,18 @@ class Traffic:
             return ask_sql(sql, f"SELECT {', '.join(columns.split())} FROM {question} ORDER BY ALL").rows
 
 
+@pytest.mark.parametrize("epoch", [7, None])
+def test_a_state_that_one_log_tells_without_its_isr_is_that_of_another(epoch: int | None) -> None:
+    traffic = Traffic()
+    traffic.send(0, 0, [(3, 0, 4, 7, [0, 1, 2])])
+    traffic.send(1, 1, [(3, 0, 4, epoch, None)])
+    traffic.send(10, 0, [(3, 2, 5, 8, [2])])
+    traffic.send(20, 0, [(3, 1, 6, 9, None)])
+    traffic.send(30, 0, [(3, 2, 7, 10, [2, 1])])
+    assert traffic.ask("isr", "kind removed ts") == [("shrink", [0, 1], at(10))]
+    assert traffic.ask("changes", "leader_epoch isr") == [(4, [0, 1, 2]), (5, [2]), (6, None), (7, [2, 1])]
+
+
 def test_leaders_follow_each_other_by_their_epochs_and_not_by_the_clock() -> None:
     traffic = Traffic()
     traffic.send(0, 0, [(3, 0, 4, 7, [0, 1, 2])])
