@@ -85,11 +85,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return what to try in place of a word: those that look alike, else all.
+    """Return what to try in place of a word: those that look alike, whatever their case, else all.
 
-    >>> meant("leadr", ["leader", "offline"]), meant("who", ["leader", "offline"])
+    >>> meant("Leadr", ["leader", "offline"]), meant("who", ["leader", "offline"])
     ('did you mean leader?', 'try leader, offline')
     """
-    some = list(words)
-    alike = difflib.get_close_matches(word, some, 2)
-    return f"did you mean {' or '.join(alike)}?" if alike else f"try {', '.join(some)}"
+    some = {each.lower(): each for each in words}
+    alike = [some[each] for each in difflib.get_close_matches(word.lower(), some, 2)]
+    return f"did you mean {' or '.join(alike)}?" if alike else f"try {', '.join(some.values())}"

@@ -68,6 +68,10 @@ _HINTS: Final[dict[type[BaseException], str]] = {
 """What to try where the system refuses a file."""
 
 
+_FILTERS: Final = ("--since", "--until", "--api", "--broker", "--controller", "--topic", "--partition")
+"""Options of the commands that show a part of captures, which people try with others."""
+
+
 class Commands(click.Group):
     """A group that imports a sub-command when it is chosen, and turns every foreseen failure into one line."""
 
@@ -166,6 +170,8 @@ def _package(error: ImportError) -> str:
 def _tell(error: click.ClickException) -> int:
     """Print a failure as one line; gives the exit code."""
     name, text = "kproto", printable(" ".join(error.format_message().split()))
+    if isinstance(error, click.NoSuchOption) and error.option_name in _FILTERS:
+        text = f"there is no option {error.option_name}, which inspect, summary and query have"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         name = error.ctx.command_path
         text = text if text.endswith("?") else f"{text.rstrip('.')}; try '{name} --help'"

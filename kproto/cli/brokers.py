@@ -16,6 +16,7 @@ import click
 from kproto.cli.ending import Reader, check_threads, ended_by_sigterm
 from kproto.cli.options import properties_option
 from kproto.cli.text import print_line
+from kproto.cli.times import Seconds
 from kproto.errors import ConfigurationError, KprotoError
 from kproto.text import counted, ranges
 
@@ -96,21 +97,18 @@ Examples:
 @click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
-@click.option(
-    "--config", "settings_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties under Kafka's names; broker.ID.KEY=VALUE is for one broker alone.",
-)  # fmt: skip
+@properties_option("Properties under Kafka's names; broker.ID.KEY=VALUE is for one broker alone.", "--config")
 @click.option("--ibp", show_default="3.9", help="Their inter.broker.protocol.version.")
 @click.option(
-    "--session-timeout", show_default="18", type=click.FloatRange(min=1), metavar="SECONDS",
+    "--session-timeout", show_default="18", type=Seconds(1), metavar="SECONDS",
     help="The timeout of their ZooKeeper sessions: a killed broker stays registered for this time.",
 )  # fmt: skip
 @click.option(
-    "--replica-lag", default=30.0, show_default=True, type=click.FloatRange(min=0.1), metavar="SECONDS",
+    "--replica-lag", default=30.0, show_default=True, type=Seconds(0.1), metavar="SECONDS",
     help="The time for which a silent follower stays in the ISR.",
 )  # fmt: skip
 @click.option(
-    "--shutdown-timeout", default=10.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS",
+    "--shutdown-timeout", default=10.0, show_default=True, type=Seconds(0), metavar="SECONDS",
     help="The time that the controlled shutdown may take.",
 )  # fmt: skip
 @click.option("--racks", metavar="RACK,...", help="Their racks, one broker after the other in turn; needs --zookeeper.")
@@ -127,7 +125,7 @@ Examples:
 def command(
     count: int, base_port: int, host: str, advertised_host: str | None, first_id: int, requests: bool,
     security: Path | None, zookeeper: str | None,
-    settings_file: Path | None, ibp: str | None, session_timeout: float | None,
+    config: Path | None, ibp: str | None, session_timeout: float | None,
     replica_lag: float, shutdown_timeout: float, racks: str | None,
     quorum: str | None, elect: bool, commands: bool, http: str | None,
 ) -> None:  # fmt: skip
@@ -140,13 +138,13 @@ def command(
     from channel.security import SecurityConfig, read_properties, read_security
     from channel.threads import first_error
 
-    given = {} if settings_file is None else read_properties(settings_file)
+    given = {} if config is None else read_properties(config)
     if ibp is not None:
         given["inter.broker.protocol.version"] = ibp
     if session_timeout is not None:
         given["zookeeper.session.timeout.ms"] = str(round(session_timeout * 1000))
-    config = BrokerConfigs.of(given)
-    listener = config.common.inter_broker_listener_name if zookeeper is not None else None
+    configs = BrokerConfigs.of(given)
+    listener = configs.common.inter_broker_listener_name if zookeeper is not None else None
     protocol, settings = read_security(security, serves=True, listener=listener)
     if first_id + count > 1 << 31:
         raise ConfigurationError(f"broker ids end at {(1 << 31) - 1}; choose a lower first id")
@@ -169,20 +167,20 @@ def command(
         "security": settings,
     }
     broker_ids = range(first_id, first_id + count)
-    if config.common.security != SecurityConfig():
-        raise ConfigurationError(f"{settings_file} has settings of TLS or SASL; put them into the file of --security")
-    if any(each.authorizer_class_name for each in (config.common, *config.single.values())):
-        raise ConfigurationError(f"{settings_file} names an authorizer; these brokers have none, and serve everybody")
-    strangers = sorted(config.single.keys() - set(broker_ids))
+    if configs.common.security != SecurityConfig():
+        raise ConfigurationError(f"{config} has settings of TLS or SASL; put them into the file of --security")
+    if any(each.authorizer_class_name for each in (configs.common, *configs.single.values())):
+        raise ConfigurationError(f"{config} names an authorizer; these brokers have none, and serve everybody")
+    strangers = sorted(configs.single.keys() - set(broker_ids))
     if strangers:
         raise ConfigurationError(
-            f"{settings_file} has settings of broker {strangers[0]}; the brokers are {first_id}-{broker_ids[-1]}"
+            f"{config} has settings of broker {strangers[0]}; the brokers are {first_id}-{broker_ids[-1]}"
         )
     with contextlib.suppress(KeyboardInterrupt), ended_by_sigterm() as wait:
         if zookeeper is None:
             from channel.broker.cluster import EmbeddedCluster
 
-            with EmbeddedCluster(broker_ids, config=config.common, **brokers) as cluster:
+            with EmbeddedCluster(broker_ids, config=configs.common, **brokers) as cluster:
                 wait(partial(_announce, cluster), lambda seconds: reader.stop.wait(seconds) or cluster.error)
                 failure = cluster.error
         else:
@@ -190,12 +188,12 @@ def command(
                 zookeeper,
                 broker_ids,
                 advertised_host=advertised_host,
-                config=config,
-                session_timeout_ms=config.common.zookeeper_session_timeout_ms,
+                config=configs,
+                session_timeout_ms=configs.common.zookeeper_session_timeout_ms,
                 replica_lag_time_max_ms=round(replica_lag * 1000),
                 racks=() if racks is None else [_rack(text) for text in racks.split(",")],
                 quorum=[] if quorum is None else parse_voters(quorum),
-                stand=_candidates(config.secured(protocol.name, settings), reader) if elect else None,
+                stand=_candidates(configs.secured(protocol.name, settings), reader) if elect else None,
                 **brokers,
             )
             with fleet:

@@ -86,10 +86,7 @@ alone are served what goes to the controller: it reads no ACLs.
     "--listener", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
     help="Where brokers and clients reach it; port 0 for any.",
 )  # fmt: skip
-@click.option(
-    "--config", type=click.Path(dir_okay=False, exists=True, path_type=Path), metavar="FILE",
-    help="Properties of the controller.",
-)  # fmt: skip
+@properties_option("Properties of the controller.", "--config")
 @properties_option("Properties: security.protocol, ssl.*, sasl.* of its listener and of connections to brokers.")
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -123,6 +120,7 @@ def command(
     from channel.node.controller_node import ControllerNode
     from channel.threads import first_error
 
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # the session logs the state of its connection itself
     if status:
         from channel.zookeeper.cluster_state import controller_status
         from channel.zookeeper.session import ZooKeeperSession
@@ -203,7 +201,6 @@ def _log_to_stderr(*, as_json: bool, verbose: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # the session logs the state of its connection itself
     STATE_CHANGE.setLevel(logging.INFO if verbose else logging.ERROR)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
 from collections import Counter, deque
@@ -354,8 +355,9 @@ def _rules_of(names: Iterable[str]) -> frozenset[str]:
     for name in names:
         rule = name.upper() if name.upper() in RULES else by_name.get(name)
         if rule is None:
-            tip = meant(name.upper() if name[:2].upper() == "KP" else name, [*RULES, *by_name])
-            tip = f"{tip} " if tip.startswith("did") else ""
+            parts = [each for each in by_name if name and name.lower() in each]
+            tip = meant(name, parts or [*RULES, *by_name])
+            tip = f"{tip}{' ' if tip.startswith('did') else '; '}" if parts or tip.startswith("did") else ""
             raise ConfigurationError(f"there is no rule {name!r}; {tip}kproto doctor --explain all lists the rules")
         found.add(rule)
     return frozenset(found)
@@ -370,7 +372,9 @@ def _limits_of(texts: Iterable[str]) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            raise ConfigurationError(f"{text!r} is not NAME=VALUE; try e.g. --limit offline=5") from None
+            found[name] = -1
+        if not 0 <= found[name] < math.inf:
+            raise ConfigurationError(f"{text!r} is not NAME=VALUE, a number from 0 on; try e.g. --limit offline=5")
     return found
 
 

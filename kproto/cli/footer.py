@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import sys
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
 from kproto.cli.text import day_and_clock, losses_of
 from kproto.errors import CaptureError, first_reasons
-from kproto.text import counted, printable
+from kproto.text import counted, meant, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,9 @@ _OUTCOMES = {
 _MOST_LISTENERS = 6
 """The most listeners that a warning names."""
 
+_NAMED = 3
+"""The most topics, or controllers, that are named where another was asked for."""
+
 Read = tuple[str, "CaptureSummary"]
 """A capture that was read: its path and its summary."""
 
@@ -56,6 +60,8 @@ def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters,
     shown = timeline.given.total()
     if not shown:
         _say(_where_to_look(captures))
+        if absent := absent_from([path for path, _summary in captures], filters):
+            _say(absent)
         if timeline.brokers:
             _say(f"brokers in this capture: {', '.join(map(str, sorted(timeline.brokers)))}")
     if timeline.unnamed:
@@ -86,6 +92,41 @@ def _outcomes(timeline: Timeline) -> str:
     return ", ".join(
         f"{timeline.outcomes[outcome]} {words}" for outcome, words in _OUTCOMES.items() if timeline.outcomes[outcome]
     )
+
+
+def absent_from(captures: Sequence[str], filters: Filters) -> str:
+    """Name the topics and controllers of filters that no control request in captures has, which are read again for it.
+
+    Returns:
+        The sentence; empty where the captures have each of them, or nobody can read them again.
+    """
+    from kproto.capture import exchanges
+    from kproto.capture.file_ends import is_pipe
+    from kproto.tables.bodies import BodyCache
+
+    wanted = {*filters.topics, *(topic for topic, _ in filters.partitions)}
+    if not (wanted or filters.controllers) or any(path == "-" or is_pipe(path) for path in captures):
+        return ""
+    bodies = BodyCache()
+    topics, controllers = set[str](), set[int]()
+    for exchange in exchanges(captures, ports=filters.ports, logs=filters.logs):
+        if (body := bodies.of(exchange.request)) is not None:
+            topics.update(state.topic for state in body.states)
+            controllers.add(body.message.controller_id)
+    absent = [("topic", name, sorted(topics)) for name in sorted(wanted) if not fnmatch.filter(topics, name)]
+    ids = list(map(str, sorted(controllers)))
+    absent += [("controller", str(number), ids) for number in sorted(filters.controllers - controllers)]
+    return "; ".join(
+        f"no {kind} {printable(name)} is in the captures; {_tip(name, known)}" for kind, name, known in absent
+    )
+
+
+def _tip(name: str, known: Sequence[str]) -> str:
+    tip = meant(name, known)
+    if tip.startswith("did"):
+        return printable(tip)
+    more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
+    return f"there {'is' if len(known) == 1 else 'are'} {printable(', '.join(known[:_NAMED]) or 'none')}{more}"
 
 
 def _where_to_look(captures: Sequence[Read]) -> str:

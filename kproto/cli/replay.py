@@ -13,6 +13,7 @@ import click
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.options import CaptureCommand, capture_filters, format_option, properties_option
+from kproto.cli.times import Seconds
 from kproto.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ The exit code is 1 if an answer differs from the captured one. """,
 )
 @click.option("--force", is_flag=True, help="Also to a broker that has a controller.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.* of the broker's listener.")
-@click.option("--timeout", default=30.0, type=click.FloatRange(min=0.1), help="Seconds to wait for each answer.")
+@click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.1), help="Seconds to wait for each answer.")
 @format_option("json", description="Text, or a JSON object for each request.")
 def command(
     captures: tuple[str, ...],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.footer import saying_zone, warn_of_bad_inputs
+from kproto.cli.footer import absent_from, saying_zone, warn_of_bad_inputs
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.errors import CaptureError, ConfigurationError
@@ -73,7 +73,7 @@ def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None,
             is_empty = False
             _print_summary(name if len(clusters) > 1 else None, summary, facts, filters, every=every, form=form)
     if is_empty:
-        raise CaptureError(why_nothing(bad))
+        raise CaptureError(("" if bad else absent_from(captures, filters)) or why_nothing(bad))
     warn_of_bad_inputs(bad, "all stand in bad_inputs of --format json")
 
 

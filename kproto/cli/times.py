@@ -28,12 +28,12 @@ _DAYS: Final = 400
 
 
 class Seconds(click.FloatRange):
-    """An option's range of seconds; unlike click's own range it refuses ``nan``, which no bound excludes."""
+    """An option's range of seconds, which must be a finite number, whatever the bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a text to a number of seconds."""
         seconds = super().convert(value, param, ctx)
-        if math.isnan(seconds):
+        if not math.isfinite(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
         return seconds
 

@@ -13,22 +13,19 @@ from collections import deque
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.api import api_name
-from kproto.cli.describe import PartitionWords, answer_of, parts_of
+from kproto.cli.describe import PartitionWords
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
-from kproto.cli.screen import PLAIN_ROWS, POLL_S, Screen, cut, finding_lines, section_lines
-from kproto.cli.sections import Section, shortened
-from kproto.cli.text import day_and_clock
+from kproto.cli.screen import POLL_S, Screen
 from kproto.cli.times import Seconds
-from kproto.errors import CaptureError, ConfigurationError, first_reasons
+from kproto.cli.top_text import PointState, snapshot_lines
+from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.finding import find
-from kproto.text import counted, printable, ranges
+from kproto.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from kproto.capture import CaptureReader, CaptureSummary, Exchange, Frame
     from kproto.capture.source import Source
     from kproto.tables.filters import Filters
-    from kproto.verdicts.live import Change, Flow, Snapshot
 
     Event = Frame | Exchange
 
@@ -44,7 +40,6 @@ _STANDARD_INPUT: Final = "-"
 _LIST_S: Final = 1.0
 """Seconds between two looks into the directories: each opens their files to tell whose they are."""
 
-_NAME_LIMIT: Final = 24
 _COLLECT_AFTER: Final = 50_000
 """The objects that more are made than freed between two collections."""
 
@@ -101,7 +96,9 @@ def command(
     screen = Screen(interval, once=once)
     with screen:
         if url is not None:
-            _show_metrics(url, screen)
+            from kproto.cli.metrics_top import show_metrics
+
+            show_metrics(url, screen)
             return
         log, others = find(captures)
         if not log:
@@ -372,207 +369,3 @@ class _Followed:
 def _after(files: Sequence[str], known: Collection[str]) -> int:
     """Return the index behind the last file that is known."""
     return max((at + 1 for at, file in enumerate(files) if file in known), default=0)
-
-
-class PointState(NamedTuple):
-    """The state of a capture point in a snapshot: its requests so far, and the time of its newest packet."""
-
-    name: str
-    requests: int
-    time_ns: int
-
-
-def snapshot_lines(
-    snapshot: Snapshot,
-    name: str,
-    words: PartitionWords,
-    width: int,
-    height: int | None,
-    *,
-    points: Sequence[PointState] = (),
-    why_nothing: str = "",
-) -> Iterator[str]:
-    """Yield a snapshot as lines of text.
-
-    Args:
-        snapshot: The snapshot to show.
-        name: The name of what is read.
-        words: Finds words for partitions.
-        width: Columns.
-        height: Lines to fit; None: any number.
-        points: The capture points; a single one needs no line of its own.
-        why_nothing: Why there is no request, where what was captured is TLS; else empty.
-    """
-    day, clock = day_and_clock(snapshot.time_ns)
-    when = f"{day} {clock[:8]}Z, " if snapshot.time_ns else ""
-    tail = f"  {when}last {snapshot.seconds:.0f} s"
-    yield f"kproto top  {shortened(printable(name), max(width - len(tail) - 12, 8))}{tail}"
-    if not snapshot.total:
-        told = f": {printable(why_nothing)}" if why_nothing else ""
-        yield from wrap(f"no control request yet{told}", width, initial_indent="  ", subsequent_indent="  ")
-        return
-    yield f"  {_controller(snapshot)}; {counted(snapshot.total, 'request')} so far"
-    if len(points) > 1:
-        yield _points(points, width)
-    rows = PLAIN_ROWS if height is None else max((height - 14 - (len(points) > 1)) // 3, 1)
-    apis = [*snapshot.apis, snapshot.all] if len(snapshot.apis) != 1 else list(snapshot.apis)
-    yield from section_lines(_flows("Requests", "api", apis, len(apis)), width)
-    yield from section_lines(_flows("Brokers", "broker", snapshot.brokers, rows), width)
-    changes = [_change(change, words, width - 2) for change in snapshot.changes[:rows]]
-    left_out = f" ({snapshot.not_compared:,} requests not compared: too many)" if snapshot.not_compared else ""
-    yield f"Latest changes{left_out}"
-    yield from (f"  {line}" for line in changes or ["none"])
-    yield "Findings so far"
-    yield from finding_lines(snapshot.findings, rows, width)
-
-
-def _points(points: Sequence[PointState], width: int) -> str:
-    """Name capture points, those that are silent for the longest time first, as many as fit."""
-    line = "  points:"
-    ordered = sorted(points, key=lambda point: point.time_ns)
-    for number, (name, requests, time_ns) in enumerate(ordered):
-        until = day_and_clock(time_ns)[1][:8] if time_ns else "none"
-        more = f"{', ' if number else ' '}{shortened(printable(name), _NAME_LIMIT)} {until} ({requests:,})"
-        left = len(points) - number
-        if len(line) + len(more) + len(f", and {left - 1} more") > width:
-            return f"{line}{',' if number else ''} and {left} more"
-        line += more
-    return line
-
-
-def _controller(snapshot: Snapshot) -> str:
-    sender = snapshot.controller
-    if sender is None:
-        return "controller not known yet"
-    mode = "KRaft" if sender.is_kraft_controller else "ZooKeeper"
-    return f"controller {sender.controller_id}, epoch {sender.controller_epoch} ({mode})"
-
-
-def _flows(title: str, kind: str, flows: Sequence[Flow], rows: int) -> Section:
-    names = [f"~{kind}", ">a second", ">errors", ">in flight", ">median ms", ">p99 ms"]
-    section = Section(title, names)
-    if kind == "broker":
-        names.append(">broker epoch")
-    for flow in flows[:rows]:
-        cells = [
-            f"{flow.name} (down)" if flow.is_down else flow.name,
-            f"{flow.per_second:.1f}", str(flow.errors), str(flow.in_flight), _ms(flow.median_us),
-            _ms(flow.p99_us), "-" if flow.broker_epoch is None else str(flow.broker_epoch),
-        ]  # fmt: skip
-        section.rows.append(cells[: len(names)])
-    if len(flows) > rows:
-        section.below = f"and {len(flows) - rows} more with fewer requests"
-    return section
-
-
-def _ms(latency_us: int | None) -> str:
-    return "-" if latency_us is None else f"{latency_us / 1000:.1f}"
-
-
-def _change(change: Change, words: PartitionWords, width: int) -> str:
-    """Say in one line what changed, as ``kproto inspect --changes`` words it."""
-    entry = change.entry
-    exchange = entry.exchange
-    ids = [broker for broker in change.brokers if isinstance(broker, int)]
-    others = [broker for broker in change.brokers if isinstance(broker, str)]
-    told = ",".join(filter(None, (ranges(ids), *others)))
-    sender = "?" if entry.sender is None else entry.sender.controller_id
-    answer, _colour = answer_of(entry)
-    api = "?" if exchange.api_key is None else api_name(exchange.api_key)
-    parts = [*([] if answer == "ok" else [answer]), *parts_of(entry, words, _NAME_LIMIT)]
-    _day, clock = day_and_clock(exchange.time_ns)
-    return cut(f"{clock}  {sender} → {shortened(told, 20)}  {api}  {'; '.join(parts)}", width)
-
-
-# ---- metrics ---------------------------------------------------------------------------------------------------------
-
-_MANAGER: Final = "kafka_controller_controllerchannelmanager"
-_CHANNEL: Final = "controller_channel_metrics"
-_EVENTS: Final = "kafka_controller_controllereventmanager_eventqueuesize"
-_BROKER_FIGURES: Final = {
-    ">queued": f"{_MANAGER}_queuesize",
-    ">a second": f"{_CHANNEL}_request_rate",
-    ">queue ms p50": f"{_MANAGER}_requestrateandqueuetimems_p50",
-    ">p99": f"{_MANAGER}_requestrateandqueuetimems_p99",
-    ">answer ms p50": f"{_CHANNEL}_request_latency_p50",
-    ">p99 ": f"{_CHANNEL}_request_latency_p99",
-    ">connections": f"{_CHANNEL}_connection_count",
-}
-
-
-def _show_metrics(url: str, screen: Screen) -> None:
-    """Show a controller's metrics at each interval."""
-    found, failed = _metrics(url), ""
-    while True:
-        screen.show(list(metrics_lines(found, url, failed, *screen.size)))
-        if screen.once:
-            return
-        time.sleep(screen.wait_s())
-        try:
-            found, failed = _metrics(url), ""
-        except ConfigurationError as e:
-            failed = str(e)
-
-
-def _metrics(url: str) -> dict[tuple[str, str], float]:
-    """Read the metrics of a controller by name and broker id ("" where there is none).
-
-    Raises:
-        ConfigurationError: They cannot be read, or are not those of a controller.
-    """
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    from prometheus_client.parser import text_string_to_metric_families
-
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"{url!r} is no URL; try --metrics http://127.0.0.1:9404/metrics")
-    try:
-        with urlopen(url, timeout=10) as answer:  # noqa: S310  the scheme is checked above
-            text = answer.read().decode()
-        found = {
-            (sample.name, sample.labels.get("broker_id", "")): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-    except (OSError, HTTPException, ValueError) as e:
-        reason = getattr(e, "reason", None) or e
-        raise ConfigurationError(f"no metrics at {url}: {reason}; check the address") from e
-    if not any(name.startswith(_MANAGER) for name, _broker in found):
-        raise ConfigurationError(f"{url} has no metrics of a controller; kproto controller --metrics serves them")
-    return found
-
-
-def metrics_lines(
-    found: dict[tuple[str, str], float], url: str, failed: str, width: int, height: int | None
-) -> Iterator[str]:
-    """Yield a controller's metrics as lines of text.
-
-    Args:
-        found: Values by name and broker id.
-        url: The address from which they were read.
-        failed: Why they could not be read again; empty: they could.
-        width: Columns.
-        height: Lines to fit; None: any number.
-    """
-    yield f"kproto top  {shortened(printable(url), width - 12)}"
-    if failed:
-        yield f"  {cut(printable(failed), width - 2)}"
-    queued, events = found.get((f"{_MANAGER}_totalqueuesize", "")), found.get((_EVENTS, ""))
-    active = {1.0: "active", 0.0: "not active"}.get(
-        found.get(("kafka_controller_kafkacontroller_activecontrollercount", ""), -1.0)
-    )
-    parts = [f"controller {active}"] if active else []
-    parts += [f"{counted(int(queued), 'request')} queued"] if queued is not None else []
-    parts += [f"{counted(int(events), 'event')} queued"] if events is not None else []
-    yield f"  {'; '.join(parts)}"
-    brokers = sorted({broker for _name, broker in found if broker}, key=lambda broker: (len(broker), broker))
-    brokers.sort(key=lambda broker: -found.get((f"{_MANAGER}_queuesize", broker), 0.0))
-    rows = len(brokers) if height is None else max(height - 6, 1)
-    section = Section("Brokers", ["~broker", *_BROKER_FIGURES])
-    for broker in brokers[:rows]:
-        values = [found.get((name, broker)) for name in _BROKER_FIGURES.values()]
-        section.rows.append([broker, *("-" if value is None else f"{value:.4g}" for value in values)])
-    if len(brokers) > rows:
-        section.below = f"and {len(brokers) - rows} more with shorter queues"
-    yield from section_lines(section, width)

@@ -293,7 +293,7 @@ def _no_tables(place: Place) -> str:
         return f"{place} is a file; name the directory that kproto analyze wrote"
     if any(place.iterdir()):
         return f"{place} has no tables; make them: kproto analyze CAPTURE --out DIR (if captures lie there, of {place})"
-    return f"{place} is an empty directory and has no tables; make them: {made}"
+    return f"{place} is an empty directory; name a capture, or make tables of one there: {made}"
 
 
 def _manifest(tables: Place) -> Place:

@@ -23,6 +23,14 @@ def paths(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[
             yield from paths(child, (*path, name))
 
 
+def command_at(path: tuple[str, ...]) -> click.Command:
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name) or command
+    return command
+
+
 @pytest.mark.parametrize("path", sorted(paths(main)), ids=" ".join)
 def test_help_fits_80_columns(path: tuple[str, ...]) -> None:
     result = run_kproto(*path, "--help", terminal_width=80)
@@ -32,11 +40,18 @@ def test_help_fits_80_columns(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", sorted(paths(main)), ids=" ".join)
 def test_help_says_what_each_option_is_for(path: tuple[str, ...]) -> None:
-    command: click.Command = main
-    for name in path:
-        assert isinstance(command, click.Group)
-        command = command.get_command(click.Context(command), name) or command
+    command = command_at(path)
     assert not [option.opts for option in command.params if isinstance(option, click.Option) and not option.help]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf"])
+@pytest.mark.parametrize("path", sorted(paths(main)), ids=" ".join)
+def test_an_option_of_seconds_takes_no_number_that_is_none(path: tuple[str, ...], text: str) -> None:
+    command = command_at(path)
+    for option in command.params:
+        if isinstance(option.type, click.FloatRange):
+            with pytest.raises(click.BadParameter, match=r"number of seconds|not in the range"):
+                option.type.convert(text, option, None)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -353,3 +353,26 @@ def test_durations_have_units() -> None:
     for wrong in ("500", "ms", "-1s", "1w"):
         with pytest.raises(ConfigurationError, match="500ms"):
             parse_duration(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--topic", "tvpm9n8d"], "no topic tvpm9n8d is in the captures; did you mean tVPM9N8d?"),
+        (["--partition", "tVPM9N8-0"], "no topic tVPM9N8 is in the captures; did you mean tVPM9N8d?"),
+        (["--topic", "x*"], "no topic x* is in the captures; there are "),
+        (["--controller", "7"], "no controller 7 is in the captures; there are 0, 2"),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "summary"])
+def test_what_is_not_in_the_captures_is_named(command: str, options: list[str], told: str) -> None:
+    result = run_kproto(command, path("ibp-3.9-a"), *options)
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_what_is_there_at_another_time_is_not_called_absent() -> None:
+    assert (
+        "the captures reach from"
+        in run_kproto("inspect", path("ibp-3.9-a"), "--topic", "tVPM9N8d", "--since", "2030-01-01").stderr
+    )

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import re
 import signal
 import socket
@@ -22,6 +23,7 @@ from channel.rehearsal.scripted_controller import ScriptedController
 from kproto.capture import exchanges
 from kproto.cli.brokers import _printing_hooks
 from kproto.cli.ending import Reader
+from kproto.errors import ConfigurationError
 
 UPDATE = {
     "controllerId": 1,
@@ -172,6 +174,18 @@ def test_a_signal_ends_the_search_for_zookeeper(command, number):
     )
     said = re.sub(slow, b"", errors)
     assert (process.returncode, said) == (0, b"")
+
+
+def test_the_status_of_a_silent_zookeeper_is_one_line(monkeypatch):
+    class Silent:
+        def __init__(self, *_):
+            assert not logging.getLogger("kazoo.client").isEnabledFor(logging.WARNING), "it logs each attempt"
+            raise ConfigurationError("no ZooKeeper answers")
+
+    monkeypatch.setattr("channel.zookeeper.session.ZooKeeperSession", Silent)
+    monkeypatch.setattr(logging.getLogger("kazoo"), "level", logging.NOTSET)
+    result = run_kproto("controller", "--zookeeper", "127.0.0.1:1", "--status")
+    assert (result.exit_code, result.stderr) == (2, "kproto: no ZooKeeper answers\n")
 
 
 def test_closed_standard_streams_are_as_good_as_empty_ones():

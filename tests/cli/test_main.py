@@ -91,7 +91,7 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["encode", "/"], "kproto: /: is a directory; name a file in it"),
         (["tables", "request"], "kproto: there is no table 'request'; did you mean request"),
         (
-            ["summary", CAPTURE, "--topic", "none"],
+            ["summary", CAPTURE, "--broker", "77"],
             "kproto: no control request in these captures passes the filters; leave",
         ),
         (["tables", "compact", CAPTURE], f"kproto: {CAPTURE} is a file; name the directory that kproto analyze wrote"),

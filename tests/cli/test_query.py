@@ -293,7 +293,7 @@ def test_an_empty_directory_is_called_so_with_a_command_that_can_be_pasted(tmp_p
         result = run_kproto(command, empty)
         assert result.exit_code == 2
         assert result.stderr == (
-            f"kproto: {empty} is an empty directory and has no tables; make them: "
+            f"kproto: {empty} is an empty directory; name a capture, or make tables of one there: "
             f"kproto analyze CAPTURE --out '{empty}'\n"
         )
 

@@ -29,8 +29,9 @@ from commands import run_kproto
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
 from kproto.cli.describe import PartitionWords
+from kproto.cli.metrics_top import metrics_lines
 from kproto.cli.screen import Screen
-from kproto.cli.top import metrics_lines, snapshot_lines
+from kproto.cli.top_text import snapshot_lines
 from kproto.errors import ConfigurationError
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.live import LiveFold, Snapshot
@@ -556,7 +557,7 @@ def test_where_metrics_fail_the_last_figures_stay_with_the_reason() -> None:
 
 
 def test_metrics_that_fail_once_begun_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("kproto.cli.top")
+    module = importlib.import_module("kproto.cli.metrics_top")
     answers: list[object] = [
         {("queue", "1"): 3.0},
         ConfigurationError("refused; check the address"),
@@ -570,12 +571,12 @@ def test_metrics_that_fail_once_begun_are_asked_for_again(monkeypatch: pytest.Mo
             raise answer
         return answer
 
-    monkeypatch.setattr(module, "_metrics", metrics)
+    monkeypatch.setattr(module, "read_metrics", metrics)
     screen = SimpleNamespace(
         once=False, size=(80, None), wait_s=lambda: 0.0, show=lambda lines: shown.append("\n".join(lines))
     )
     with pytest.raises(KeyboardInterrupt):
-        module._show_metrics("http://127.0.0.1:9404/metrics", screen)
+        module.show_metrics("http://127.0.0.1:9404/metrics", screen)
     assert ["refused; check the address" in text for text in shown] == [False, True]
 
 
