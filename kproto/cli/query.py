@@ -244,7 +244,8 @@ def _split(words: Sequence[str], questions: Sequence[str]) -> tuple[Sequence[str
             )
         return words, None
     if first := next((word for word in sources if word in questions and not Path(word).exists()), None):
-        raise ConfigurationError(f"the question comes last: query CAPTURE {first}")
+        rule = "a query has one question" if last in questions else "the question comes last"
+        raise ConfigurationError(f"{rule}: query CAPTURE {first}")
     if last in questions:
         return sources, last
     if last != "-" and not is_uri(last) and not is_pattern(last) and not Path(last).exists():

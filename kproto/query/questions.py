@@ -161,6 +161,8 @@ def _decided(asks: str, columns: str, where: str = "true", rows: str = "spans") 
     return Question(asks, sql, "cluster, topic, partition, valid_from, leader_epoch", *times)
 
 
+_OF_KRAFT: Final = "SELECT 1 FROM quorum_epochs UNION ALL SELECT 1 FROM broker_states LIMIT 1"
+
 QUESTIONS: Final = {
     "leader": _decided(
         "Who led a partition, from when to when, and which controller decided so?",
@@ -503,6 +505,8 @@ def ask(
         notes.append(down(tables))
     if question == "restarts" and not answer.rows and not any(notes):
         notes.append("no accepted request carries a broker epoch: LeaderAndIsr does from version 2 on")
+    if "KRaft" in found.text and not answer.rows and not tables.execute(_OF_KRAFT).fetchall():
+        notes.append("nothing here is of KRaft; name a copy of __cluster_metadata-0, or a capture of its listeners")
     if question == "isr" and answer.rows and not tables.execute("SELECT 1 FROM isr_requests LIMIT 1").fetchall():
         notes.append(
             "who asked is in AlterPartition, which tables and standard input do not give, nor Kafka before 2.7"

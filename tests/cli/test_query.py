@@ -16,6 +16,7 @@ import packets as make
 import pytest
 from commands import kproto_rows, run_kproto
 from hosts import recorded
+from kraft_runs import metadata
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
@@ -316,6 +317,7 @@ def test_words_that_are_neither_captures_nor_questions_are_named(tmp_path: Path)
         (str(tmp_path / "none.pcap"), str(tmp_path / "no.pcap"), "leader"): "none.pcap: no such file",
         ("leader",): "name a capture or a directory of tables before the question: query CAPTURE leader",
         ("leader", str(tmp_path)): "the question comes last: query CAPTURE leader",
+        (str(tmp_path), "leader", "isr"): "a query has one question: query CAPTURE leader",
     }
     for words, text in refused.items():
         result = query(*words)
@@ -380,3 +382,14 @@ def test_cells_of_csv_are_no_formulas() -> None:
         "query", path, "--sql", "SELECT '=1+1' AS a, '-x' AS b, '-1+1' AS c, -1 AS d", "--format", "csv"
     )
     assert result.stdout.splitlines()[1] == "'=1+1,-x,'-1+1,-1"
+
+
+@pytest.mark.parametrize("question", ["brokers", "asked"])
+def test_a_question_of_kraft_that_nothing_here_can_answer_says_what_to_name(question: str) -> None:
+    result = query(str(CAPTURE), question)
+    assert "nothing here is of KRaft; name a copy of __cluster_metadata-0" in result.stderr
+    assert "nothing here is of KRaft" not in query(str(CAPTURE), "stale").stderr
+
+
+def test_a_question_of_kraft_whose_answer_is_nothing_says_no_more() -> None:
+    assert not query(str(metadata("kraft-3.9-a")), "asked").stderr
