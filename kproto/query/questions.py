@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -523,8 +525,28 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
     with _explained():
         if not tables.extract_statements(sql):
             raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
-        relation = tables.execute(sql, values or [])
-        return Answer([column[0] for column in relation.description or ()], relation.fetchall())
+        return _interruptible(tables, sql, values or [])
+
+
+def _interruptible(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any]) -> Answer:
+    """Ask in a thread of its own, so that Ctrl-C ends it: in the main thread DuckDB may look for signals too late."""
+    asked: Future[Answer] = Future()
+
+    def ask() -> None:
+        if asked.set_running_or_notify_cancel():
+            try:
+                relation = tables.execute(sql, values)
+                asked.set_result(Answer([column[0] for column in relation.description or ()], relation.fetchall()))
+            except BaseException as e:  # noqa: BLE001  # raised where it is waited for
+                asked.set_exception(e)
+
+    try:
+        threading.Thread(target=ask, name="kproto-query").start()
+        return asked.result()
+    except KeyboardInterrupt:
+        while not asked.cancel() and not wait([asked], 0.05).done:  # DuckDB forgets an interrupt before a query begins
+            tables.interrupt()
+        raise
 
 
 @contextmanager
@@ -532,10 +554,6 @@ def _explained() -> Iterator[None]:
     """Turn DuckDB's errors into those of ``ask_sql``."""
     try:
         yield
-    except (duckdb.InterruptException, RuntimeError) as e:
-        if isinstance(e, duckdb.InterruptException) or "interrupted" in str(e):  # Ctrl-C, as DuckDB tells of it
-            raise KeyboardInterrupt from None
-        raise
     except duckdb.CatalogException as e:
         hint = "; kproto tables lists the tables" if "Table with name" in str(e) else ""
         raise ConfigurationError(str(e).strip().splitlines()[0].rstrip("!") + hint) from None

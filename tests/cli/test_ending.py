@@ -21,6 +21,7 @@ import kproto.__main__
 from channel.network.recorder import PcapngRecorder
 from kproto.cli import main
 from kproto.cli.ending import ended_by_sigterm
+from kproto.query import ask_sql
 
 
 def test_sigterm_breaks_off_the_start_but_not_what_it_cleans_up() -> None:
@@ -125,15 +126,19 @@ def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatc
     assert ended.value.code == 130
 
 
-def query() -> None:
-    """Ctrl-C comes amid a query of DuckDB, which raises an error of its own then.
+LONG_QUERY = "SELECT count(*) FROM range(1000000000000)"
 
-    Of several threads of DuckDB another may take the whole query: nobody looks for signals until it has ended then.
-    """
-    alone = duckdb.connect(config={"threads": 1})
-    interrupting = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
-    interrupting.start()
-    alone.execute("SELECT count(*) FROM range(1000000000000)")
+
+def query() -> None:
+    """Ctrl-C comes amid a question."""
+    threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+    ask_sql(duckdb.connect(), LONG_QUERY)
+
+
+def duckdbs_own_error() -> None:
+    """Ctrl-C comes amid a query that this thread runs: DuckDB raises an error of its own."""
+    threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+    duckdb.connect(config={"threads": 1}).execute(LONG_QUERY)
 
 
 def drop() -> None:
@@ -147,7 +152,7 @@ def drop() -> None:
     threading.Event().wait(30)
 
 
-@pytest.mark.parametrize("work", [query, drop])
+@pytest.mark.parametrize("work", [query, duckdbs_own_error, drop])
 def test_ctrl_c_ends_a_command_whatever_it_does(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main.get_command(None, "tables"), "callback", lambda **_: work())  # type: ignore[arg-type]
     result = run_kproto("tables")

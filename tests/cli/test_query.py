@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import packets as make
 import pytest
 from commands import kproto_rows, run_kproto
@@ -20,7 +19,7 @@ from kraft_runs import metadata
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.query import ask, ask_sql, open_tables
+from kproto.query import ask, open_tables
 from kproto.query.questions import QUESTIONS
 from kproto.verdicts.derived import VIEWS
 
@@ -355,19 +354,6 @@ def test_a_time_outside_the_captures_is_said(options: tuple[str, ...], outside: 
     assert result.exit_code == 0
     assert outside in result.stderr
     assert bool(outside) == ("outside" in result.stderr)
-
-
-@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), duckdb.InterruptException("INTERRUPT Error")])
-def test_an_interrupt_during_sql_ends_the_command_as_anywhere_else(error: Exception) -> None:
-    class Interrupted:
-        def extract_statements(self, sql: str) -> list[str]:
-            return [sql]
-
-        def execute(self, _sql: str, _values: list[object]) -> None:
-            raise error
-
-    with pytest.raises(KeyboardInterrupt):
-        ask_sql(Interrupted(), "SELECT 1")  # type: ignore[arg-type]
 
 
 def test_a_question_that_looks_like_another_is_guessed() -> None:
