@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.capture import Endpoint
@@ -56,7 +57,7 @@ def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
         ["~file", "format", ">packets", ">connections", "first (UTC)", "last"],
         [
             [
-                printable(r["capture"]), r["format"], str(r["packets"]), str(r["kafka_connections"]),
+                printable(_source(r)), r["format"], str(r["packets"]), str(r["kafka_connections"]),
                 _time(r["first"]), _later(r),
             ]
             for r in summary["captures"]
@@ -101,6 +102,11 @@ def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
         ],
     )  # fmt: skip
     yield _losses(summary)
+
+
+def _source(row: Row) -> str:
+    """The name of a capture; of a metadata log the end of each file's path, which names the node."""
+    return "/".join(PurePath(row["file"]).parts[-3:]) if row["format"] == "metadata log" else row["capture"]
 
 
 def _zombies(rows: Sequence[Row]) -> Section:

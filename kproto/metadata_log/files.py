@@ -139,12 +139,14 @@ class ShownLog(NamedTuple):
         sent_in: The last epoch whose leader sent each of them, where it is a later one than its own.
         snapshots: Those that are whole, by end offset and epoch.
         diverged: Answers by which leaders told replicas to cut off their logs.
+        states: What ``quorum-state`` files said that are not there any more.
     """
 
     batches: Mapping[tuple[int, int], tuple[RecordBatch, str]]
     sent_in: Mapping[tuple[int, int], int]
     snapshots: Mapping[tuple[int, int], LogSnapshot]
     diverged: Collection[Divergence] = ()
+    states: Collection[QuorumState] = ()
 
 
 @dataclass(slots=True)
@@ -160,7 +162,7 @@ class MetadataLog:
         fault_count: How much is wrong.
         nothing: Why no file holds a record that can be read, and what to try; empty: some do, or captures.
         gaps: The ranges of offsets that no file holds: first and last.
-        file_batches: The number of batches in each file.
+        file_batches: The batches in each file.
         file_ends: Where reading of each file ended.
         sent_in: Of each batch, by (epoch, base offset), the newest epoch whose leader is known to have had it.
     """
@@ -173,7 +175,7 @@ class MetadataLog:
     fault_count: int = 0
     nothing: str = ""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    file_batches: dict[str, int] = field(default_factory=dict)
+    file_batches: dict[str, list[RecordBatch]] = field(default_factory=dict)
     file_ends: dict[str, FileEnd] = field(default_factory=dict)
     sent_in: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -284,8 +286,7 @@ def read(files: LogFiles, *shown: ShownLog | None) -> MetadataLog:
 
     copies: dict[str, list[tuple[RecordBatch, str]]] = {}
     for path in files.segments:
-        batches = list(_file_batches(path, log))
-        log.file_batches[path] = len(batches)
+        batches = log.file_batches[path] = list(_file_batches(path, log))
         copy = str(Path(path).parent) if SEGMENT.fullmatch(Path(path).name) else path
         copies.setdefault(copy, []).extend((batch, path) for batch in batches)
     for held_by_one in copies.values():
@@ -305,6 +306,7 @@ def read(files: LogFiles, *shown: ShownLog | None) -> MetadataLog:
             snapshots.setdefault((snapshot.end_offset, snapshot.epoch), snapshot)
     log.snapshots = [snapshots[key] for key in sorted(snapshots)]
     log.states = [state for path in files.states if (state := _read_state(path, log)) is not None]
+    log.states += [state for each in known for state in each.states]
     if log.lacks_beginning:
         begin = log.batches[0].base_offset
         log.fault("", None, None, f"the log begins at offset {begin}; no snapshot tells what was before")
@@ -433,8 +435,7 @@ def _read_snapshot(path: str, log: MetadataLog) -> LogSnapshot | None:
     if name is None:
         return None
     before = log.fault_count
-    batches = list(_file_batches(path, log))
-    log.file_batches[path] = len(batches)
+    batches = log.file_batches[path] = list(_file_batches(path, log))
     end_offset, epoch = int(name[1]), int(name[2])
     snapshot = snapshot_of(end_offset, epoch, path, batches)
     if log.fault_count != before or snapshot is None or end_offset >= 1 << 63 or epoch >= 1 << 31:

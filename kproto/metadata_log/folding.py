@@ -106,6 +106,18 @@ class FoldedBatch:
         """The quorum's epoch; None of a snapshot, which does not say who decided its states."""
         return None if self.batch is None else self.batch.epoch
 
+    @property
+    def begin_offset(self) -> int:
+        """The offset before which all must be known for it to follow: of a snapshot its end, as it has all before."""
+        return self.end_offset if self.batch is None else self.batch.base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset after it."""
+        if self.batch is not None:
+            return self.batch.last_offset + 1
+        return 0 if self.snapshot is None else self.snapshot.end_offset
+
 
 @dataclass(slots=True)
 class BrokerSpan:
@@ -203,6 +215,7 @@ class FoldedLog:
 
 
 _MS: Final = 1_000_000
+_UNKNOWN_ID: Final = bytes(16)
 _NO_CHANGE: Final = 0
 
 
@@ -238,6 +251,8 @@ class LogFold:
         self._made = FoldedLog()
         self._names: dict[bytes, str] = {}
         self._spans: dict[int, BrokerSpan] = {}
+        self._nameless: dict[int, list[BrokerSpan]] = {}  # states of processes whose registration is not shown yet
+        self._has_brokers = False
         self._snapshot_end = 0
         self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
         self._held: dict[int, tuple[FoldedBatch, int]] = {}
@@ -251,6 +266,7 @@ class LogFold:
             if step.after_gap:
                 made.image.forget()
                 self._pending.clear()
+                self._forget_brokers()
             if step.snapshot is not None:
                 self._snapshot(step.snapshot)
             elif step.batch is not None:
@@ -269,6 +285,14 @@ class LogFold:
         return made
 
     # ---- batches and snapshots
+
+    def _forget_brokers(self) -> None:
+        """Forget what brokers are where the log has a gap: what they were is known up to there."""
+        self._has_brokers = False
+        for span in self._spans.values():
+            span.until_ms = self._made.batches[-1].time_ms
+        self._spans.clear()
+        self._nameless.clear()
 
     def add(self, batch: RecordBatch) -> None:
         """Fold the next batch; what it makes is added to what ``run`` returned."""
@@ -303,7 +327,8 @@ class LogFold:
             if self._held and not image.in_transaction:
                 self._held.clear()
         found.is_idle = is_idle
-        if has_brokers:
+        self._has_brokers = self._has_brokers or not batch.base_offset
+        if has_brokers and self._has_brokers:
             _list_live(found, image)
         made.batches.append(found)
 
@@ -321,6 +346,9 @@ class LogFold:
     def _snapshot(self, snapshot: LogSnapshot) -> None:
         """Take the image of a snapshot: what differs from the fold so far, or was not known, becomes states."""
         made = self._made
+        after_gap = bool(made.batches) and snapshot.end_offset > made.batches[-1].end_offset
+        if after_gap:
+            self._forget_brokers()
         self._snapshot_end = snapshot.end_offset
         image, former = Image(), made.image
         time_ms = snapshot.time_ms
@@ -328,6 +356,9 @@ class LogFold:
             time_ms = made.batches[-1].time_ms if made.batches else 0
         name = b"snapshot %d %d" % (snapshot.end_offset, snapshot.epoch)
         found = FoldedBatch(blake2b(name, digest_size=16).digest(), None, snapshot, time_ms, None)
+        removed = FoldedBatch(  # a topic of a name that it has was deleted before
+            blake2b(name + b" removed", digest_size=16).digest(), None, snapshot, time_ms - 1, None
+        )
         visit = self._visit
         for each in snapshot.records():
             record = each.record
@@ -340,23 +371,24 @@ class LogFold:
                 self._told(record, each._replace(offset=-1, time_ms=time_ms))
             if not each.is_control:
                 image.apply(record)
-        for topic_id, topic in image.topics.items():
-            known = former.topics.get(topic_id)
-            for partition, state in topic.partitions.items():
-                before = None if known is None else known.partitions.get(partition)
-                told = bool(self._pending) and self._backwards((topic_id, partition), state)
-                if not told and (before is None or _agrees(before, state) is not True):
-                    found.states.append(FoldedState(topic.name, topic_id, partition, state, before, -1))
         for topic_id, topic in former.topics.items():
             if topic_id not in image.topics:
                 for partition, before in topic.partitions.items():
-                    found.states.append(FoldedState(topic.name, topic_id, partition, None, before, -1))
+                    removed.states.append(FoldedState(topic.name, topic_id, partition, None, before, -1))
+        for topic_id, topic in image.topics.items():
+            known = former.topics.get(topic_id)
+            for partition, state in topic.partitions.items():
+                was = None if known is None else known.partitions.get(partition)
+                told = bool(self._pending) and self._backwards((topic_id, partition), state)
+                if not told and (after_gap or was is None or _agrees(was, state) is not True):
+                    found.states.append(FoldedState(topic.name, topic_id, partition, state, was, -1))
         for broker_id in [broker_id for broker_id in self._spans if broker_id not in image.brokers]:
-            self._turned(broker_id, "unregistered", "not in the snapshot", LogRecord(-1, time_ms, -1, False, None))
+            self._turned(broker_id, -1, "unregistered", "not in the snapshot", LogRecord(-1, time_ms, -1, False, None))
         self._pending.clear()
+        self._has_brokers = True
         _list_live(found, image)
         made.image = image
-        made.batches.append(found)
+        made.batches += [removed, found] if removed.states else [found]
 
     def _backwards(self, key: tuple[bytes, int], known: FoldedPartition) -> bool:
         """Fill the states before a known one; return whether the last of them is that one."""
@@ -393,25 +425,27 @@ class LogFold:
         if isinstance(record, RegisterBrokerRecord):
             self._registered(record, each)
         elif isinstance(record, FenceBrokerRecord):
-            self._turned(record.id, "fenced", "fenced", each)
+            self._turned(record.id, record.epoch, "fenced", "fenced", each)
         elif isinstance(record, UnfenceBrokerRecord):
-            self._turned(record.id, "unfenced", "unfenced", each)
+            self._turned(record.id, record.epoch, "unfenced", "unfenced", each)
         elif isinstance(record, BrokerRegistrationChangeRecord):
             span = self._spans.get(record.broker_id)
-            was_stopping = span is not None and span.state == "in controlled shutdown"
             if record.in_controlled_shutdown > _NO_CHANGE:
-                self._turned(record.broker_id, "in controlled shutdown", "controlled shutdown", each)
-            elif record.fenced > _NO_CHANGE:
-                why = (
-                    "fenced after its controlled shutdown"
-                    if was_stopping
-                    else "fenced, with no controlled shutdown before it"
+                self._turned(
+                    record.broker_id, record.broker_epoch, "in controlled shutdown", "controlled shutdown", each
                 )
-                self._turned(record.broker_id, "fenced", why, each)
+            elif record.fenced > _NO_CHANGE:
+                why = "fenced"
+                if span is not None and span.state != "fenced":
+                    is_stopping = span.state == "in controlled shutdown"
+                    why += (
+                        " after its controlled shutdown" if is_stopping else ", with no controlled shutdown before it"
+                    )
+                self._turned(record.broker_id, record.broker_epoch, "fenced", why, each)
             elif record.fenced < _NO_CHANGE:
-                self._turned(record.broker_id, "unfenced", "caught up and unfenced", each)
+                self._turned(record.broker_id, record.broker_epoch, "unfenced", "caught up and unfenced", each)
         elif isinstance(record, UnregisterBrokerRecord):
-            self._turned(record.broker_id, "unregistered", "unregistered", each)
+            self._turned(record.broker_id, record.broker_epoch, "unregistered", "unregistered", each)
         else:
             if isinstance(record, TopicRecord):
                 self._names[record.topic_id] = record.name
@@ -425,32 +459,37 @@ class LogFold:
     def _registered(self, record: RegisterBrokerRecord, each: LogRecord) -> None:
         before = self._spans.get(record.broker_id)
         is_same, is_new = before is not None and before.incarnation_id == record.incarnation_id, each.offset >= 0
-        state = "in controlled shutdown" if record.in_controlled_shutdown else "fenced"
-        if not record.fenced:
-            state = "unfenced"
+        state = "in controlled shutdown" if record.in_controlled_shutdown else "unfenced"
+        if record.fenced:
+            state = "fenced"
+        listeners = tuple((point.host, point.port) for point in record.end_points)
+        for span in self._nameless.pop(record.broker_id, ()):
+            if not is_new and span.broker_epoch == record.broker_epoch:
+                span.incarnation_id, span.listeners, span.rack = record.incarnation_id, listeners, record.rack
+                is_same = True
         if is_same and not is_new and before is not None and before.state == state:
             return
         why = "registered again" if is_same else "registered with a new incarnation id"
         self._begin(
             BrokerSpan(
                 record.broker_id, state, record.broker_epoch, record.incarnation_id, each.time_ms, None, each.offset,
-                why if is_new else "in a snapshot", is_new and not is_same,
-                tuple((point.host, point.port) for point in record.end_points), record.rack,
+                why if is_new else "in a snapshot", is_new and not is_same, listeners, record.rack,
                 each.epoch if is_new else -1,
             )
         )  # fmt: skip
 
-    def _turned(self, broker_id: int, state: str, why: str, each: LogRecord) -> None:
+    def _turned(self, broker_id: int, broker_epoch: int, state: str, why: str, each: LogRecord) -> None:
         span = self._spans.get(broker_id)
         if span is None:
-            span = BrokerSpan(broker_id, "", -1, bytes(16), 0, None, 0, "", False, (), None)
+            span = BrokerSpan(broker_id, "", broker_epoch, _UNKNOWN_ID, 0, None, 0, "", False, (), None)
         if span.state != state:
-            self._begin(
-                replace(
-                    span, state=state, from_ms=each.time_ms, until_ms=None, offset=each.offset, why=why,
-                    is_restart=False, epoch=each.epoch,
-                )
+            span = replace(
+                span, state=state, from_ms=each.time_ms, until_ms=None, offset=each.offset, why=why, is_restart=False,
+                epoch=each.epoch,
             )  # fmt: skip
+            if span.incarnation_id == _UNKNOWN_ID:
+                self._nameless.setdefault(broker_id, []).append(span)
+            self._begin(span)
 
     def _begin(self, span: BrokerSpan) -> None:
         if span.state == "unregistered":

@@ -163,17 +163,18 @@ class Heartbeats:
         end = len(listed) if until_ns is None else bisect_left(listed, until_ns, key=lambda one: one[0])
         return [run for _time, run in listed[begin:end]]
 
-    def evidence(self, span: BrokerSpan, from_ns: int, until_ns: int | None) -> str | None:
+    def evidence(self, span: BrokerSpan, from_ns: int, until_ns: int | None, *, is_shown: bool = True) -> str | None:
         """Say in a clause what heartbeats tell of a broker's state; None: nothing.
 
         Args:
             span: The state.
             from_ns, until_ns: When it began and ended, by the capture's clock; None: it lasts.
+            is_shown: Whether captures show what the controller was asked when it began, so that silence is silence.
         """
         if span.state == "fenced" and span.why.startswith("registered"):
             return self._unfencing(span, from_ns, until_ns)
         if span.state == "fenced":
-            return self._fencing(span, from_ns)
+            return self._fencing(span, from_ns, is_shown=is_shown)
         if span.state == "in controlled shutdown":
             runs = self.between(span.broker_id, span.broker_epoch, from_ns - 2 * _S, until_ns)
             return "its heartbeats asked to shut down" if any(run.wants_shutdown for run in runs) else None
@@ -207,7 +208,7 @@ class Heartbeats:
                 late = sum(row.lag_ns > _S for row in rows)
                 yield max(rows, key=lambda row: row.lag_ns)._replace(late=late)
 
-    def _fencing(self, span: BrokerSpan, from_ns: int) -> str | None:
+    def _fencing(self, span: BrokerSpan, from_ns: int, *, is_shown: bool) -> str | None:
         listed = self._by_epoch.get((span.broker_id, span.broker_epoch), [])
         place = bisect_right(listed, from_ns, key=lambda one: one[0])
         if not place:
@@ -218,6 +219,8 @@ class Heartbeats:
             return "its heartbeats asked to shut down"
         if last.wants_fence:
             return "its heartbeats asked to be fenced"
+        if not is_shown:
+            return None
         gaps = [b[0] - a[0] for a, b in pairwise(listed[max(0, place - 20) : place])]
         if gaps and gap < _LATE * median(gaps):
             return f"its heartbeats went on, the last {gap / _S:.1f} s before: cannot tell why"

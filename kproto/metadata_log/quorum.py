@@ -33,6 +33,8 @@ _PAUSE_NS: Final = _S
 _THINNED_NS: Final = 10 * _S
 """Of a replica's fetches one in this time is kept, and the last."""
 _SILENCE_NS: Final = 3 * _S
+_ASKING_NS: Final = 5 * _S
+"""Nodes without a leader ask at least so often; where none asks, the leader answers where no capture shows it."""
 """After this time without a fetch or vote a node was silent."""
 _START_NS: Final = 60 * _S
 """A controller that has started registers within this time of its election."""
@@ -88,7 +90,7 @@ class Outage(NamedTuple):
 
     Attributes:
         from_ns: The last answer before it.
-        until_ns: The first answer after it; None: none came.
+        until_ns: The first answer after it, or where captures show nobody ask any more; None: they end with it.
         last_ns: When a node last asked in it.
         votes, elections: The votes that were asked for (pre-votes too), and the epochs for which they were.
         refused: The fetches that were refused.
@@ -240,6 +242,11 @@ class QuorumTraffic:
         """The leaders that answers and announcements name."""
         return NamedLeaders(self.leaders, self._served.keys() | {one.partition.leader_epoch for one in self.described})
 
+    def serves(self, time_ns: int) -> bool:
+        """Whether captures show that a leader answered fetches at a time."""
+        spans = (span for spans in self._served.values() for span in spans)
+        return any(span.first_ns <= time_ns <= span.last_ns + _PAUSE_NS for span in spans)
+
     def _name(self, epoch: int | None, leader_id: int | None) -> None:
         if epoch is not None and leader_id is not None and epoch >= 0 and leader_id >= 0:
             self.leaders.setdefault(epoch, leader_id)
@@ -284,12 +291,22 @@ class QuorumTraffic:
             until = merged[place + 1].first_ns if place + 1 < len(merged) else None
             end = len(firsts) if until is None else bisect_left(firsts, until)
             inside = self.requests[bisect_right(firsts, span.last_ns) : end]
-            asked = [one for one in inside if one.api_key in (ApiKey.VOTE, ApiKey.FETCH)]
-            if asked:
+            stretches: list[list[QuorumRequest]] = []
+            heard_ns = span.last_ns
+            for one in inside:
+                if one.api_key in (ApiKey.VOTE, ApiKey.FETCH):
+                    if not stretches or one.first_ns - heard_ns > _ASKING_NS:
+                        stretches.append([])
+                    stretches[-1].append(one)
+                    heard_ns = max(heard_ns, one.last_ns)
+            for asked in stretches:
+                began, last = asked[0].first_ns, max(one.last_ns for one in asked)
+                is_last = asked is stretches[-1]
+                ended = last if not is_last or (until is not None and until - last > _ASKING_NS) else until
                 yield Outage(
-                    span.last_ns,
-                    until,
-                    max(one.last_ns for one in asked),
+                    span.last_ns if began - span.last_ns <= _ASKING_NS else began,
+                    ended,
+                    last,
                     sum(one.count for one in asked if one.api_key == ApiKey.VOTE),
                     len({one.epoch for one in asked if one.api_key == ApiKey.VOTE and not one.pre_vote}),
                     sum(one.count for one in asked if one.api_key == ApiKey.FETCH),
@@ -325,9 +342,17 @@ class QuorumTraffic:
         candidates = tuple(sorted({one.node_id for one in asked if not one.pre_vote}))
         failed = len({one.epoch for one in asked if not one.pre_vote and since < one.epoch < epoch.epoch})
         why = None
-        if former is not None and led_ns is not None:
+        if since + 1 < epoch.epoch and not self._is_without_leader(served_ns, led_ns):
+            served_ns = late_ns = None  # another may have led between them
+        elif former is not None and led_ns is not None:
             why = self._why(former, epoch, served_ns, led_ns, starts)
         return EpochChange(served_ns, led_ns, candidates, failed, late_ns, why)
+
+    def _is_without_leader(self, from_ns: int | None, until_ns: int | None) -> bool:
+        """Whether captures show nodes ask in vain from one time to another."""
+        if from_ns is None or until_ns is None:
+            return False
+        return any(one.from_ns <= from_ns and until_ns <= (one.until_ns or 0) + _SILENCE_NS for one in self.outages())
 
     def _why(
         self,
@@ -353,6 +378,8 @@ class QuorumTraffic:
         place = bisect_right(heard, led_ns, key=lambda span: span.last_ns)
         fell = f"controller {node} fell silent"
         if place == len(heard):
+            if epoch.epoch not in self._served:  # it would be heard by the new leader
+                return fell
             return f"{fell}, and does not come back: killed, hung or cut off"
         back = heard[place].first_ns
         if back <= silent_ns:

@@ -40,7 +40,7 @@ from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, g
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
-from kproto.tables.reading import last_listing, why_nothing, without_kraft_note
+from kproto.tables.reading import last_listing, shows_kraft, why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, read_together
 from kproto.tables.relations import JUDGED_BY, judged_together
 from kproto.tables.schemas import KNOWN, SCAN
@@ -113,8 +113,10 @@ class _Plan:
         copies: See ``Run``.
         labels: For labels of stored rows (cluster, capture) those that they get.
         knows_some: Whether the tables hold some of the captures already.
-        log: The metadata log whose tables are made; None: none is named, or the tables keep it as they have it.
-        notes: See ``Run``.
+        log: The metadata log whose tables are made, if captures show one or its files are named; None: the tables keep
+            it as they have it.
+        names_log: Whether files of it are named.
+        notes: See ``Run``; of the log.
     """
 
     stored: StoredTables | None
@@ -125,6 +127,7 @@ class _Plan:
     labels: dict[tuple[str, str], tuple[str, str]]
     knows_some: bool
     log: LogPlan | None
+    names_log: bool
     notes: list[str]
 
     @property
@@ -166,13 +169,15 @@ def analyze(
         plan = _plan(captures, out, filters, capture_point, cluster)
         if plan.is_empty:
             return _as_stored(captures, plan)
-        job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies, notes=plan.notes))
+        job = _Job(spark, out, plan, filters, on_step, Run(list(captures), copies=plan.copies))
         if plan.labels:
             job.relabel(plan.labels)
         if plan.parts:
             job.add(plan.parts, cluster)
-        if plan.log:
-            job.add_log(plan.log, cluster)
+        if plan.names_log or job.shows_kraft:
+            job.run.notes = plan.notes
+            if plan.log:
+                job.add_log(plan.log, cluster)
         job.commit(started, whole_summary=whole_summary and plan.knows_some)
     return job.run
 
@@ -215,10 +220,10 @@ def _plan(
     parts = known.parts_to_read(files, cluster, capture_point, copies)
     labels = known.labels_for(files, cluster, capture_point)
     log, notes = None, list[str]()
-    if logs:
+    if logs or parts:
         recorded = {file: each for file in files if (each := known.recording_of(file)) is not None}
         log, notes = plan_log(logs, recorded, stored, cluster, is_more_shown=bool(parts or labels))
-    return _Plan(stored, known, parts, ends, copies, labels, knows_some, log, notes)
+    return _Plan(stored, known, parts, ends, copies, labels, knows_some, log, bool(logs), notes)
 
 
 def _stored(out: OutputDirectory, filters: Filters) -> StoredTables | None:
@@ -288,6 +293,7 @@ class _Job:
         self._out = out
         self._id = out.run.name
         self._work = out.run / "tasks"
+        self.shows_kraft = False
         self._known = plan.known
         self._ends = plan.ends
         self._filters = filters
@@ -300,7 +306,7 @@ class _Job:
         self._facts: dict[str, str] = dict(facts.get("facts", {}))
         self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
         self._logs: dict[str, Any] = dict(facts.get("logs", {}))
-        self._log = plan.log
+        self._names_log = plan.names_log
         self._figures: dict[str, Any] | None = None
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
@@ -315,8 +321,11 @@ class _Job:
         again = self._read_again(parts, reads)
         logs = self._read_again([part for part in parts if part.is_log], reads)
         taken_back = joiner.taken_back | self._told_otherwise(logs, pieces)
-        if not self._adds and not self._log and not any(piece.rows["requests"] for piece in pieces):
-            raise CaptureError(why_nothing(small_table([piece.path for piece in pieces], "bad_inputs").to_pylist()))
+        paths = [piece.path for piece in pieces]
+        self.shows_kraft = shows_kraft(small_table(paths, "captures"))
+        may_lack = self._adds or self._names_log or self.shows_kraft
+        if not may_lack and not any(piece.rows["requests"] for piece in pieces):
+            raise CaptureError(why_nothing(small_table(paths, "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
         knowledge = learn(pieces, self._filters, [former.facts])
         knowledge.connections = joiner.connections
@@ -349,16 +358,17 @@ class _Job:
     def add_log(self, plan: LogPlan, cluster: str) -> None:
         """Make the tables of a metadata log in the place of those that it had."""
         self._on_step("reading the metadata log")
-        for file in [file for file in self._stored.rows if is_of_log(file, plan.replaced)]:
-            self._new.drop(file)
-        for name in plan.replaced:
-            del self._logs[name]
         files = [self._stored.place(file) for file in without_logs(self._stored).paths("requests")]
         columns = ["ts", "live_brokers_id", "is_kraft_controller"]
         last_us = max((last_listing(read_parquet(file, columns)) for file in files), default=0)
         made = make_log(self._spark, plan, self._work, self._filters, cluster, live_from_us=last_us)
-        self._new.keep(self._work, made.rows, made.spans)
-        self._logs[cluster] = plan.held_with(made.shown_by).to_json()
+        if made.rows:
+            for file in [file for file in self._stored.rows if is_of_log(file, plan.replaced)]:
+                self._new.drop(file)
+            for name in plan.replaced:
+                del self._logs[name]
+            self._new.keep(self._work, made.rows, made.spans)
+            self._logs[cluster] = plan.held_with(made.shown_by).to_json()
         for file in without_logs(self._stored).paths("bad_inputs") if made.shown_by else ():
             table = read_parquet(self._stored.place(file))
             wanted = without_kraft_note(table)

@@ -18,18 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.metadata_log.files import read
+from kproto.metadata_log.files import QuorumState, read
 from kproto.metadata_log.finding import LogFiles, find
 from kproto.pipeline.tasks import for_each, results
+from kproto.tables.arrays import with_column
 from kproto.tables.metadata_points import read_traffic
 from kproto.tables.metadata_rows import known_log, tables_of_files
 from kproto.tables.points import points_of
-from kproto.tables.schemas import KNOWN, METADATA_TABLES
+from kproto.tables.reading import without_records
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.stored import read_parquet
 from kproto.tables.writing import BY_BODY, TableFiles, days_of, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
@@ -43,7 +46,7 @@ _LOG: Final = "log"
 _CHUNK: Final = 1 << 20
 _OF_LOG: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "metadata_records": ((), ()),
-    "broker_states": (("broker_id", "broker_epoch", "state", "valid_from"), ("evidence",)),
+    "broker_states": (("broker_id", "state", "valid_from"), ("evidence",)),
     "quorum_epochs": (
         ("controller_epoch",), ("served_ts", "led_ts", "candidates", "failed_elections", "late_ts", "why"),
     ),
@@ -52,6 +55,10 @@ _OF_LOG: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
 }  # fmt: skip
 """The tables to which the log itself gives rows: what makes a row the same, and the columns that captures fill."""
+
+
+_OF_FILES: Final = ("captures", "bad_inputs", "quorum_epochs")
+"""The tables that tell of the log's files, of ``quorum-state`` the last."""
 
 
 class _Held(NamedTuple):
@@ -85,12 +92,13 @@ class LogPlan:
     """A log whose tables a run makes.
 
     Attributes:
-        files: Its files.
+        files: Its files; none: the captures alone show it.
         captures: The captures that are named beside them, and the recording that each is.
         held: What the tables will hold then, if no capture shows the log.
         replaced: The clusters whose logs these tables replace.
         known: The stored files of ``known_batches`` of these.
         shown: Those of the other tables, where captures showed the log that are not named again.
+        files_read: Those of the tables that tell of its files, where none is named again.
     """
 
     files: LogFiles
@@ -99,6 +107,7 @@ class LogPlan:
     replaced: list[str] = field(default_factory=list)
     known: list[Place] = field(default_factory=list)
     shown: dict[str, list[Place]] = field(default_factory=dict)
+    files_read: dict[str, list[Place]] = field(default_factory=dict)
 
     def held_with(self, shown_by: Collection[str]) -> _Held:
         """What the tables hold of the log, where these captures show it."""
@@ -111,7 +120,7 @@ class MadeLog:
     """The files that a task made of a log.
 
     Attributes:
-        rows, spans: Of each, see ``kproto.tables.writing.TableFiles``.
+        rows, spans: Of each, see ``kproto.tables.writing.TableFiles``; none: the captures show no record of it.
         shown_by: The captures that show the log.
         bad_inputs: That table.
     """
@@ -140,7 +149,8 @@ def plan_log(
     """Return what a run makes of a log, and why it leaves one as it is; None: nothing is made.
 
     Args:
-        files, captures, cluster: The log's files, the recording that each capture beside them is, and the cluster.
+        files, captures, cluster: The log's files, the recording that each capture beside them is, and the cluster;
+            without files the log is what captures and stored tables show.
         stored: The tables.
         is_more_shown: Whether the captures have more than the tables.
 
@@ -157,20 +167,26 @@ def plan_log(
     replaced = [*dict.fromkeys([*replaced, *([cluster] if cluster in former else [])])]
     known: list[Place] = []
     shown: dict[str, list[Place]] = {}
-    for name in replaced:
+    files_read: dict[str, list[Place]] = {}
+
+    def places(table: str, name: str) -> list[Place]:
         assert stored is not None
-        of_log = [stored.place(file) for file in stored.paths("known_batches") if is_of_log(file, [name])]
+        return [stored.place(file) for file in stored.paths(table) if is_of_log(file, [name])]
+
+    for name in replaced:
+        of_log = places("known_batches", name)
         missing = len(former[name].segments - beginnings)
         unshown = len(former[name].captures - recordings)
         if unshown and of_log and replaced == [cluster] and not recordings:
             unshown = 0
-            for table in METADATA_TABLES:
-                shown[table] = [stored.place(file) for file in stored.paths(table) if is_of_log(file, [name])]
+            shown = {table: places(table, name) for table in METADATA_TABLES}
+        if not files:
+            files_read = {table: places(table, name) for table in _OF_FILES}
         why = ""
         if unshown or (missing and not of_log):
             lacking = f"{unshown} captures" if unshown else f"{missing} segments"
             why = f"{lacking} of it are not named: name them too"
-        elif missing and not _is_same(files, _known(of_log)):
+        elif missing and files and not _is_same(files, _known(of_log)):
             why = "what is named is another one: name its cluster with --cluster"
         if why:
             return None, [
@@ -185,9 +201,11 @@ def plan_log(
         former[replaced[0]].blank if shown else recordings,
     )
     same = former.get(cluster)
+    if same is not None and not files:
+        held = held._replace(segments=same.segments, others=same.others)
     if same is not None and not is_more_shown and same[:2] == held[:2] and held.blank <= same.captures | same.blank:
         return None, []
-    return LogPlan(files, captures, held, replaced, known, shown), []
+    return LogPlan(files, captures, held, replaced, known, shown, files_read), []
 
 
 def _known(files: Sequence[Place]) -> ShownLog:
@@ -265,13 +283,28 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
     traffic = read_traffic(points, ports=filters.ports)
     shown_by = [file for point in points if point.name in traffic.shown_by for file in point.files]
     shown = {name: _read(files, METADATA_TABLES[name]) for name, files in plan.shown.items()}
+    if not (plan.files or (shown_by and (plan.known or traffic.batches))):
+        return MadeLog({}, {}, [], without_records(next(iter(plan.captures))))
+    known = _known(plan.known)
+    files_read = {name: _read(files, (TABLES | METADATA_TABLES)[name]) for name, files in plan.files_read.items()}
+    epochs = files_read["quorum_epochs"].to_pylist() if files_read else ()
+    states = [
+        QuorumState("", row["controller_id"], row["controller_epoch"], -1, ())
+        for row in epochs
+        if row["log_offset"] is None
+    ]
     labels = [plan.captures[file].capture for file in shown_by[:1]]
     labels += [table["capture"][0].as_py() for table in shown.values() if table.num_rows][:1]
     tables = tables_of_files(
         plan.files, filters, traffic if shown_by else None, capture=labels[0] if labels else None, cluster=cluster,
-        live_from_us=live_from_us, known=_known(plan.known),
+        live_from_us=live_from_us, known=known._replace(states=states),
     )  # fmt: skip
     tables |= {name: _with_shown(name, tables[name], former) for name, former in shown.items()}
+    if files_read:
+        captures, bad = files_read["captures"], files_read["bad_inputs"]
+        tables["captures"] = with_column(captures, "capture", pa.array([labels[0]] * captures.num_rows, pa.string()))
+        of_files = bad.filter(pc.is_in(bad["file"], value_set=captures["file"].combine_chunks()))
+        tables["bad_inputs"] = pa.concat_tables([of_files, tables["bad_inputs"]])
     written = TableFiles(directory, _kind(cluster))
     for name, table in tables.items():
         if name not in BY_BODY:
@@ -295,10 +328,16 @@ def _with_shown(name: str, rows: pa.Table, former: pa.Table) -> pa.Table:
     for row in rows.to_pylist() if columns else ():
         some = known[tuple(row[key] for key in keys)]
         before = some.popleft() if some else {}
+        if name == "quorum_members" and before and _is_earlier(row["valid_from"], before["valid_from"]):
+            before |= {column: row[column] for column in ("valid_from", "told_by", "log_offset")}
         made.append(row | {column: before[column] for column in columns if before})
-    if name == "quorum_members":  # those that only fetched
+    if name in ("quorum_members", "quorum_epochs"):  # those of which captures alone tell
         made += [row for some in known.values() for row in some]
     return pa.Table.from_pylist(made, schema=rows.schema) if columns else rows
+
+
+def _is_earlier(ours: datetime | None, theirs: datetime | None) -> bool:
+    return ours is not None and (theirs is None or ours <= theirs)
 
 
 def _kind(cluster: str) -> str:

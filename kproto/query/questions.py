@@ -234,7 +234,9 @@ QUESTIONS: Final = {
                        AS valid_from,
                    greatest(s.last_request, h.last_request) AS last_request,
                    coalesce(s.requests, 0) + coalesce(h.requests, 0) AS requests,
-                   coalesce(e.why, 'took over from ZooKeeper; tells its brokers as epoch ' || h.zookeeper_epoch) AS why
+                   coalesce(e.why, 'took over from ZooKeeper; tells its brokers as epoch ' || h.zookeeper_epoch,
+                            CASE WHEN e.log_offset IS NULL AND s.is_log
+                                 THEN 'led before that: the record of its election is not shown' END) AS why
             FROM (
                 SELECT s.* FROM seen s ANTI JOIN hybrid h
                   ON h.cluster = s.cluster AND h.zookeeper_epoch = s.controller_epoch AND s.is_kraft AND NOT s.is_log

@@ -11,6 +11,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from kproto.api import ApiKey
 from kproto.metadata_log.admin_requests import CHANGING
 from kproto.metadata_log.batches import stored_batch
 from kproto.metadata_log.files import ShownLog, read, snapshot_of
+from kproto.metadata_log.finding import SNAPSHOT
 from kproto.metadata_log.folding import fold, is_whole
 from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
 from kproto.metadata_log.secrets import stored_bytes, without_secrets
@@ -179,6 +181,10 @@ def _frame_id(batch: FoldedBatch) -> bytes:
     return offset.to_bytes(8, "big") + batch.batch_id[:8]
 
 
+_CONNECTION: Final = _id(FORMAT)
+_MOST_LOSSES: Final = 1000
+
+
 class _Rows:
     """The rows of each table: those of small tables as dictionaries, those of large ones in builders."""
 
@@ -209,7 +215,7 @@ class _Rows:
         }
         fetch = {"api_key": ApiKey.FETCH}
         request = {
-            "conn_id": _id("metadata log"), "api_version": 0, "correlation_id": 0, "client_id": "",
+            "conn_id": _CONNECTION, "api_version": 0, "correlation_id": 0, "client_id": "",
             "broker_epoch": -1, "is_kraft_controller": True, "type": 0, "server_ip": "", "server_port": 0,
             "error_code": 0,
         }  # fmt: skip
@@ -248,8 +254,12 @@ class _Rows:
         names: list[str | None] = []
         epochs: list[int] = []
         data: list[bytes] = []
+        written: LogSnapshot | None = None
         for each in folded.batches:
             snapshot, batches = each.snapshot, [] if each.batch is None else [each.batch]
+            if snapshot is not None and snapshot is written:
+                continue  # what it removed stands before it
+            written = snapshot
             for batch in batches if snapshot is None else snapshot.batches:
                 names.append(None if snapshot is None else _snapshot_name(snapshot))
                 epochs.append(self._log.sent_in.get((batch.epoch, batch.base_offset), batch.epoch))
@@ -317,11 +327,10 @@ class _Rows:
     def _record(self, batch: FoldedBatch, each: LogRecord) -> None:
         """Add a record that the fold reads."""
         record = each.record
-        if batch.snapshot is None:
-            if self._keeps_changing and isinstance(record, CHANGING):
-                self.changing.append(each)
-            elif isinstance(record, RegisterControllerRecord):
-                self._controller_registered(record, each)
+        if isinstance(record, RegisterControllerRecord):
+            self._controller_registered(record, each, is_new=batch.snapshot is None)
+        elif batch.snapshot is None and self._keeps_changing and isinstance(record, CHANGING):
+            self.changing.append(each)
         if isinstance(record, NoOpRecord):
             return
         shown = record if record is None or each.is_control else without_secrets(record)
@@ -340,9 +349,10 @@ class _Rows:
             batch.batch_id,
         )
 
-    def _controller_registered(self, record: RegisterControllerRecord, each: LogRecord) -> None:
-        node = record.controller_id
-        if self._incarnations.get(node, record.incarnation_id) != record.incarnation_id:
+    def _controller_registered(self, record: RegisterControllerRecord, each: LogRecord, *, is_new: bool) -> None:
+        node, begins_late = record.controller_id, self._log.batches and self._log.batches[0].base_offset > 0
+        known = self._incarnations.get(node, b"" if begins_late else record.incarnation_id)
+        if is_new and known != record.incarnation_id:
             self._controller_starts[node].append(each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0))
         self._incarnations[node] = record.incarnation_id
 
@@ -354,13 +364,13 @@ class _Rows:
             batch_id = self._batch_ids.get((each.epoch, each.base_offset))
             if batch_id is None:
                 continue
-            mark = bisect_right(committed, each.last_offset)
+            mark = bisect_right(committed, each.last_offset)  # the first that captures show may be an old one
             steps = traffic.applied.get(each.node_id, [])
             step = bisect_left(applied.get(each.node_id, []), each.last_offset)
             self._deliveries.add(
                 batch_id, each.node_id, each.epoch, each.last_offset, us(each.time_ns),
-                us(traffic.committed[mark][0]) if mark < len(committed) else None,
-                us(steps[step][0]) if step < len(steps) else None,
+                us(traffic.committed[mark][0]) if 0 < mark < len(committed) else None,
+                us(steps[step][0]) if step < len(steps) and (step or each.time_ns < steps[step][0]) else None,
             )  # fmt: skip
 
     # ---- brokers and the quorum
@@ -390,7 +400,8 @@ class _Rows:
                         else traffic.heartbeats.evidence(
                             span,
                             told.of(span),
-                            None if span.until_ms is None else told.of(ends[span.broker_id, span.offset]),
+                            told.end_of(span, ends.get((span.broker_id, span.offset))),
+                            is_shown=traffic.quorum.serves(told.of(span)),
                         ),
                     }
                 )
@@ -444,20 +455,25 @@ class _Rows:
     # ---- the source
 
     def _source(self, folded: FoldedLog) -> None:
-        times = [batch.time_ms for batch in folded.batches if batch.batch is not None]
-        times = times or [batch.time_ms for batch in folded.batches]
-        for path, count in self._log.file_batches.items():
+        losses = [
+            {"conn_id": _CONNECTION, "kind": "gap", "server_ip": "", "server_port": 0, "ts": _us(former.time_ms)}
+            for former, later in pairwise(folded.batches)
+            if later.begin_offset > former.end_offset
+        ][:_MOST_LOSSES]
+        for number, (path, batches) in enumerate(self._log.file_batches.items()):
+            is_beside = bool(self._log.batches) and SNAPSHOT.fullmatch(Path(path).name) is not None
+            times = [] if is_beside else [batch.time_ms for batch in batches]  # a log may begin after a snapshot
             self.made["captures"].append(
                 dict.fromkeys(COUNTS, 0)
                 | {
                     "file": path,
                     "format": FORMAT,
-                    "packets": count,
+                    "packets": len(batches),
                     "first_ts": _us(min(times)) if times else None,
                     "last_ts": _us(max(times)) if times else None,
                     "bad_inputs": sum(fault.path == path for fault in self._log.faults),
                     "not_read": (),
-                    "losses": (),
+                    "losses": () if number else losses,
                     "all_requests": (),
                 }
             )

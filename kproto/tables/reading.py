@@ -140,16 +140,21 @@ def chunks_of(
         filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
     )
     batches = scan(points, **scan_options(filters))
-    apis: set[int] = set()
-    last_us = 0
+    is_kraft, last_us = False, 0
     for stretch, last in stretches(batches, chunk_bytes):
         piece = reader.tables(stretch, last=last)
         piece["bad_inputs"] = without_kraft_note(piece["bad_inputs"])
-        apis.update(count["api_key"] for counts in piece["captures"]["all_requests"].to_pylist() for count in counts)
+        is_kraft = is_kraft or shows_kraft(piece["captures"])
         last_us = max(last_us, last_listing(piece["requests"]))
         yield piece
-    if logs or not _KRAFT_APIS.isdisjoint(apis):
+    if logs or is_kraft:
         yield _of_log(logs, points, filters, live_from_us=last_us)
+
+
+def shows_kraft(captures: pa.Table) -> bool:
+    """Whether rows of ``captures`` count requests that nobody but the nodes of a KRaft cluster sends."""
+    counts = captures["all_requests"].to_pylist()
+    return any(count["api_key"] in _KRAFT_APIS for some in counts for count in some)
 
 
 def last_listing(requests: pa.Table) -> int:
@@ -178,15 +183,20 @@ def _of_log(
         return tables_of_files(files, filters)
     traffic = read_traffic(captures, ports=filters.ports)
     if not traffic.batches and not logs:
-        advice = (
-            f"{KRAFT_TRAFFIC}, without a fetch of the metadata log that brings records; capture on a controller's "
-            "listener, or name a copy of __cluster_metadata-0"
-        )
-        row = {"file": captures[0].files[0], "reason": advice, "offset": None, "bytes_skipped": None}
         empty = {name: schema.empty_table() for name, schema in (TABLES | METADATA_TABLES).items()}
-        return empty | {"bad_inputs": pa.Table.from_pylist([row], schema=TABLES["bad_inputs"])}
+        return empty | {"bad_inputs": without_records(captures[0].files[0])}
     shown_by = next((point.name for point in captures if point.name in traffic.shown_by), None)
     return tables_of_files(files, filters, traffic, capture=shown_by, live_from_us=live_from_us)
+
+
+def without_records(file: str) -> pa.Table:
+    """The row of ``bad_inputs`` of a capture of a KRaft cluster that shows no record of the metadata log."""
+    advice = (
+        f"{KRAFT_TRAFFIC}, without a fetch of the metadata log that brings records; capture on a controller's "
+        "listener, or name a copy of __cluster_metadata-0"
+    )
+    row = {"file": file, "reason": advice, "offset": None, "bytes_skipped": None}
+    return pa.Table.from_pylist([row], schema=TABLES["bad_inputs"])
 
 
 def stretches(

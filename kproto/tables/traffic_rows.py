@@ -43,6 +43,12 @@ class TimesTold:
                 return time_ns
         return span.from_ms * 1_000_000 + self._clocks.get(span.epoch, 0)
 
+    def end_of(self, span: BrokerSpan, later: BrokerSpan | None) -> int | None:
+        """When a broker's state ended, by what came ``later``, or where the log has a gap; None: it lasts."""
+        if later is not None and span.until_ms == later.from_ms:
+            return self.of(later)
+        return None if span.until_ms is None else span.until_ms * 1_000_000 + self._clocks.get(span.epoch, 0)
+
 
 def traffic_rows(
     traffic: MetadataTraffic, changing: Sequence[LogRecord], clocks: Mapping[int, int]

@@ -1158,6 +1158,7 @@ class Facts:
         for row in self.captures:
             losses = [loss for loss in row["losses"] or () if loss["kind"] != "partial start"]
             are_all = row["gaps"] == len(losses) == sum(loss["kind"] == "gap" for loss in losses)
+            are_all = are_all or row["format"] == "metadata log"
             for loss in losses:
                 address = loss["server_ip"], loss["server_port"]
                 broker = self.servers.get(address, self.shown_address(*address))

@@ -92,8 +92,10 @@ def _not_unfenced(rows: Rows, longest: float) -> Iterator[Shown]:
         if not error:
             heard[broker, epoch] = max(micros(last), heard.get((broker, epoch), 0))
     fenced: dict[tuple[int, int], tuple[int, int | None, str]] = {}  # from the registration until it is unfenced
+    turned: dict[tuple[int, int], str] = {}
     for _capture, broker, epoch, _start, begin, end, why, state, evidence in rows("broker_states"):
         key, since = (broker, epoch), micros(begin)
+        turned[broker, since] = state
         if state == "fenced":
             goes_on = key in fenced and fenced[key][1] == since
             if goes_on or why.startswith("registered"):
@@ -101,8 +103,9 @@ def _not_unfenced(rows: Rows, longest: float) -> Iterator[Shown]:
                 fenced[key] = began, None if end is None else micros(end), evidence or ""
     for (broker, epoch), (since, until, evidence) in fenced.items():
         last = heard.get((broker, epoch), since) if until is None else until
-        if last - since > longest:
-            still = "has not been unfenced" if until is None else "was unfenced only"
+        after = None if until is None else turned.get((broker, until))
+        if last - since > longest and (until is None or after is not None):  # else the log has a gap there
+            still = "was unfenced only" if after == "unfenced" else "has not been unfenced"
             said = f" ({evidence})" if evidence else ""
             text = f"Broker {broker} {still} {(last - since) / _SECOND:.0f} s after it registered{said}"
             yield Shown("KP071", text, since, last, broker=broker)

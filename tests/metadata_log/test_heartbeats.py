@@ -80,6 +80,13 @@ def test_why_a_broker_was_fenced(beats: list[Any], from_s: float, said: str | No
     assert heartbeats(*beats).evidence(span(why="fenced"), int(from_s * S), None) == said
 
 
+def test_silence_proves_nothing_where_no_capture_shows_what_the_controller_was_asked() -> None:
+    made, fenced = heartbeats(*REGULAR), span(why="fenced")
+    assert made.evidence(fenced, 19 * S, None, is_shown=False) is None
+    asked = heartbeats(*REGULAR, (10.5, 200, "shutdown"))
+    assert asked.evidence(fenced, 19 * S, None, is_shown=False) == "its heartbeats asked to shut down"
+
+
 def test_a_controlled_shutdown_is_asked_for_shortly_before_it_begins() -> None:
     state = span("in controlled shutdown", "")
     asked = heartbeats((10, 200, ""), (11, 200, "shutdown"))

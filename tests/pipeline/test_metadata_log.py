@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,13 +28,13 @@ from kproto.query import QUESTIONS, ask, ask_sql, open_tables
 from kproto.tables import read
 from kproto.tables.filters import Filters
 from kproto.tables.places import MANIFEST
+from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.stored import RUNS, SCHEMA, StoredTables, current_tables, read_parquet
 from kproto.tables.writing import write_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 RUN, NODE = "kraft-4.1-a", 1000
@@ -50,7 +52,10 @@ def answers(source: tuple[Path, ...], *words: str) -> list[str]:
 
 def same(tables: Path, *source: Path) -> None:
     """Stored tables answer every question as their source, and have the same rows of a metadata log."""
-    stored_rows, read_rows = open_tables(tables), open_tables(read(*map(str, source)))
+    agree(open_tables(tables), open_tables(read(*map(str, source))))
+
+
+def agree(stored_rows: DuckDBPyConnection, read_rows: DuckDBPyConnection) -> None:
     for name, question in QUESTIONS.items():
         if name == "isr":
             continue  # who asked for a change is not stored
@@ -91,9 +96,10 @@ def plan_of(
     sources: tuple[Path, ...], stored: StoredTables | None, cluster: str = "default"
 ) -> tuple[LogPlan | None, list[str]]:
     files, others = logs_among([str(each) for each in sources])
-    assert files
-    assert not others
-    return plan_log(files, {}, stored, cluster, is_more_shown=False)
+    recordings = {
+        each: Recording(f"of {each}", Path(each).name.removesuffix(".pcap.gz"), cluster, "") for each in others
+    }
+    return plan_log(files, recordings, stored, cluster, is_more_shown=bool(others))
 
 
 def planned(*sources: Path, held: dict[str, Any] | None = None, cluster: str = "default") -> LogPlan | None:
@@ -113,14 +119,16 @@ def stored(place: Path, *sources: Path, former: Path | None = None) -> Path:
     assert plan is not None
     assert not notes
     run = place / RUNS / "one"
-    rows = write_log(plan, run, Filters(), "default", live_from_us=0).rows
+    made = write_log(plan, run, Filters(), "default", live_from_us=0)
+    rows = made.rows
     for name, schema in TABLES.items():
         if not any(file.startswith(f"{name}/") for file in rows):
             rows[f"{name}/part-empty.zstd.parquet"] = 0
             write_table(run / f"{name}/part-empty.zstd.parquet", name, schema.empty_table())
     manifest = {
         "run": f"{RUNS}/one", "schema": SCHEMA, "files": rows, "tables": StoredTables(run, rows, {}).counts(),
-        "logs": held_of(*sources), "seconds": 1.0, "bodies_decoded": 0, "recordings": [], "spans": {}, "base": "one",
+        "logs": {"default": plan.held_with(made.shown_by).to_json()}, "seconds": 1.0, "bodies_decoded": 0,
+        "recordings": [], "spans": {}, "base": "one",
     }  # fmt: skip
     (place / MANIFEST).write_text(json.dumps(manifest))
     return place
@@ -205,6 +213,34 @@ def test_what_captures_showed_stays_with_its_cluster_alone(tmp_path: Path) -> No
     plan, (note,) = plan_of((cut_log(tmp_path / "n"),), current_tables(tables), "other")
     assert plan is None
     assert "1 captures of it are not named" in note
+
+
+@pytest.mark.parametrize(("run", "node"), [("kraft-4.1-c", 1001), pytest.param(RUN, NODE, marks=pytest.mark.slow)])
+def test_a_log_and_a_capture_that_come_one_after_the_other_are_those_that_come_together(
+    run: str, node: int, tmp_path: Path
+) -> None:
+    sources = capture(run), metadata(run, node)
+    together = open_tables(stored(tmp_path / "both", *sources))
+    for number, (first, second) in enumerate((sources, sources[::-1])):
+        former = stored(tmp_path / f"one {number}", first)
+        tables = stored(tmp_path / f"two {number}", second, former=former)
+        agree(open_tables(tables), together)
+        held = json.loads((tables / MANIFEST).read_text())["logs"]["default"]
+        assert len(held["captures"]) == 1
+        assert held["segments"]
+        files = "SELECT file, capture FROM captures WHERE format = 'metadata log' ORDER BY file"
+        assert ask_sql(open_tables(tables), files).rows == ask_sql(together, files).rows
+
+
+def test_a_capture_that_shows_no_record_makes_no_log(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    with gzip.open(capture(RUN)) as file:
+        empty.write_bytes(file.read(24))
+    plan, _notes = plan_of((empty,), None)
+    assert plan is not None
+    made = write_log(plan, tmp_path / "run", Filters(), "default", live_from_us=0)
+    assert (made.rows, made.shown_by) == ({}, [])
+    assert "without a fetch of the metadata log" in made.bad_inputs["reason"][0].as_py()
 
 
 def test_another_log_leaves_that_of_the_tables_as_it_is(tmp_path: Path) -> None:
@@ -351,6 +387,14 @@ def test_analyze_stores_a_log_beside_captures(spark: SparkSession, tmp_path: Pat
     assert (run.notes, run.rows) == ([], current_tables(grows.path).counts())
     same(grows.path, capture(RUN), node)
     alone = OutputDirectory(tmp_path / "alone")
-    analyze(spark, [str(metadata(RUN, NODE))], alone)  # the capture comes later
-    analyze(spark, list(map(str, sources)), alone)
+    analyze(spark, [str(metadata(RUN, NODE))], alone)
+    run = analyze(spark, [str(capture(RUN))], alone)  # it comes later
+    assert (run.notes, run.bad_inputs) == ([], [])
     same(alone.path, *sources)
+    first = OutputDirectory(tmp_path / "first")
+    run = analyze(spark, [str(capture(RUN))], first)
+    assert (run.notes, run.bad_inputs) == ([], [])
+    same(first.path, capture(RUN))
+    assert unchanged([str(capture(RUN))], first) is not None
+    analyze(spark, [str(metadata(RUN, NODE))], first)
+    same(first.path, *sources)

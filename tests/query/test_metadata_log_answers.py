@@ -17,8 +17,10 @@ from kproto.metadata_log.batches import encode_batch
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.records import (
+    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     SnapshotFooterRecord,
     TopicRecord,
     encode_record,
@@ -309,6 +311,102 @@ def test_the_middle_of_a_log_says_nothing_else(run: str, tmp_path: Path) -> None
     assert {key: began[key] for key in began.keys() - missing}.items() <= middle.items()
     # a topic that was deleted before the snapshot has no name there; this name was given again
     assert {key[0] for key in missing} == ({"mgy0ps6fp_rK88iToHp"} if run == "kraft-3.9-a" else set())
+
+
+def write_log(place: Path, *batches: bytes) -> Path:
+    """A log of one segment, named by its first offset."""
+    place.mkdir(exist_ok=True)
+    (place / f"{int.from_bytes(batches[0][:8]):020}.log").write_bytes(b"".join(batches))
+    return place
+
+
+def registered(broker: int, epoch: int, **more: bool) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id=broker, incarnation_id=bytes([epoch]) * 16, broker_epoch=epoch, **more)
+
+
+def changed(**values: int) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, **values)
+
+
+STATES = "SELECT state, broker_epoch, why, valid_to IS NULL AS lasts FROM broker_states ORDER BY valid_from, log_offset"
+
+
+def test_behind_a_gap_a_broker_is_not_what_it_was(tmp_path: Path) -> None:
+    """It may have been restarted there, and shut down: none of what was known before tells of what comes then."""
+    before = [batch_of(registered(1, 5), base_offset=5), batch_of(changed(fenced=-1), base_offset=6)]
+    place = write_log(tmp_path / "n", *before, batch_of(changed(fenced=1), base_offset=40))
+    rows = [tuple(row.values()) for row in lines("query", str(place), "--sql", STATES)]
+    first = "registered with a new incarnation id"
+    assert rows == [
+        ("fenced", 5, first, False), ("unfenced", 5, "caught up and unfenced", False), ("fenced", 1, "fenced", True),
+    ]  # fmt: skip
+    live = "SELECT DISTINCT live_brokers_id IS NULL AS open FROM requests"
+    assert lines("query", str(place), "--sql", live) == [{"open": True}]
+
+
+def test_a_snapshot_names_the_process_whose_states_came_before_it(tmp_path: Path) -> None:
+    place = write_log(
+        tmp_path / "n",
+        batch_of(changed(in_controlled_shutdown=1), base_offset=10),
+        batch_of(changed(fenced=1), base_offset=11),
+    )
+    image = batch_of(registered(1, 1, in_controlled_shutdown=True), registered(2, 8, fenced=False))
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    (place / f"{12:020}-{1:010}.checkpoint").write_bytes(image + footer)
+    rows = [tuple(row.values()) for row in lines("query", str(place), "--sql", STATES)]
+    assert ("fenced", 1, "fenced after its controlled shutdown", True) in rows
+    assert ("unfenced", 8, "in a snapshot", True) in rows
+    assert len(rows) == 3
+
+
+def test_what_a_gap_may_hide_is_not_told_as_if_it_lasted(tmp_path: Path) -> None:
+    """A partition without a leader before it may have one since; a topic that was made anew in it is no older one."""
+    old, new = bytes(15) + b"\x07", bytes(15) + b"\x08"
+
+    def topic(topic_id: bytes, offset: int, second: int, **values: Any) -> bytes:
+        part = PartitionRecord(
+            partition_id=0, topic_id=topic_id, replicas=(1, 2), isr=(1, 2), leader_epoch=0, partition_epoch=0, **values
+        )
+        made = [(None, encode_record(each)) for each in (TopicRecord(name="orders", topic_id=topic_id), part)]
+        return encode_batch(made, base_offset=offset, time_ms=(1_800_000_000 + second) * 1000)
+
+    def moved(offset: int, second: int, leader: int) -> bytes:
+        record = PartitionChangeRecord(partition_id=0, topic_id=old, leader=leader, isr=(1,))
+        return encode_batch(
+            [(None, encode_record(record))], base_offset=offset, time_ms=(1_800_000_000 + second) * 1000
+        )
+
+    later = encode_batch([(None, encode_record(registered(1, 90)))], base_offset=90, time_ms=1_800_001_000_000)
+    place = write_log(tmp_path / "n", topic(old, 0, 0, leader=1), moved(2, 1, -1), later)
+    (found,) = lines("doctor", str(place), "--rule", "KP010")
+    assert (found["severity"], "cannot tell" in found["text"]) == ("note", True)
+    again = write_log(tmp_path / "again", topic(old, 0, 0, leader=1), moved(2, 1, 1), later)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    (again / f"{91:020}-{1:010}.checkpoint").write_bytes(topic(new, 0, 1001, leader=2) + footer)
+    assert {row["severity"] for row in lines("doctor", str(again))} <= {"note"}
+    reigns = [(row["leader"], row["leader_epoch"]) for row in answer(again, "leader")]
+    assert reigns == [(1, 0), (1, 1), (2, 0)]
+
+
+def test_a_controller_that_led_before_the_log_begins_is_said_to(tmp_path: Path) -> None:
+    place = write_log(tmp_path / "n", batch_of(registered(1, 5), base_offset=5))
+    (tmp_path / "n" / "quorum-state").write_text('{"leaderId": 1000, "leaderEpoch": 1}')
+    (row,) = answer(place, "controllers")
+    assert (row["controller_id"], row["why"]) == (1000, "led before that: the record of its election is not shown")
+
+
+def test_the_summary_names_each_file_and_its_times(tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        (tmp_path / node).mkdir()
+        for offset in (0, 7):
+            batch = encode_batch(
+                [(None, encode_record(registered(1, 5)))], base_offset=offset, time_ms=1_800_000_000_000 + offset * 1000
+            )
+            write_log(tmp_path / node, batch)
+    shown = kproto("summary", str(tmp_path)).stdout
+    assert all(f"{node}/{offset:020}.log" in shown for node in "ab" for offset in (0, 7))
+    (summary,) = lines("summary", str(tmp_path))
+    assert {row["last"][11:19] for row in summary["captures"]} == {"08:00:00", "08:00:07"}
 
 
 @pytest.mark.slow

@@ -132,6 +132,9 @@ def test_a_broker_that_unfences_late_and_one_whose_log_alone_is_there() -> None:
     ]
     assert [(one.rule, one.first, one.last) for one in shown(broker_states=late)] == [("KP071", 0, 200 * S)]
     assert not shown(broker_states=[state("fenced", 0, None, first)])  # whether it lives, a log does not tell
+    assert not shown(broker_states=[state("fenced", 0, 200, first)])  # the log has a gap there
+    (gone,) = shown(broker_states=[state("fenced", 0, 200, first), state("unregistered", 200, None, "unregistered")])
+    assert gone.text == "Broker 7 has not been unfenced 200 s after it registered"
 
 
 @pytest.mark.parametrize(("lag", "late", "is_found"), [(31, 3, True), (29, 9, False), (60, 1, False)])
