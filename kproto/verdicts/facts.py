@@ -565,11 +565,10 @@ class Facts:
             if body.api_key == ApiKey.STOP_REPLICA:
                 continue
             for topic, number, topic_id, state in body.states:
-                lives = found[topic, number]
                 if state.leader == BEING_DELETED:
-                    lives.end(topic_id, body.first)
+                    found[topic, number].end(topic_id, body.first)
                 elif not self._is_elsewhere(body, (topic, number)):
-                    life = lives.of(topic_id, state.epochs, body.first, is_new=state.is_new)
+                    life = found[topic, number].of(topic_id, state.epochs, body.first, is_new=state.is_new)
                     life.sightings.append(Sighting(body.first, body, state))
         deleted = {each["topic"]: each["ts"] for each in self.controller_events if each["kind"] == "topic deleted"}
         for (topic, _number), lives in found.items() if deleted else ():

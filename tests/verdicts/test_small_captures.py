@@ -4,13 +4,15 @@ import gzip
 from functools import partial
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from commands import run_kproto
 from conftest import DATA
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.tables.resolved import resolved_pieces
+from kproto.error_codes import ErrorCode
+from kproto.tables.resolved import resolved_pieces, resolved_tables
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import Finding, findings
 
@@ -34,6 +36,18 @@ doctor = partial(run_kproto, "doctor")
 
 def test_another_topic_id_of_a_living_topic_is_no_new_topic() -> None:
     assert alarms(made("topic_id_changed")) == {"KP043"}
+
+
+def test_a_partition_that_only_requests_name_whose_broker_has_another_of_that_name_is_none() -> None:
+    tables = kproto.tables.read(PATHS["external-controller-a"])
+    errors = tables["partition_errors"]
+    refused = errors.filter(pc.equal(errors["error_code"], ErrorCode.INCONSISTENT_TOPIC_ID))["frame_id"]
+    requests = tables["requests"]
+    requests = requests.filter(pc.is_in(requests["frame_id"], value_set=refused))
+    facts = Facts([resolved_tables({**tables, "requests": requests})])
+    assert facts.requests
+    assert facts.present == {}
+    assert alarms(findings(facts)) == {"KP003", "KP043"}
 
 
 def test_controllers_that_replace_each_other_all_the_time_are_a_warning() -> None:
