@@ -1,5 +1,6 @@
 """Provides the fixtures that all tests share: both codecs, one after the other or side by side, and the golden data."""
 
+import gc
 import gzip
 import json
 import os
@@ -32,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", on_any_machine, derandomize=True, max_examples=60, print_blob=True)
 settings.register_profile("dev", on_any_machine, max_examples=60)
-settings.register_profile("quick", on_any_machine, max_examples=20)
+settings.register_profile("quick", on_any_machine, max_examples=10)
 settings.register_profile("explore", settings.get_profile("dev"))  # fresh draws where others are fixed: see fixed_draws
 settings.register_profile("soak", on_any_machine, max_examples=5000)
 settings.register_profile(
@@ -59,6 +60,21 @@ def pytest_configure(config: pytest.Config) -> None:
         files = [file for file in map(str, sorted(DATA.parent.rglob("test_*.py"))) if not file.startswith(left_out)]
         begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         config.args = files[begin:] + files[:begin]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep all modules and tests, half a million objects, out of each later collection of garbage."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter end as ever: libraries complain of what is left then."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest groups tests by their fixtures

@@ -14,11 +14,11 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b".")[:16]
 
 
-def broker(broker_id: int, *listeners: str, host: str = "localhost", rack: str | None = None) -> Any:
-    """A live broker; listeners default to one PLAINTEXT endpoint on port 9092."""
+def broker(broker_id: int, *listeners: str, host: str = "localhost", port: int = 9092, rack: str | None = None) -> Any:
+    """A live broker; listeners, on ports one after another, default to one PLAINTEXT endpoint."""
     names = listeners or ("PLAINTEXT",)
     endpoints = [
-        c.UpdateMetadataEndpoint(port=9092 + i, host=host, listener=name, security_protocol=SSL if name == "SSL" else 0)
+        c.UpdateMetadataEndpoint(port=port + i, host=host, listener=name, security_protocol=SSL if name == "SSL" else 0)
         for i, name in enumerate(names)
     ]
     return c.UpdateMetadataBroker(id=broker_id, endpoints=endpoints, rack=rack)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import figures
 import pytest
-from figures import Goal, Line, complaints, limit_of, line, number, ratio, settled
+from figures import Goal, Line, complaints, line, settled
 
 AT_MOST = Goal("g", "decode", "1x1", "ns", "ours", "theirs", "Java", 0.6)
 AT_LEAST = Goal("g", "requests", "10 brokers", "/s", "ours", "theirs", "Kafka", 1.2, at_least=True)
@@ -68,32 +68,6 @@ def test_what_is_wrong_is_named() -> None:
         "not measured: requests, 10 brokers",
     ]
     assert complaints(lines[2:], []) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"),
-        (0.0123, "0.0123"),
-        (12.34, "12.3"),
-        (123.4, "123"),
-        (999.6, "1000"),
-        (45678.9, "45,679"),
-        (-5.0, "-5"),
-    ],
-)
-def test_figures_have_three_digits(value: float | None, text: str) -> None:
-    assert number(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(None, "-"), (0.456, "0.46"), (1.2, "1.20"), (0.0412, "0.041")])
-def test_ratios_have_two_digits(value: float | None, text: str) -> None:
-    assert ratio(value) == text
-
-
-def test_limits_are_words() -> None:
-    rows = [line(goal, []) for goal in (AT_MOST, AT_LEAST, ALONE, AT_MOST.without_limit())]
-    assert [limit_of(row) for row in rows] == ["at most 0.6", "at least 1.2", "at most 120", ""]
 
 
 def test_a_terminals_table_shows_spread_and_verdict() -> None:

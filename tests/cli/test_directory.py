@@ -7,19 +7,13 @@ from typing import Any
 import packets as make
 import pytest
 from commands import run_kproto
-from control_messages import leader_and_isr, leader_state, metadata_state, stop_replica, update_metadata
+from control_messages import broker, leader_and_isr, leader_state, metadata_state, stop_replica, update_metadata
 
 import kproto
-from kproto import messages as c
 from kproto.api import ApiKey
 from kproto.capture import Endpoint
 
 TWO = Endpoint("10.0.0.2", 9092)
-
-
-def live(broker: int, host: str, port: int = 9092) -> Any:
-    endpoint = c.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
-    return c.UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=None)
 
 
 def talk(client: int, server: Endpoint, *requests: Any, port: int = 50_000) -> list[make.Packet]:
@@ -43,7 +37,9 @@ def inspect(*arguments: str, packets: list[make.Packet]) -> Any:
 
 
 def test_a_broker_that_is_known_by_no_address_is_shown_by_its_own() -> None:
-    request = update_metadata({"orders": [metadata_state(3, 2, epoch=14)]}, [live(7, "kafka-7"), live(8, "kafka-8")])
+    request = update_metadata(
+        {"orders": [metadata_state(3, 2, epoch=14)]}, [broker(7, host="kafka-7"), broker(8, host="kafka-8")]
+    )
     result = inspect(packets=talk(1, TWO, request))
     assert " 2 → 10.0.0.2:9092  UpdateMetadata v8 " in result.stdout
     assert result.stdout.rstrip().endswith("live brokers 7-8; orders[3] first seen")
@@ -80,7 +76,7 @@ def test_captures_that_lie_deeper_are_named_with_what_to_type(
 def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:
     """A file is read ahead a little, so that what was sent before the first UpdateMetadata has its broker too."""
     early = leader_and_isr({"orders": [leader_state(3, 7, replicas=[7, 8], isr=[7, 8])]})
-    late = update_metadata({}, [live(7, "10.0.0.2"), live(8, "10.0.0.3")])
+    late = update_metadata({}, [broker(7, host="10.0.0.2"), broker(8, host="10.0.0.3")])
     file = tmp_path / "late.pcap"
     file.write_bytes(make.pcap(talk(1, TWO, early, late)))
     result = run_kproto("inspect", file, "--broker", "7")
@@ -92,7 +88,7 @@ def test_ids_learnt_late_name_the_requests_before_them(tmp_path: Any) -> None:
 
 def test_what_the_wire_says_cannot_drive_the_terminal() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07\u202e\r\n"
-    request = update_metadata({evil: [metadata_state(0, 2)]}, [live(7, evil)])
+    request = update_metadata({evil: [metadata_state(0, 2)]}, [broker(7, host=evil)])
     result = inspect("--details", "--topic", "*", packets=talk(1, TWO, request))
     assert "\\x1b[2J" in result.stdout
     assert not set(result.stdout) & {"\x1b", "\x07", "\r", "\u202e"}
@@ -107,8 +103,8 @@ def test_a_long_client_id_does_not_push_the_columns_away() -> None:
 
 def test_a_packet_beyond_all_times_is_told_and_left_out() -> None:
     near, far = (
-        talk(1, TWO, update_metadata({}, [live(7, "10.0.0.2")])),
-        talk(2, TWO, update_metadata({}, [live(7, "10.0.0.2")])),
+        talk(1, TWO, update_metadata({}, [broker(7, host="10.0.0.2")])),
+        talk(2, TWO, update_metadata({}, [broker(7, host="10.0.0.2")])),
     )
     far = [make.Packet(p.time_ns + 10**12 * 10**9, p.data, p.on_wire) for p in far]
     ng = make.section() + make.interface() + b"".join(make.enhanced(p) for p in [*far, *near])
@@ -159,7 +155,7 @@ def test_kafka_without_control_requests_is_named_as_the_reason() -> None:
 def test_a_kraft_controllers_request_without_a_type_has_none() -> None:
     requests = [
         stop_replica({"orders": [(0, 4, True)]}, is_kraft_controller=True),
-        update_metadata({}, [live(7, "10.0.0.2")], is_kraft_controller=True, type=2),
+        update_metadata({}, [broker(7, host="10.0.0.2")], is_kraft_controller=True, type=2),
     ]
     stop, update = inspect(packets=talk(1, TWO, *requests)).stdout.splitlines()[:2]
     assert "KRaft full" in update

@@ -269,7 +269,6 @@ def test_an_interrupted_reader_of_standard_input_prints_the_totals() -> None:
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 CAPTURE = path("ibp-3.9-a")  # of 2026-11-20, from 19:34:45.658854 to 19:35:51.680077
-BEGIN_S = 1_795_203_285
 
 
 def at(text: str, capture: str = CAPTURE) -> int:

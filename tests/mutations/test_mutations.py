@@ -14,8 +14,8 @@ from mutations.campaign import Trial, attempts
 from mutations.covering import measure, mirrors
 from mutations.draw import ROOT, all_mutants, draw
 from mutations.lists import equivalents, known_breakages
-from mutations.operators import OPERATORS, Mutant, mutants_of
-from mutations.report import report, table
+from mutations.operators import Mutant, mutants_of
+from mutations.report import report
 from mutations.trial import Outcome, Tree
 
 HERE = Path(__file__).parent
@@ -159,10 +159,6 @@ class TestDraw:
         after = mutants_of("kproto/b.py", b'"""Text."""\n\ndef f(a, b):\n    return a < b + 1\n')
         assert [m.key for m in draw(before, 3, seed=5)] == [m.key for m in draw(after, 3, seed=5)]
 
-    def test_there_are_no_more_than_there_are(self) -> None:
-        assert len(draw(self.MUTANTS, 10_000, seed=1)) == len(self.MUTANTS)
-        assert draw([], 5, seed=1) == []
-
 
 class TestLists:
     ENTRY = """
@@ -204,15 +200,6 @@ class TestLists:
 class TestReport:
     MUTANTS = mutants_of("kproto/x.py", b"def f(a, b):\n    return a < b + 1\n")
     KILLED, SURVIVED = Outcome("killed", "tests/test_x.py::test_it"), Outcome("survived")
-
-    def test_the_table_counts_by_operator_and_package(self) -> None:
-        outcomes = dict.fromkeys(self.MUTANTS, self.KILLED) | {self.MUTANTS[0]: self.SURVIVED}
-        lines = table(outcomes)
-        assert [line.split(" | ")[0] for line in lines[2:]] == [f"| {name}" for name in (*OPERATORS, "all")]
-        assert (
-            lines[-1]
-            == f"| all | - | {len(outcomes) - 1} of {len(outcomes)} | {len(outcomes) - 1} of {len(outcomes)} |"
-        )
 
     def test_too_few_killed_a_stale_equivalent_and_a_lasting_breakage_are_wrong(self) -> None:
         (breakage,) = known_breakages(self.MUTANTS, dedent(TestLists.ENTRY))

@@ -302,10 +302,6 @@ class Soak:
         """ZooKeeper's process."""
         return int((self.folder / "zookeeper" / "run" / "zookeeper.pid").read_text())
 
-    def group_of(self, broker_id: int) -> Program:
-        """The process of a broker."""
-        return self.groups[broker_id // GROUP]
-
     def ids_of(self, program: Program) -> range:
         """The brokers of a process, or behind a tap."""
         number = (self.groups if program in self.groups else self.taps).index(program)

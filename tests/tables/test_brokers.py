@@ -4,9 +4,8 @@ import pickle
 from typing import Any
 
 import pytest
-from control_messages import leader_and_isr, leader_state, update_metadata
+from control_messages import broker, leader_and_isr, leader_state, update_metadata
 
-from kproto import messages as c
 from kproto.capture import Endpoint
 from kproto.errors import ConfigurationError
 from kproto.tables import BrokerDirectory
@@ -14,11 +13,6 @@ from kproto.tables.bodies import ControlBody
 from kproto.tables.brokers import BrokerFacts
 
 ONE, TWO, THREE = (Endpoint(f"10.0.0.{n}", 9092) for n in (1, 2, 3))
-
-
-def live(broker: int, host: str, port: int = 9092) -> Any:
-    endpoint = c.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
-    return c.UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=None)
 
 
 def told_of(*brokers: Any) -> Any:
@@ -43,34 +37,39 @@ def test_nothing_is_known_of_an_address_that_nobody_named() -> None:
 
 def test_live_brokers_are_known_by_address() -> None:
     directory = BrokerDirectory()
-    learn(directory, told_of(live(1, "10.0.0.1"), live(2, "10.0.0.2"), live(6, "0:0:0:0:0:0:0:1")))
+    learn(directory, told_of(broker(1, host="10.0.0.1"), broker(2, host="10.0.0.2"), broker(6, host="0:0:0:0:0:0:0:1")))
     assert [directory.id_of(e) for e in (ONE, TWO, THREE)] == [1, 2, None]
     assert directory.id_of(Endpoint("::1", 9092)) == 6
 
 
 def test_an_address_follows_the_broker_that_moved_to_it() -> None:
     directory = BrokerDirectory()
-    learn(directory, told_of(live(1, "10.0.0.1")))
-    learn(directory, told_of(live(9, "10.0.0.1")))
+    learn(directory, told_of(broker(1, host="10.0.0.1")))
+    learn(directory, told_of(broker(9, host="10.0.0.1")))
     assert directory.id_of(ONE) == 9
 
 
 def test_a_port_that_one_broker_alone_has_tells_it_though_hosts_are_names() -> None:
     directory = BrokerDirectory()
-    learn(directory, told_of(live(1, "kafka", 9091), live(2, "kafka", 9092), live(3, "kafka", 9093)))
+    learn(
+        directory,
+        told_of(
+            broker(1, host="kafka", port=9091), broker(2, host="kafka", port=9092), broker(3, host="kafka", port=9093)
+        ),
+    )
     assert directory.id_of(TWO) == 2
     assert directory.id_of(Endpoint("10.0.0.9", 9093)) == 3
 
 
 def test_a_port_that_several_brokers_have_tells_nobody() -> None:
     directory = BrokerDirectory()
-    learn(directory, told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    learn(directory, told_of(broker(1, host="kafka-1"), broker(2, host="kafka-2"), broker(3, host="kafka-3")))
     assert directory.id_of(ONE) is None
 
 
 def test_the_replica_that_all_partitions_sent_to_an_address_share_is_its_broker() -> None:
     directory = BrokerDirectory()
-    learn(directory, told_of(live(1, "kafka-1"), live(2, "kafka-2"), live(3, "kafka-3")))
+    learn(directory, told_of(broker(1, host="kafka-1"), broker(2, host="kafka-2"), broker(3, host="kafka-3")))
     learn(directory, led(TWO, [1, 2]))
     assert directory.id_of(TWO) is None
     learn(directory, led(TWO, [2, 3], [3, 2]))
@@ -86,15 +85,15 @@ def test_partitions_that_share_no_replica_tell_nobody() -> None:
 
 def test_what_the_user_told_goes_first() -> None:
     directory = BrokerDirectory({("10.0.0.1", 9092): 77})
-    learn(directory, told_of(live(1, "10.0.0.1")))
+    learn(directory, told_of(broker(1, host="10.0.0.1")))
     learn(directory, led(ONE, [1]))
     assert directory.id_of(ONE) == 77
 
 
 def test_an_id_holds_from_when_it_was_listed_and_the_first_one_before() -> None:
     directory = BrokerDirectory()
-    for time_ns, broker in (10, 1), (20, 9), (30, 1):
-        directory.learn_listeners(time_ns, "a.pcap", [(broker, "10.0.0.1", 9092)])
+    for time_ns, broker_id in (10, 1), (20, 9), (30, 1):
+        directory.learn_listeners(time_ns, "a.pcap", [(broker_id, "10.0.0.1", 9092)])
     assert [directory.id_of(ONE, t) for t in (0, 10, 19, 20, 29, 30, 99, None)] == [1, 1, 1, 9, 9, 1, 1, 1]
 
 
