@@ -543,7 +543,7 @@ class Facts:
         known = self._first_told.get((life, broker))
         if known is None:
             told = sorted(
-                (sighting.state.epochs, sighting.body.told[broker][0])
+                (sighting.state.latest, sighting.body.told[broker][0])
                 for sighting in life.sightings
                 if broker in sighting.body.told and sighting.body.api_key == ApiKey.UPDATE_METADATA
             )
@@ -662,7 +662,8 @@ class Facts:
     def _zookeeper_lists(self) -> list[tuple[list[tuple[int, frozenset[int]]], dict[int, list[Stretch]], int | None]]:
         """The changes of the live brokers in each reign of ZooKeeper's controllers, the absences, and its end.
 
-        A controller of KRaft goes on to list brokers that are down: its lists end a reign and show nothing.
+        A controller of KRaft goes on to list brokers that are down: its lists end a reign and show nothing. What logs
+        alone list holds until the last of them ends.
         """
         kraft = self._told_by_kraft
         reigns: dict[int, list[tuple[Request, frozenset[int]]]] = defaultdict(list)
@@ -672,7 +673,11 @@ class Facts:
         found = []
         for place, listing in reigns.items():
             changes = _live_changes(listing)
-            found.append((changes, _absences(changes), kraft[place] if place < len(kraft) else None))
+            end = kraft[place] if place < len(kraft) else None
+            if end is None and all(request.is_logged for request, _live in listing):
+                last = max(log.last for log in self._logs_listing(self.begin, self.end))
+                end = last if last + _ONE_BATCH < self.end else None
+            found.append((changes, _absences(changes), end))
         return found
 
     def not_alive(self, broker: int) -> list[Stretch]:
@@ -1299,6 +1304,8 @@ class Facts:
                 return self._missing(broker)
         if not self.is_recorded(broker, first, last, within):
             return "the captures lack what a controller sent to that broker"
+        if not self.shows_alive(min(first + within, last)):
+            return "the logs do not tell whether it was alive"
         return "lines of a request log cannot be read" if self.unread_lines else ""
 
 

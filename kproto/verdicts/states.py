@@ -58,6 +58,8 @@ STATE_ORDER: Final = ("leader_epoch", "partition_epoch")
 FIRST_EPOCHS: Final = (0, 0)
 """The epochs of a new partition's first state, in ``STATE_ORDER``."""
 
+_UNTOLD: Final = 1 << 31
+
 _ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
 """The kind of change of an ISR, by whether brokers left and whether brokers came."""
 
@@ -90,6 +92,11 @@ class State(NamedTuple):
     def epochs(self) -> tuple[int, int]:
         """The order of states: leader epoch, then partition epoch."""
         return self.leader_epoch, self.partition_epoch
+
+    @property
+    def latest(self) -> tuple[int, int]:
+        """The highest epochs that it may have: its own, unless a log does not tell the partition epoch."""
+        return self.leader_epoch, _UNTOLD if self.partition_epoch < 0 else self.partition_epoch
 
 
 class Request(NamedTuple):

@@ -112,7 +112,7 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
     for partition, life in facts.present.items():
         newest = life.newest
         updates = [sighting for sighting in life.sightings if sighting.body.api_key == ApiKey.UPDATE_METADATA]
-        bodies = [sighting.body for sighting in updates if sighting.state.epochs >= newest.state.epochs]
+        bodies = [sighting.body for sighting in updates if sighting.state.latest >= newest.state.epochs]
         if not bodies:
             continue
         key = tuple(map(id, bodies))

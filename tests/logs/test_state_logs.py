@@ -630,3 +630,24 @@ def test_a_broker_that_has_just_come_back_is_yet_to_be_told_of_a_deletion(tmp_pa
     found = doctor(tmp_path, "--log-zone", "UTC")
     assert found
     assert "KP041" not in {row["rule"] for row in found}
+
+
+@pytest.mark.parametrize(
+    ("run", "rule", "ends"),
+    [
+        ("kafka-0.11.0.3", "KP030", {"": "20:41:30,321"}),  # what UpdateMetadata tells has no partition epoch there
+        ("kafka-0.11.0.3", "KP023", {"controller.log": "20:41:14,606"}),  # a broker comes back after that
+        ("kafka-2.0.1", "KP041", {"broker-1/controller": "20:30:39,690", "broker-0/": "20:30:59,263"}),
+    ],
+)  # in the last nothing tells that broker 0 was away for ten seconds
+def test_logs_that_end_each_at_its_line_accuse_nobody_of_more(
+    run: str, rule: str, ends: dict[str, str], tmp_path: Path
+) -> None:
+    for name, data in logs_of(run, "TRACE").items():
+        end = next((end for part, end in ends.items() if part in name), "99").encode()
+        lines = [line for line in data.splitlines(keepends=True) if line[12:24] <= end]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"".join(lines))
+    found = doctor(tmp_path, "--log-zone", "UTC")
+    assert found
+    assert rule not in {row["rule"] for row in found if row["severity"] != "note"}
