@@ -163,12 +163,14 @@ def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, int]]:
 
 def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple[str, pa.Table]]:
     """Yield stored files that have superseded requests, and what stays of each."""
-    of_token: dict[str, list[bytes]] = {JOINED: []}
-    answers: dict[str, set[bytes]] = {JOINED: set()}
+    of_token: dict[str, list[bytes]] = {}
+    answers: dict[str, set[bytes]] = {}
+    every = {token_of(file) for name in _RELATED for file in stored.paths(name)}
     for file, ids in settled.superseded.items():
         theirs = read_parquet(stored.place(file), ["frame_id", "response_frame_id"])
         found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
-        for token in {token_of(file), JOINED}:
+        token = token_of(file)
+        for token in every if token == JOINED else {token, JOINED}:  # what was joined has rows of any file beside it
             of_token.setdefault(token, []).extend(ids)
             answers.setdefault(token, set()).update(found["response_frame_id"].drop_null().to_pylist())
     for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:

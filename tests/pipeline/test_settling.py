@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kproto.pipeline.settling import settle, without_superseded
+from kproto.pipeline.settling import JOINED, settle, without_superseded
 from kproto.pipeline.stages import DROPPED, StagedPart, without_requests
 from kproto.pipeline.staging import StagedTables, read_staged
 from kproto.tables.brokers import BrokerFacts
@@ -31,12 +31,18 @@ def frames(table: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([{"frame_id": each} for each in sorted(ids)], FRAMES)
 
 
-def left(stored: list[pa.Table], new: list[pa.Table], folder: Path) -> tuple[list[bytes], list[bytes]]:
-    """The requests and the frames that stand after a run: of stored files and of new pieces."""
+def left(
+    stored: list[pa.Table], new: list[pa.Table], folder: Path, *, joined: str = ""
+) -> tuple[list[bytes], list[bytes]]:
+    """The requests and the frames that stand after a run: of stored files, of one table ``joined``, and of pieces."""
     tables = StoredTables(folder, {}, {})
+
+    def file_of(name: str, number: int) -> str:
+        return f"{name}/part-{JOINED if name == joined else number}-{number}.parquet"
+
     for number, table in enumerate(stored):
         for name, rows in (("requests", table), ("frames", frames(table))):
-            write_table(folder / (file := f"{name}/part-{number}-0.parquet"), name, rows)
+            write_table(folder / (file := file_of(name, number)), name, rows)
             tables.rows[file] = rows.num_rows
     pieces = []
     for number, table in enumerate(new):
@@ -50,7 +56,7 @@ def left(stored: list[pa.Table], new: list[pa.Table], folder: Path) -> tuple[lis
     kept: dict[str, list[bytes]] = {"requests": [], "frames": []}
     for number, table in enumerate(stored):
         for name, rows in (("requests", table), ("frames", frames(table))):
-            kept[name] += found.get(f"{name}/part-{number}-0.parquet", rows)["frame_id"].to_pylist()
+            kept[name] += found.get(file_of(name, number), rows)["frame_id"].to_pylist()
     for piece, table in zip(pieces, new, strict=True):
         gone = [batch["frame_id"] for batch in read_staged(folder / piece.path / DROPPED, DROPPED)]
         ids = pa.concat_arrays(gone) if gone else pa.array([], pa.binary())
@@ -62,6 +68,7 @@ def left(stored: list[pa.Table], new: list[pa.Table], folder: Path) -> tuple[lis
 SHARED = requests((b"a", b"f", LESS), (b"b", b"f", MORE))
 
 
+@pytest.mark.parametrize("joined", ["", "requests", "frames"])
 @pytest.mark.parametrize(
     ("stored", "new"),
     [
@@ -74,8 +81,10 @@ SHARED = requests((b"a", b"f", LESS), (b"b", b"f", MORE))
         ([requests((b"a", b"f", LESS))], [requests((b"a", b"f", MORE)), requests((b"b", b"f", MORE))]),
     ],
 )
-def test_a_response_of_two_requests_stands_once(stored: list[pa.Table], new: list[pa.Table], tmp_path: Path) -> None:
-    assert left(stored, new, tmp_path) == ([b"a", b"b"], [b"a", b"b", b"f"])
+def test_a_response_of_two_requests_stands_once(
+    stored: list[pa.Table], new: list[pa.Table], joined: str, tmp_path: Path
+) -> None:
+    assert left(stored, new, tmp_path, joined=joined) == ([b"a", b"b"], [b"a", b"b", b"f"])
 
 
 def test_of_requests_that_are_taken_out_alone_a_shared_response_stays_with_the_others() -> None:
