@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kproto.tables.known import KnownTable
-from kproto.tables.schemas import TABLES
-from kproto.tables.stored import SCHEMA, StoredTables
+from kproto.tables.schemas import KNOWN, TABLES
+from kproto.tables.stored import SCHEMA, StoredTables, read_parquet
 from kproto.tables.writing import kind_of, span_of, token_of, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
+    from collections.abc import Callable, Mapping
 
     from kproto.tables.places import Place
 
@@ -72,6 +73,28 @@ class ChangedTables:
             self._rewritten += 1
             name = f"{kind_of(file)}-{token_of(file)}-{self._run}-{self._rewritten}.zstd.parquet"
             self.write(f"{file.rpartition('/')[0]}/{name}", table)
+
+    def narrow(self, file: str, column: str, is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
+        """Keep the rows of a file whose values in a column are wanted."""
+        place = self.tables.place(file)
+        wanted = is_wanted(read_parquet(place, [column])[column])
+        if not pc.all(wanted).as_py():
+            self.rewrite(file, read_parquet(place).filter(wanted))
+
+    def distinct(self, name: str, column: str) -> pa.Array:
+        """Return the distinct values of a column of a table with ids."""
+        found = [pc.unique(read_parquet(file, [column])[column]) for file in self.tables.files(name)]
+        return pc.unique(pa.chunked_array(found, pa.binary())).drop_null()
+
+    def forget_bodies(self) -> None:
+        """Drop the bodies that no request or frame has any more, and their states."""
+        held = self.distinct("bodies", "body_id")
+        used = [self.distinct(name, "body_id") for name in ("frames", "requests")]  # a metadata log has no frames
+        gone = held.filter(pc.invert(pc.is_in(held, value_set=pa.concat_arrays(used))))
+        for name in ("bodies", "partition_states") if len(gone) else ():
+            for file in self.tables.paths(name):
+                self.narrow(file, "body_id", lambda ids: pc.invert(pc.is_in(ids, value_set=gone)))
+        self.know("known_bodies", pa.table([self.distinct("bodies", "body_id")], KNOWN["known_bodies"]), alone=True)
 
     def know(self, name: str, rows: pa.Table, *, alone: bool = False) -> None:
         """Add rows to a table of ``KNOWN``, or put them ``alone`` in the place of all that it has."""

@@ -354,6 +354,8 @@ class _Job:
         self._figures = made.figures.rows()
         self._on_step("summing up")
         self._know_bodies(made)
+        if taken_back:
+            self._new.forget_bodies()
 
     def add_log(self, plan: LogPlan, cluster: str) -> None:
         """Make the tables of a metadata log in the place of those that it had."""

@@ -26,6 +26,7 @@ import errno
 import json
 import os
 import shutil
+import uuid
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -269,8 +270,7 @@ def _link(directory: Path, name: str, target: Path, *, overwrite: bool) -> None:
         place.exists() and not place.is_symlink() and not overwrite
     ):
         return
-    fresh = directory / RUNS / f".link-{name}"
-    fresh.unlink(missing_ok=True)
+    fresh = directory / RUNS / f".link-{uuid.uuid4().hex}"
     fresh.symlink_to(target)
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)

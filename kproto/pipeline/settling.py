@@ -169,8 +169,8 @@ def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple
     for file, ids in settled.superseded.items():
         theirs = read_parquet(stored.place(file), ["frame_id", "response_frame_id"])
         found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
-        token = token_of(file)
-        for token in every if token == JOINED else {token, JOINED}:  # what was joined has rows of any file beside it
+        own = token_of(file)
+        for token in every if own == JOINED else {own, JOINED}:  # what was joined has rows of any file beside it
             of_token.setdefault(token, []).extend(ids)
             answers.setdefault(token, set()).update(found["response_frame_id"].drop_null().to_pylist())
     for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:

@@ -28,8 +28,6 @@ from kproto.tables.stored import StoredTables, current_tables, read_parquet, who
 from kproto.tables.writing import BY_BODY, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
 
@@ -46,13 +44,6 @@ class _NewRun(ChangedTables):
     def __init__(self, out: OutputDirectory, stored: StoredTables) -> None:
         super().__init__(stored, out.run, out.run)
         self._out = out
-
-    def narrow(self, file: str, column: str, is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
-        """Keep the rows of a file whose values in a column are wanted."""
-        table = read_parquet(self.tables.place(file))
-        wanted = table.filter(is_wanted(table[column]))
-        if wanted.num_rows < table.num_rows:
-            self.rewrite(file, wanted)
 
     def publish(self, **changes: Any) -> StoredTables:
         """Make it the current run, with changes in the manifest beside the files; return its tables."""
@@ -104,20 +95,14 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         for file in stored.rows:
             if "" < _day(file) < day and file.partition("/")[0] not in BY_BODY:
                 new.drop(file)
-        asked = [_column(new.tables, "requests", name) for name in ("frame_id", "response_frame_id")]
+        asked = [new.distinct("requests", name) for name in ("frame_id", "response_frame_id")]
         for file in [file for name in ("responses", "partition_errors", "frames") for file in new.tables.paths(name)]:
             if _day(file) == day:  # some answer requests of the day before
                 new.narrow(file, "frame_id", partial(pc.is_in, value_set=pa.concat_arrays(asked)))
-        sent = _column(new.tables, "requests", "body_id")  # those of a metadata log have no frames
-        needed = {
-            "bodies": ("body_id", pa.concat_arrays([_column(new.tables, "frames", "body_id"), sent])),
-            "partition_states": ("body_id", sent),
-            "live_brokers": ("live_brokers_id", _column(new.tables, "requests", "live_brokers_id")),
-        }
-        for name, (column, values) in needed.items():
-            for file in stored.paths(name):
-                if _day(file) <= day:
-                    new.narrow(file, column, partial(pc.is_in, value_set=values))
+        new.forget_bodies()
+        listed = new.distinct("requests", "live_brokers_id")
+        for file in stored.paths("live_brokers"):
+            new.narrow(file, "live_brokers_id", partial(pc.is_in, value_set=listed))
         midnight = pa.scalar(datetime.fromisoformat(f"{day}T00:00:00+00:00"), pa.timestamp("us", "UTC"))
         for file in stored.paths("captures"):
             new.narrow(file, "last_ts", lambda ts: pc.fill_null(pc.greater_equal(ts, midnight), True))
@@ -127,8 +112,6 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         gone = pa.array(sorted(files - left), pa.string())
         for file in stored.paths("bad_inputs"):
             new.narrow(file, "file", lambda names: pc.invert(pc.is_in(names, value_set=gone)))
-        written = [read_parquet(file, ["body_id"]) for file in new.tables.files("bodies")]
-        new.know("known_bodies", pa.concat_tables([KNOWN["known_bodies"].empty_table(), *written]), alone=True)
         borders = KnownTable(stored, "known_borders").all()
         seen_ns = int(midnight.value) * 1000 - _STILL_GOES_ON_NS
         borders = borders.filter(pc.greater_equal(borders["time_ns"], seen_ns))
@@ -193,9 +176,3 @@ def _clusters(file: Place) -> tuple[str, ...]:
 
 def _day(file: str) -> str:
     return file.partition("/date=")[2].partition("/")[0]
-
-
-def _column(stored: StoredTables, name: str, column: str) -> pa.Array:
-    """The distinct values of a column of a table."""
-    found = [pc.unique(read_parquet(file, [column])[column]) for file in stored.files(name)]
-    return pc.unique(pa.chunked_array(found, pa.binary())).drop_null()

@@ -106,7 +106,7 @@ class Name(NamedTuple):
         Raises:
             CaptureError: There is no such file.
         """
-        return file_state(file) != self.state and (self.state != _UNREAD or _can_be_opened(file))
+        return file_state(file) != self.state and (self.state != _UNREAD or _first_of(file) != b"")
 
 
 class PartToRead(NamedTuple):
@@ -443,14 +443,6 @@ def _first_of(file: str) -> bytes:
             return source.peek(_EDGE)[:_EDGE]
     except CaptureError:
         return b""
-
-
-def _can_be_opened(file: str) -> bool:
-    try:
-        with Source(file, opener=open_file):
-            return True
-    except CaptureError:
-        return False
 
 
 def _holds(file: str, known: Recording) -> bool:

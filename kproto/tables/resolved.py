@@ -98,12 +98,6 @@ class Survey:
         self._modes: set[tuple[Any, ...]] = set()  # address, controller, whether it is KRaft's
         self._rows = 0
 
-    def add_piece(self, piece: Mapping[str, pa.Table]) -> None:
-        """Add a piece of the tables."""
-        self.add_captures(piece["captures"])
-        self.add_brokers(piece["brokers"])
-        self.add(piece["requests"])
-
     def add_captures(self, captures: pa.Table) -> None:
         """Add rows of ``captures``."""
         self._clusters.add_captures(captures)
@@ -405,12 +399,20 @@ def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filter
         points: The capture points.
         filters: Of these the listeners, given brokers and the reading of logs count.
     """
-    survey = Survey(is_one=len(points) < 2, broker_ids=filters.broker_ids)
     anything = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
+    return _resolution_of(chunks_of(points, anything), is_one=len(points) < 2, broker_ids=filters.broker_ids)
+
+
+def _resolution_of(
+    pieces: Iterable[Mapping[str, pa.Table]], *, is_one: bool, broker_ids: Mapping[tuple[str, int], int] | None
+) -> Resolution:
+    survey = Survey(is_one=is_one, broker_ids=broker_ids)
     held = []
-    for piece in chunks_of(points, anything):
+    for piece in pieces:
+        survey.add_captures(piece["captures"])
+        survey.add_brokers(piece["brokers"])
+        survey.add(piece["requests"])
         held.append({name: piece[name] for name in ("partition_states", "live_brokers")})
-        survey.add_piece(piece)
     return survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
 
 
@@ -517,11 +519,8 @@ def resolved_tables(
     Raises:
         ConfigurationError: There is no such cluster.
     """
-
-    def read(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
-        return [tables[name].select(columns)]
-
-    found = _resolved(tables, resolution_of(read, broker_ids), cluster)
+    is_one = len(pc.unique(tables["captures"]["capture"])) < 2
+    found = _resolved(tables, _resolution_of([tables], is_one=is_one, broker_ids=broker_ids), cluster)
     found["requests"] = found["requests"].sort_by([("ts", "ascending"), ("frame_id", "ascending")])
     return found
 
@@ -565,10 +564,7 @@ def resolved_pieces(
         size += sum(table.nbytes for table in held[-1].values())
         if size > _HELD:
             break
-    survey = Survey(is_one=True, broker_ids=filters.broker_ids)
-    for piece in held:
-        survey.add_piece(piece)
-    resolution = survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
+    resolution = _resolution_of(held, is_one=True, broker_ids=filters.broker_ids)
     while held:
         yield _resolved(held.pop(0), resolution, cluster)
     for piece in pieces:

@@ -86,3 +86,22 @@ def test_logs_that_stand_in_others_count_once(
         [tmp_path / "tail.txt", tmp_path / "whole" / "state-change.log"], OutputDirectory(tmp_path / "out")
     )
     assert found == whole
+
+
+def test_of_a_request_that_is_being_written_no_state_stays_but_those_of_the_whole(
+    cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
+) -> None:
+    (first, second, last), _whole = cut
+    begun, rest = first.read_bytes(), second.read_bytes() + last.read_bytes()
+    log, out = tmp_path / "host" / "state-change.log", OutputDirectory(tmp_path / "out")
+    log.parent.mkdir()
+    for data in (begun, begun + rest):
+        log.write_bytes(data)
+        analyzed([log], out)
+    once = OutputDirectory(tmp_path / "once")
+    analyzed([log], once)
+    bodies = [
+        {name: set(pq.read_table(each.path / name)["body_id"].to_pylist()) for name in ("partition_states", "bodies")}
+        for each in (out, once)
+    ]
+    assert bodies[0] == bodies[1]
