@@ -16,7 +16,7 @@ cdef class SeenLines:
     cdef bint _is_behind
 
     @cython.locals(
-        key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t,
+        key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t, last=Py_ssize_t,
         known=bytearray, place=Py_ssize_t, bit="unsigned char"
     )
     cpdef bint is_copy(self, bytes text, long long time_ns) except -1
@@ -33,7 +33,7 @@ cdef class LogReader:
     cdef SeenLines _seen
     cdef list _logged, _waiting
     cdef set _numbers
-    cdef object _waiting_ns, _last_line, _last_message
+    cdef object _waiting_ns
     cdef long long _waiting_bytes
     cdef long _rises
     cdef bint _has_requests, _is_ordered

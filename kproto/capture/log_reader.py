@@ -214,8 +214,9 @@ class _HeldLine:
 class SeenLines:
     """Tells which lines of files stand in them again, as a log does that was saved or pasted twice.
 
-    Lines may be equal without being copies. Copies begin where the time goes back, or somewhere behind that, with a
-    line that was there at that time, and go on from there line by line.
+    Lines may be equal without being copies. A copy follows its line at once, as where a shipper sent it again, or an
+    export has it in two fields. Or copies begin where the time goes back, or somewhere behind that, with a line that
+    was there at that time, and go on from there line by line.
     """
 
     def __init__(self) -> None:
@@ -233,6 +234,9 @@ class SeenLines:
         count = len(keys)
         known, place, bit = self._known, (key >> 3) & 0xFFFFF, 1 << (key & 7)
         self._is_behind = time_ns < self._latest_ns or (self._is_behind and time_ns == self._latest_ns)
+        last = (at if at > 0 else count) - 1
+        if last >= 0 and keys[last] == key:
+            return True
         if at < 0 or at >= count or keys[at] != key:
             at = self._find(key, time_ns) if self._is_behind and known[place] & bit else -1
         if at >= 0:
@@ -303,8 +307,6 @@ class LogReader:
         self._controller_epoch = -1
         self._has_requests = False  # whether any line was one of a request log
         self._held = _HeldLine()
-        self._last_line = b""
-        self._last_message: LogLine | None = None
         self._waiting: list[tuple[LogLine, list[bytes] | None]] = []
         self._waiting_bytes = self._waiting_ns = self._rises = 0
         self._seen = SeenLines()
@@ -369,9 +371,6 @@ class LogReader:
             else:
                 is_plain = False
             if is_plain:
-                if line == self._last_line and line.endswith(_ENDS):
-                    continue  # a shipper sent it again
-                self._last_line = line
                 at = line.find(b"[", 26, _LATEST_PLACE)  # of Kafka's own layout
                 if held.first is not None:
                     self._end_held(events)
@@ -391,7 +390,7 @@ class LogReader:
                                     ):
                                         self.summary.bad(_CUT, offset, length)
                                 else:
-                                    self._wait(LogLine(line, [], None, offset, length), [line], time_ns, events)
+                                    self._wait(LogLine(line, [], None, offset, length), [line], at, events)
                             else:
                                 held.begin(LogLine(line, [], None, offset, length))
                             if self._logged:
@@ -428,31 +427,16 @@ class LogReader:
             self.summary.assumed_zone = True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
-        if message.text and self._is_repeated(message):
-            return
         mark = 0
         if message.fields is None:
             mark = message.text.find(MARK)
             if mark < 0:
                 self._state_message(message, events)
                 return
-        if not self._is_ordered:
-            try:
-                time_ns = self._clock.time_ns(message.stamps + stamps_in(message.text[:mark]))
-            except UnusableLine:
-                time_ns = self._waiting_ns
-            self._wait(message, None, time_ns, events)
-        else:
+        if self._is_ordered:
             self._request(message, events)
-
-    def _is_repeated(self, message: LogLine) -> bool:
-        """Whether a line with a time came before: a shipper sent it twice, or an export has it in two fields."""
-        before = self._last_message
-        self._last_message = message
-        if before is None or before.text != message.text:
-            return False
-        has_time = HAS_TIME.search(message.text, 0, _LONGEST_PREFIX) is not None
-        return has_time or (bool(message.stamps) and before.stamps == message.stamps)
+        else:
+            self._wait(message, None, mark, events)
 
     def _request(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         """Take a line of a request log."""
@@ -525,26 +509,24 @@ class LogReader:
         if first is None:
             return
         forms = self._held.forms()
-        if not self._is_ordered:
-            text, at = with_writer(forms[0])
-            try:
-                time_ns = self._clock.time_ns(first.stamps + stamps_in(text[: max(at, 0)]))
-            except UnusableLine:
-                time_ns = self._waiting_ns
-            if at >= 0:
-                self._wait(first, forms, time_ns, events)
-                return
-        self._state(first, forms)
+        if not self._is_ordered and (at := with_writer(forms[0])[1]) >= 0:
+            self._wait(first, forms, at, events)
+        else:
+            self._state(first, forms)
 
-    def _wait(self, line: LogLine, forms: list[bytes] | None, time_ns: int, events: list[Frame | Exchange]) -> None:
+    def _wait(self, line: LogLine, forms: list[bytes] | None, at: int, events: list[Frame | Exchange]) -> None:
         """Hold a line as long as it is not known whether the oldest line of the file stands first, or the newest one.
 
         Args:
             line: The line.
             forms: The texts that it may have if it tells of a state; None: it tells of a request.
-            time_ns: Its time.
+            at: Where its message begins, behind its time.
             events: Frames go there, once it is known.
         """
+        try:
+            time_ns = self._clock.time_ns(line.stamps + stamps_in((forms[0] if forms else line.text)[:at]))
+        except UnusableLine:
+            time_ns = self._waiting_ns
         if self._waiting:
             self._rises += (time_ns > self._waiting_ns) - (time_ns < self._waiting_ns)
         self._waiting.append((line, forms))
@@ -652,16 +634,10 @@ class LogReader:
             if not (request.detailed or streams.is_partial):  # lines at INFO do not show every request
                 streams.is_partial = True
                 summary.lost(StreamLoss(streams.connection, "request", "gap", request.time_ns, 0))
-            frame = self._frame(streams, "request", request.time_ns, head, body, WHOLE, *names)
-            response = None
-            if request.answered:
-                response = self._frame(streams, "response", request.last_ns, answer_head, answer, WHOLE, *names)
-            else:
-                frame.unmatched_reason = "the log ends before the answer"
-            self._pair(frame, response, events)
-            self.time_ns = request.last_ns
             summary.first_ns = summary.first_ns or request.time_ns
-            summary.last_ns = request.last_ns
+            missing = "" if request.answered else "the log ends before the answer"
+            times = request.time_ns, request.last_ns
+            self._pair(streams, times, names, (head, body, WHOLE), (answer_head, answer, WHOLE), missing, events)
 
     def _number(self, request: LoggedRequest) -> int:
         """Return what stands for the correlation id of a decision, which has none: the same in every log."""
@@ -691,33 +667,42 @@ class LogReader:
         ends = _ends(name)
         head, answer_head = _heads(api_key, version, correlation_id, client_id)
         body, status = _body(api_key, version, "request", entry.get("request"))
-        has_response = entry.get("response") is not None
-        answer, answer_status = b"", GAP
-        form = self._unlogged_answer(api_key, entry) if entry.get("response") is NOT_LOGGED else entry.get("response")
-        if form is not None:
-            answer, answer_status = _body(api_key, version, "response", form)
-        summary = self.summary
-        summary.requests[api_key, version] += 1
+        form = entry.get("response")
+        missing = "the log has no response" if form is None else ""
+        if form is NOT_LOGGED:
+            form = self._unlogged_answer(api_key, entry)
+        answer = (b"", GAP) if form is None else _body(api_key, version, "response", form)
+        self.summary.requests[api_key, version] += 1
+        self.summary.first_ns = self.summary.first_ns or answered_ns
         streams = self._connection(name, ends, sent_ns)
         names = api_key, version, correlation_id, client_id
-        request = self._frame(streams, "request", sent_ns, head, body, status, *names)
-        response = None
-        if has_response:
-            response = self._frame(streams, "response", answered_ns, answer_head, answer, answer_status, *names)
-        else:
-            request.unmatched_reason = "the log has no response"
-        self._pair(request, response, events)
-        self.time_ns = answered_ns
-        summary.first_ns = summary.first_ns or answered_ns
-        summary.last_ns = answered_ns
+        self._pair(
+            streams, (sent_ns, answered_ns), names, (head, body, status), (answer_head, *answer), missing, events
+        )
 
-    def _pair(self, request: Frame, response: Frame | None, events: list[Frame | Exchange]) -> None:
-        if response is None:
-            self.summary.unmatched_requests += 1
+    def _pair(
+        self,
+        streams: _Streams,
+        times: tuple[int, int],
+        names: tuple[int, int, int, str | None],
+        asked: tuple[bytes, bytes, FrameStatus],
+        answered: tuple[bytes, bytes, FrameStatus],
+        missing: str,
+        events: list[Frame | Exchange],
+    ) -> None:
+        """Give an exchange, each half with its header, body and status; without an answer where one is missing."""
+        sent_ns, self.time_ns = times
+        summary = self.summary
+        request, response = self._frame(streams, "request", sent_ns, asked, names), None
+        if missing:
+            request.unmatched_reason = missing
+            summary.unmatched_requests += 1
         else:
+            response = self._frame(streams, "response", self.time_ns, answered, names)
             response.request = request
-            self.summary.responses += 1
+            summary.responses += 1
         events += [request, Exchange(request, response)]
+        summary.last_ns = self.time_ns
 
     def _unlogged_answer(self, api_key: int, entry: dict[str, Any]) -> dict[str, Any] | None:
         """What a broker of a release before 1.0, which logs no answers, answered a control request; None of others.
@@ -748,14 +733,10 @@ class LogReader:
         streams: _Streams,
         direction: Direction,
         time_ns: int,
-        head: bytes,
-        body: bytes,
-        status: FrameStatus,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
+        half: tuple[bytes, bytes, FrameStatus],
+        names: tuple[int, int, int, str | None],
     ) -> Frame:
+        head, body, status = half
         offset: int = getattr(streams, direction)
         length = len(head) + len(body)
         setattr(streams, direction, offset + 4 + length)
@@ -768,10 +749,7 @@ class LogReader:
             status,
             length + (status != WHOLE),
             head + body,
-            api_key,
-            version,
-            correlation_id,
-            client_id,
+            *names,
             len(head),
             self.file,
         )

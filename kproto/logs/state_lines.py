@@ -91,15 +91,13 @@ _STOPPED: Final = re.compile(
     rb".eceived StopReplica request (?:\w*\(partitionIndex=-?\d+, leaderEpoch=(-?\d+), deletePartition=(\w+)\)"
     rb"|\(delete=(\w+)\)) correlation id (-?\d+) from controller (-?\d+) epoch (\d+) for partition (\S+)"
 )
-_HANDLING: Final = re.compile(rb"Handling LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) for \d+ ")
+_OF_LEADER_AND_ISR: Final = re.compile(
+    rb"(?:Handling|Stopped fetchers as part of) LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+)"
+    rb"(?: for \d+ | epoch (\d+)(?! starting ))"
+    rb"|(?:Stopped fetchers as part of become-follower|While handling full LeaderAndIsr) request from "
+    rb"(KRaft )?controller (-?\d+)(?: epoch (\d+))? with correlation id (-?\d+)"
+)
 _FINISHED: Final = re.compile(rb"Finished LeaderAndIsr request in \d{1,10} ?ms correlationId (-?\d{1,10}) ")
-_OF_KRAFT: Final = re.compile(
-    rb"While handling full LeaderAndIsr request from KRaft controller (-?\d{1,10}) with correlation id (-?\d{1,10})"
-)
-_STOPPED_FETCHERS: Final = re.compile(
-    rb"Stopped fetchers as part of (?:become-follower request from controller (-?\d+) epoch (\d+) with correlation id "
-    rb"(-?\d+)|LeaderAndIsr request correlationId (-?\d+) from controller (-?\d+) epoch (\d+))"
-)
 _IGNORING: Final = re.compile(
     rb".gnoring (\w+) request (?:\(\S*\) )?from controller (-?\d+) with correlation id (-?\d+)"
     rb"(?: epoch (\d+) for partition (\S+) (since|as) (?:its associated leader epoch (-?\d+)\b|(?!its\b|$))"
@@ -242,7 +240,7 @@ class LoggedRequest:
         self.topics: dict[bytes, list[dict[str, Any]]] = {}
         self.errors: list[tuple[bytes, int, int]] = []
         self.error_code: int = 0
-        self.answered: bool = False
+        self.answered: bool = correlation_id is None and api_key != ApiKey.LEADER_AND_ISR  # what a controller decided
         self.live_brokers: list[int] = []
         self.broker_epoch: int = -1
         self.detailed: bool = False  # whether lines at TRACE tell its states
@@ -441,9 +439,9 @@ class StateLog:
             b"Cac": self._cached, b"cac": self._cached, b"Del": self._deleted, b"del": self._deleted,
             b"Add": self._added, b"Rec": self._received, b"rec": self._received, b"Han": self._handling,
             b"han": self._handling, b"Com": self._touched, b"com": self._touched, b"Fin": self._finished,
-            b"Sto": self._fetchers, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
+            b"Sto": self._of_leader_and_isr, b"Lea": self._starts, b"Fol": self._starts, b"Ign": self._ignoring,
             b"ign": self._ignoring, b"Tra": self._transitioning, b"Cre": self._creating, b"Ski": self._skipped,
-            b"Whi": self._of_kraft,
+            b"Whi": self._of_leader_and_isr,
         }  # fmt: skip
 
     def line(self, text: bytes, at: int, time_ns: int) -> bool:
@@ -679,9 +677,7 @@ class StateLog:
         return True
 
     def _handling(self, broker: int, rest: bytes, time_ns: int) -> bool:
-        found = _HANDLING.match(rest)
-        if found is not None:
-            self._request(4, broker, found[2], None, found[1], time_ns)
+        if self._of_leader_and_isr(broker, rest, time_ns):
             return True
         found = _STOPPING.match(rest)
         if found is not None:
@@ -721,21 +717,15 @@ class StateLog:
         self._close(broker)
         return True
 
-    def _fetchers(self, broker: int, rest: bytes, time_ns: int) -> bool:
-        found = _STOPPED_FETCHERS.match(rest)
+    def _of_leader_and_isr(self, broker: int, rest: bytes, time_ns: int) -> bool:
+        """A line that names the LeaderAndIsr to which others belong."""
+        found = _OF_LEADER_AND_ISR.match(rest)
         if found is None:
             return False
-        controller, epoch, correlation, other_correlation, other_controller, other_epoch = found.groups()
-        self._request(
-            4, broker, controller or other_controller, epoch or other_epoch, correlation or other_correlation, time_ns
-        )
-        return True
-
-    def _of_kraft(self, broker: int, rest: bytes, time_ns: int) -> bool:
-        found = _OF_KRAFT.match(rest)
-        if found is None:
-            return False
-        self._request(ApiKey.LEADER_AND_ISR, broker, found[1], None, found[2], time_ns).of_kraft = True
+        number, sender, epoch, is_kraft, other, other_epoch, other_number = found.groups()
+        sender, epoch, number = sender or other, epoch or other_epoch, number or other_number
+        request = self._request(ApiKey.LEADER_AND_ISR, broker, sender, epoch, number, time_ns)
+        request.of_kraft |= is_kraft is not None
         return True
 
     def _starts(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -883,12 +873,7 @@ class StateLog:
             if known is not None and not self._tells_broker_epochs:
                 gone, live = _ids(found[1] or b""), _ids(found[2] or found[3])
                 if gone and controller not in self._listing:  # they were alive until now
-                    before = LoggedRequest(
-                        ApiKey.UPDATE_METADATA, controller, controller, known, None, time_ns - 1_000_000
-                    )
-                    before.live_brokers = sorted([*live, *gone])
-                    before.answered = True
-                    self._give(before)
+                    self._decision(controller, known, time_ns - 1_000_000, live=sorted([*live, *gone]))
                 self._listing.add(controller)
                 self._decision(controller, known, time_ns, live=live)
             return True
@@ -981,7 +966,6 @@ class StateLog:
                 request = LoggedRequest(ApiKey.UPDATE_METADATA, broker, controller, known, None, later_ns)
                 request.live_brokers = sorted(epochs)
                 request.broker_epoch = epoch
-                request.answered = True
                 self._give(request)
         self._broker_epochs[controller] = epochs
 
@@ -996,7 +980,6 @@ class StateLog:
         update = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, known, None, time_ns)
         for number, replicas in partitions.items():
             update.add(topic, _published(number, known, _DURING_DELETE, 0, UNKNOWN_IDS, 0, replicas))
-        update.answered = True
         self._give(update)
         if not is_done:
             return
@@ -1006,7 +989,6 @@ class StateLog:
             for number, replicas in partitions.items():
                 if broker in replicas:
                     stop.add(topic, {"partitionIndex": number, "leaderEpoch": -2, "deletePartition": True})
-            stop.answered = True
             self._give(stop)
 
     def _decision(
@@ -1024,7 +1006,6 @@ class StateLog:
         if state is not None:
             request.add(topic, state)
         request.live_brokers = live or []
-        request.answered = True
         self._give(request)
 
 

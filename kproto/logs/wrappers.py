@@ -253,8 +253,6 @@ _XML_END: Final = re.compile(rb"</(?:log4j:)?event>", re.I)
 _XML_FIELD: Final = re.compile(rb"\b(level|timeMillis|timestamp)=.(\w{1,20})\b")
 """An event of log4j's XML layouts, and what it holds beside its message."""
 
-_BEGINS_JSON: Final = re.compile(rb'[{\[:]\s*"')
-
 _GOES_ON: Final = re.compile(rb"\t[ \t]*|[ \t]{2,}|[ \t]*\xe2(?:\x86[\xaa\xb3\xb5]|\x8f\x8e)[ \t]?")
 """What editors and terminals put before the rest of a line that they cut."""
 
