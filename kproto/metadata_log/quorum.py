@@ -137,6 +137,7 @@ class QuorumTraffic:
         fetches: Of each replica, thinned.
         described: Answers to DescribeQuorum.
         diverged: Answers that told a replica to cut off its log.
+        outages: The times in which no leader answered although nodes asked, in order.
     """
 
     requests: list[QuorumRequest] = field(default_factory=list)
@@ -145,6 +146,7 @@ class QuorumTraffic:
     fetches: dict[int, list[ReplicaFetch]] = field(default_factory=dict)
     described: list[DescribedQuorum] = field(default_factory=list)
     diverged: set[Divergence] = field(default_factory=set)
+    outages: list[Outage] = field(default_factory=list)
     _last: dict[int, QuorumRequest] = field(default_factory=dict)
     _served: dict[int, list[Served]] = field(default_factory=dict)
     _heard: dict[int, list[Served]] = field(default_factory=dict)
@@ -237,6 +239,7 @@ class QuorumTraffic:
             elif one.api_key == ApiKey.END_QUORUM_EPOCH:
                 ended[one.node_id].append((one.epoch, one.first_ns))
         self._ended = {node: sorted(some) for node, some in ended.items()}
+        self.outages = [*self._find_outages()]
 
     def named(self) -> NamedLeaders:
         """The leaders that answers and announcements name."""
@@ -278,8 +281,7 @@ class QuorumTraffic:
 
     # ---- what follows
 
-    def outages(self) -> Iterator[Outage]:
-        """Yield the times in which no leader answered although nodes asked, in order."""
+    def _find_outages(self) -> Iterator[Outage]:
         merged: list[Served] = []
         for span in sorted(span for spans in self._served.values() for span in spans):
             if merged and span.first_ns - merged[-1].last_ns <= _PAUSE_NS:
@@ -352,7 +354,7 @@ class QuorumTraffic:
         """Whether captures show nodes ask in vain from one time to another."""
         if from_ns is None or until_ns is None:
             return False
-        return any(one.from_ns <= from_ns and until_ns <= (one.until_ns or 0) + _SILENCE_NS for one in self.outages())
+        return any(one.from_ns <= from_ns and until_ns <= (one.until_ns or 0) + _SILENCE_NS for one in self.outages)
 
     def _why(
         self,

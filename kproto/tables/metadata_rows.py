@@ -389,7 +389,7 @@ class _Rows:
                         "broker_id": span.broker_id,
                         "state": span.state,
                         "broker_epoch": span.broker_epoch,
-                        "incarnation_id": span.incarnation_id,
+                        "incarnation_id": span.incarnation_id if any(span.incarnation_id) else None,
                         "is_start": span.is_restart,
                         "valid_from": _us(span.from_ms),
                         "valid_to": None if span.until_ms is None else _us(span.until_ms),

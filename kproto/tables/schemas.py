@@ -440,7 +440,12 @@ METADATA_TABLES: Final = {
         column("controller_epoch", pa.int32(), "The quorum's epoch."),
         column("log_offset", pa.int64(), "Offset of the batch's last record."),
         column("told_ts", TIME, "When an answer first carried it to the replica (UTC, us)."),
-        column("committed_ts", TIME, "When an answer to any replica first named a high watermark beyond it (UTC, us)."),
+        column(
+            "committed_ts",
+            TIME,
+            "When an answer to any replica first named a high watermark beyond it (UTC, us); null: none did, or the "
+            "first one that captures show.",
+        ),
         column("applied_ts", TIME, "When a heartbeat of the broker first named its offset (UTC, us); null: none did."),
     ),
     "broker_states": _of_log(
@@ -448,12 +453,14 @@ METADATA_TABLES: Final = {
         column("broker_id", pa.int32(), "Broker."),
         column("state", pa.string(), "fenced, unfenced, in controlled shutdown or unregistered."),
         column("broker_epoch", pa.int64(), "Epoch of its registration: the offset of its RegisterBrokerRecord."),
-        column("incarnation_id", _ID, "Of its process: a new one with each start."),
+        column(
+            "incarnation_id", _ID, "Of its process: a new one with each start; null: its registration is not shown."
+        ),
         column(
             "is_start", pa.bool_(), "Whether a process of the broker began here: it registered with a new incarnation."
         ),
         column("valid_from", TIME, "When the controller wrote the record that began it (UTC, us)."),
-        column("valid_to", TIME, "When the next state began (UTC, us); null: it lasts."),
+        column("valid_to", TIME, "When the next state began, or the log has a gap (UTC, us); null: it lasts."),
         column("why", pa.string(), "What began it, as far as records tell."),
         column("log_offset", pa.int64(), "Offset of the record that began it; null: a snapshot shows it."),
         column("evidence", pa.string(), "What the broker's heartbeats tell of it; null: captures show none."),
@@ -565,7 +572,9 @@ METADATA_TABLES: Final = {
     "quorum_outages": _of_log(
         "Times in which nodes asked KRaft's quorum and no leader answered, as captures show them.",
         column("valid_from", TIME, "The last answer before it (UTC, us)."),
-        column("valid_to", TIME, "The first answer after it (UTC, us); null: none came."),
+        column(
+            "valid_to", TIME, "The first answer after it, or when nobody asked any more (UTC, us); null: captures end."
+        ),
         column("last_ts", TIME, "When a node last asked in it (UTC, us)."),
         column("votes", pa.int64(), "Votes that were asked for, pre-votes too."),
         column("elections", pa.int64(), "Epochs for which they were, without pre-votes."),

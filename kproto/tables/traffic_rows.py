@@ -120,7 +120,7 @@ def _requests(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:
 
 
 def _outages(traffic: MetadataTraffic) -> Iterator[dict[str, Any]]:
-    for outage in traffic.quorum.outages():
+    for outage in traffic.quorum.outages:
         yield {
             "valid_from": us(outage.from_ns), "valid_to": us(outage.until_ns), "last_ts": us(outage.last_ns),
             "votes": outage.votes, "elections": outage.elections, "refused": outage.refused, "nodes": outage.nodes,

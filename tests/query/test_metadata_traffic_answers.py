@@ -18,6 +18,8 @@ from kproto.query import open_tables
 from kproto.query.questions import Answer, ask, ask_sql
 from kproto.tables import read
 from kproto.tables.filters import Filters
+from kproto.verdicts.facts import Facts
+from kproto.verdicts.rules import findings
 from tests.hosts import by_host, recorded
 
 if TYPE_CHECKING:
@@ -153,6 +155,34 @@ def test_rules_credentials_quotas_and_voters() -> None:
         "ACCESS_CONTROL_ENTRY_RECORD", "REMOVE_ACCESS_CONTROL_ENTRY_RECORD", "USER_SCRAM_CREDENTIAL_RECORD",
         "REMOVE_USER_SCRAM_CREDENTIAL_RECORD", "CLIENT_QUOTA_RECORD", "KRaftVoters", "KRaftVoters",
     ]  # fmt: skip
+
+
+def test_one_host_of_three_says_nothing_of_what_passed_elsewhere(tmp_path: Path) -> None:
+    """Its controller led for 22 ms, and again 70 s later; between them another led, which that host does not show."""
+    ports = [19291, 19292, 19293]
+    host, *_others = by_host(recorded(capture(HEALTHY)), [("127.0.0.1", port) for port in ports]).values()
+    cut = host._replace(packets=[p for p in host.packets if p.time_ns < host.packets[0].time_ns + 85_000_000_000])
+    shown = read(str(cut.write(tmp_path / "one.pcap")))
+    longest = max(
+        rows_of(ask(open_tables(shown), "quorum-outages")), key=lambda row: row["last_ts"] - row["valid_from"]
+    )
+    assert seconds(longest["last_ts"]) - seconds(longest["valid_from"]) < 3
+    assert not [one for one in findings(Facts([shown]), {}) if one.severity != "note"]
+    changes = rows_of(ask(open_tables(shown), "elections"))
+    assert [(row["controller_epoch"], row["without_leader_us"], row["why"]) for row in changes] == [
+        (2, None, None), (4, None, None),
+    ]  # fmt: skip
+
+
+def test_what_was_committed_before_a_capture_begins_has_no_time_in_it(tmp_path: Path) -> None:
+    """A replica that comes late is told old batches: the first high watermark that is shown is beyond them."""
+    seen = recorded(capture("kraft-3.9-a"))
+    times = "SELECT body_id, node_id, committed_ts FROM metadata_deliveries"
+    every = {tuple(row[:2]): row[2] for row in ask_sql(tables("kraft-3.9-a"), times).rows}
+    late = seen._replace(packets=[p for p in seen.packets if p.time_ns > seen.packets[0].time_ns + 54_000_000_000])
+    found = ask_sql(open_tables(read(str(late.write(tmp_path / "late.pcap")))), times).rows
+    assert len(found) > 50
+    assert all(committed in (None, every[body, node]) for body, node, committed in found)
 
 
 @pytest.mark.slow
