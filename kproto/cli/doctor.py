@@ -16,7 +16,7 @@ import click
 from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
 from kproto.cli.small_files import text_of
-from kproto.cli.text import terminal_width
+from kproto.cli.text import moment_text, terminal_width
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import counted, meant, pasted, printable
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
@@ -236,10 +236,9 @@ def _slim(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 def _event_lines(facts: Facts, sources: Sequence[str], width: int | None) -> Iterator[str]:
     """Yield what happened, each event with the command that shows it; without sources no commands."""
     from kproto.verdicts.events import command_for, events
-    from kproto.verdicts.request_figures import moment
 
     for event in events(facts):
-        yield from _wrapped(f"{moment(event.ts)[:23]}Z  {event.kind}: {printable(event.text)}", width)
+        yield from _wrapped(f"{moment_text(event.ts * 1000)}  {event.kind}: {printable(event.text)}", width)
         if sources:
             yield _INDENT + command_for(event.command, sources)
 

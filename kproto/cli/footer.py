@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
-from kproto.cli.text import day_and_clock, losses_of
+from kproto.cli.text import losses_of, moment_text
 from kproto.errors import CaptureError, first_reasons
 from kproto.text import counted, meant, printable
 
@@ -126,15 +126,15 @@ def _tip(name: str, known: Sequence[str]) -> str:
     if tip.startswith("did"):
         return printable(tip)
     more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
-    return f"there {'is' if len(known) == 1 else 'are'} {printable(', '.join(known[:_NAMED]) or 'none')}{more}"
+    return f"there {'is' if len(known) < 2 else 'are'} {printable(', '.join(known[:_NAMED]) or 'none')}{more}"
 
 
 def _where_to_look(captures: Sequence[Read]) -> str:
     spans = [(s.first_ns, s.last_ns) for _path, s in captures if s.first_ns]
     if not spans:
         return "no request matches the filters"
-    first, last = ("T".join(day_and_clock(ns)) for ns in (min(a for a, _ in spans), max(b for _, b in spans)))
-    return f"no request matches the filters; the captures reach from {first}Z to {last}Z"
+    first, last = (moment_text(ns) for ns in (min(a for a, _ in spans), max(b for _, b in spans)))
+    return f"no request matches the filters; the captures reach from {first} to {last}"
 
 
 def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:

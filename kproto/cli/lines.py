@@ -14,7 +14,7 @@ import click
 from kproto.api import ApiKey, api_name
 from kproto.cli.describe import PartitionWords, answer_of, parts_of, state_cells
 from kproto.cli.sections import shortened
-from kproto.cli.text import day_and_clock
+from kproto.cli.text import day_and_clock, moment_text
 from kproto.text import printable
 
 if TYPE_CHECKING:
@@ -196,11 +196,9 @@ class LineFormatter:
 
     def _time(self, time_ns: int) -> tuple[str, str]:
         """Return the heading of a new day, if any, and the time as the line shows it."""
-        if not time_ns:
-            return "", "no time"
+        if not (time_ns and self._terminal):
+            return "", moment_text(time_ns)
         day, clock = day_and_clock(time_ns)
-        if not self._terminal:
-            return "", f"{day}T{clock}Z"
         if day == self._day:
             return "", clock
         self._day = day

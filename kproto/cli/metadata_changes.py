@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture import capture_points
-from kproto.cli.text import compact, day_and_clock, ids_text
+from kproto.cli.text import compact, ids_text, moment_text
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.deliveries import MetadataTraffic
@@ -51,11 +51,10 @@ class LogChange(NamedTuple):
 
     def line(self) -> str:
         """The change as a line of text."""
-        day, clock = day_and_clock(self.time_ns)
         place = "snapshot" if self.offset < 0 else f"offset {self.offset}"
         who = "-" if self.controller_id is None else f"{self.controller_id}"
         epoch = "-" if self.controller_epoch is None else f"{self.controller_epoch}"
-        return printable(f"{day} {clock}  {who} epoch {epoch}  {place}  {self.what}  {self.text}")
+        return printable(f"{moment_text(self.time_ns)}  {who} epoch {epoch}  {place}  {self.what}  {self.text}")
 
     def record(self) -> str:
         """The change as a JSON object."""

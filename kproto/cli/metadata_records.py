@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kproto.cli.metadata_changes import warn_of_faults
-from kproto.cli.text import compact, day_and_clock
+from kproto.cli.text import compact, moment_text
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import SNAPSHOT, find
@@ -130,8 +130,8 @@ def _json_line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool
 
 
 def _line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:
-    day, clock = day_and_clock(each.time_ms * 1_000_000)
     form = _form(each, show_secrets)
     place = f"offset {each.offset}" if snapshot is None else f"snapshot {snapshot.end_offset}, {each.offset}"
     said = form.get("error") or json.dumps(form["data"], ensure_ascii=False)
-    return printable(f"{day} {clock}  {place}  epoch {each.epoch}  {form['type'] or 'unreadable'}  {said}")
+    when = moment_text(each.time_ms * 1_000_000)
+    return printable(f"{when}  {place}  epoch {each.epoch}  {form['type'] or 'unreadable'}  {said}")

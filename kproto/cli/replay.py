@@ -13,6 +13,7 @@ import click
 
 from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.options import CaptureCommand, capture_filters, format_option, properties_option
+from kproto.cli.text import moment_text
 from kproto.cli.times import Seconds
 from kproto.errors import CaptureError, ConfigurationError
 
@@ -163,11 +164,9 @@ def _what(replayed: Replayed) -> tuple[str, int]:
 
 
 def _line(replayed: Replayed) -> str:
-    from kproto.cli.text import day_and_clock
-
     what, correlation_id = _what(replayed)
     return (
-        f"{'T'.join(day_and_clock(replayed.exchange.time_ns))}Z  {what}  #{correlation_id}  "
+        f"{moment_text(replayed.exchange.time_ns)}  {what}  #{correlation_id}  "
         f"captured: {replayed.captured}; now: {replayed.response}"
     )
 

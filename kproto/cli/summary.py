@@ -73,7 +73,8 @@ def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None,
             is_empty = False
             _print_summary(name if len(clusters) > 1 else None, summary, facts, filters, every=every, form=form)
     if is_empty:
-        raise CaptureError(("" if bad else absent_from(captures, filters)) or why_nothing(bad))
+        are_read = all(row["offset"] is not None for row in bad)
+        raise CaptureError((are_read and absent_from(captures, filters)) or why_nothing(bad))
     warn_of_bad_inputs(bad, "all stand in bad_inputs of --format json")
 
 

@@ -73,6 +73,11 @@ def day_and_clock(time_ns: int) -> tuple[str, str]:
     return f"{moment:%Y-%m-%d}", f"{moment:%H:%M:%S}.{ns // 1_000_000:03d}"
 
 
+def moment_text(time_ns: int) -> str:
+    """Format a time as every line begins: ``2026-11-20T19:34:50.558Z``; 0 is that of packets that have none."""
+    return f"{'T'.join(day_and_clock(time_ns))}Z" if time_ns else "no time"
+
+
 def compact(value: object) -> str:
     """Write JSON without spaces."""
     return json.dumps(value, separators=(",", ":"))

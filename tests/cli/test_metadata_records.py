@@ -51,7 +51,7 @@ def test_filters_choose_topics_brokers_and_times() -> None:
 def test_text_has_a_line_for_each_record() -> None:
     lines = inspect(str(metadata("kraft-3.9-a", 1000)), "--records").stdout.splitlines()
     assert len(lines) == 512
-    assert lines[0].startswith("2026-11-26 15:20:40.007  offset 0  epoch 1  LeaderChange  {")
+    assert lines[0].startswith("2026-11-26T15:20:40.007Z  offset 0  epoch 1  LeaderChange  {")
 
 
 def test_snapshots_are_shown_where_they_are_named() -> None:
