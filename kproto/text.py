@@ -84,12 +84,14 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def meant(word: str, words: Iterable[str]) -> str:
-    """Return what to try in place of a word: those that look alike, whatever their case, else all.
+def meant(word: str, words: Iterable[str], otherwise: str | None = None) -> str:
+    """Return what to try in place of a word: those that look alike, whatever their case, else another text, or all.
 
     >>> meant("Leadr", ["leader", "offline"]), meant("who", ["leader", "offline"])
     ('did you mean leader?', 'try leader, offline')
     """
     some = {each.lower(): each for each in words}
     alike = [some[each] for each in difflib.get_close_matches(word.lower(), some, 2)]
-    return f"did you mean {' or '.join(alike)}?" if alike else f"try {', '.join(some.values())}"
+    if alike:
+        return f"did you mean {' or '.join(alike)}?"
+    return f"try {', '.join(some.values())}" if otherwise is None else otherwise

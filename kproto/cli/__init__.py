@@ -91,8 +91,8 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             if args[0] == "audit":
                 ctx.fail("audit is a tool of kproto's developers: run tools/audit.py CAPTURE... in a checkout")
-            tip = meant(args[0], COMMANDS)
-            ctx.fail(f"there is no command {args[0]!r}{f'; {tip}' if tip.startswith('did') else ''}")
+            tip = meant(args[0], COMMANDS, "")
+            ctx.fail(f"there is no command {args[0]!r}{tip and f'; {tip}'}")
         if any(not word and not before.startswith("-") for before, word in pairwise(args)):
             ctx.fail("an argument is empty, which would be this directory; is a variable of the shell unset?")
         name, command, rest = super().resolve_command(ctx, args)

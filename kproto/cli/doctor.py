@@ -355,9 +355,9 @@ def _rules_of(names: Iterable[str]) -> frozenset[str]:
         rule = name.upper() if name.upper() in RULES else by_name.get(name)
         if rule is None:
             parts = [each for each in by_name if name and name.lower() in each]
-            tip = meant(name, parts or [*RULES, *by_name])
-            tip = f"{tip}{' ' if tip.startswith('did') else '; '}" if parts or tip.startswith("did") else ""
-            raise ConfigurationError(f"there is no rule {name!r}; {tip}kproto doctor --explain all lists the rules")
+            listed = "kproto doctor --explain all lists the rules"
+            tip = f"try {', '.join(parts)}, or" if parts else meant(name, [*RULES, *by_name], "")
+            raise ConfigurationError(f"there is no rule {name!r}; {tip}{' ' * bool(tip)}{listed}")
         found.add(rule)
     return frozenset(found)
 

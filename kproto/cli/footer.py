@@ -122,11 +122,9 @@ def absent_from(captures: Sequence[str], filters: Filters) -> str:
 
 
 def _tip(name: str, known: Sequence[str]) -> str:
-    tip = meant(name, known)
-    if tip.startswith("did"):
-        return printable(tip)
     more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
-    return f"there {'is' if len(known) < 2 else 'are'} {printable(', '.join(known[:_NAMED]) or 'none')}{more}"
+    there = f"there {'is' if len(known) < 2 else 'are'} {', '.join(known[:_NAMED]) or 'none'}{more}"
+    return printable(meant(name, known, there))
 
 
 def _where_to_look(captures: Sequence[Read]) -> str:

@@ -25,6 +25,7 @@ from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.tables.filters import Filters
 from kproto.tables.places import Place, RemotePath, place_of
+from kproto.text import meant
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ def parse_api(text: str) -> int:
         raise ConfigurationError(f"Kafka 3.9.1 has no api {key}; its keys are 0 to {max(ApiKey)}")
     found = _apis_by_name().get(_plain(text))
     if found is None:
-        raise ConfigurationError(
-            f"no api {text!r}; try a number, or a name such as LeaderAndIsr, StopReplica, UpdateMetadata, Metadata"
-        )
+        some = "try a number, or a name such as LeaderAndIsr, StopReplica, UpdateMetadata, Metadata"
+        raise ConfigurationError(f"there is no api {text!r}; {meant(text, map(api_name, ApiKey), some)}")
     return found
 
 

@@ -74,7 +74,11 @@ def day_and_clock(time_ns: int) -> tuple[str, str]:
 
 
 def moment_text(time_ns: int) -> str:
-    """Format a time as every line begins: ``2026-11-20T19:34:50.558Z``; 0 is that of packets that have none."""
+    """Format a time as every line begins; 0 is that of packets that have none.
+
+    >>> moment_text(1_795_203_290_558_999_999), moment_text(0)
+    ('2026-11-20T19:34:50.558Z', 'no time')
+    """
     return f"{'T'.join(day_and_clock(time_ns))}Z" if time_ns else "no time"
 
 

@@ -130,7 +130,7 @@ def test_all_rules_and_limits_are_listed() -> None:
         (["x", "--rule", "KP11"], "there is no rule 'KP11'; did you mean KP011"),
         (["--explain", "zombies"], "there is no rule 'zombies'"),
         (["x", "--limit", "speed=3"], "there is no limit 'speed'"),
-        (["x", "--rule", "Zombie"], "try zombie-controller-accepted, zombie-controller-refused; kproto doctor"),
+        (["x", "--rule", "Zombie"], "try zombie-controller-accepted, zombie-controller-refused, or kproto doctor"),
         (["x", "--limit", "offline"], "'offline' is not NAME=VALUE"),
         *((["x", "--limit", f"offline={value}"], "a number from 0 on") for value in ("nan", "inf", "-3", "1s")),
         (["x", "--since", "12:00"], "there is no option --since, which inspect, summary and query have"),

@@ -61,7 +61,11 @@ def test_without_a_command_there_is_help_and_exit_code_2() -> None:
         (["--verbos"], "kproto: No such option '--verbos'"),
         (["inspect"], "kproto inspect: Missing argument 'CAPTURE...'; try 'kproto inspect --help'"),
         (["inspect", "--format", "xml", "x"], "kproto inspect: Invalid value for '--format'"),
-        (["inspect", "--api", "Lead", "x"], "kproto: no api 'Lead'; try"),
+        (["inspect", "--api", "Lead", "x"], "kproto: there is no api 'Lead'; try"),
+        (
+            ["inspect", "--api", "LeaderAndIsrs", "x"],
+            "kproto: there is no api 'LeaderAndIsrs'; did you mean LeaderAndIsr",
+        ),
         (["inspect", "--partition", "orders", "x"], "kproto: 'orders' is not TOPIC-PARTITION; try"),
         (["inspect", "--since", "noon", "x"], "kproto: 'noon' is not a time; try"),
         (["inspect", "--ports", "http", "x"], "kproto: 'http' is not a TCP port"),
