@@ -83,7 +83,7 @@ def _query(question: str, *options: str) -> str:
 
 def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
     former: int | None = None
-    why = kraft.why_changed(facts.of_kraft)
+    why = kraft.why_changed(facts.rows)
     for epoch, controller, since in sorted(facts.controllers, key=lambda one: (one.since, one.epoch)):
         name = f"Controller {controller} with epoch {epoch}"
         text = f"{name} is the first in the capture" if former is None else f"{name} takes over from {former}"
@@ -311,12 +311,12 @@ def _clocks(facts: Facts) -> Iterator[ClusterEvent]:
 def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
     """The quorum without a leader, and administrators' requests."""
     show = _query("quorum-outages")
-    for since, until in kraft.outages(facts.of_kraft):
+    for since, until in kraft.outages(facts.rows):
         yield ClusterEvent(since, "no quorum leader", "No leader of the quorum answers from here on", show)
         if until is not None:
             again = f"A leader of the quorum answers again after {(until - since) / _SECOND:.1f} s"
             yield ClusterEvent(until, "quorum leader again", again, show)
-    for ts, who, what, topic, partition in kraft.asked(facts.of_kraft):
+    for ts, who, what, topic, partition in kraft.asked(facts.rows):
         if topic is None:
             yield ClusterEvent(ts, "asked", f"{who} asks: {what}", _query("asked"))
             continue

@@ -37,6 +37,7 @@ from kproto.verdicts.states import (
     Sighting,
     State,
     Stretch,
+    first_within,
     micros,
 )
 
@@ -73,7 +74,6 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _NO_ID: Final = bytes(16)
 _MOST_TRIED: Final = 100_000
 """Of more requests it is not tried which brokers may stand behind addresses."""
-_FOREVER: Final = 1 << 62
 _SAME: Final = PointClock("", "")
 _ONE_BATCH: Final = 1_000_000
 """The requests of one batch of a controller pass within this time, in us."""
@@ -365,7 +365,7 @@ class Facts:
                     parts[name].append(rows)
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
-        self.clocks: dict[str, PointClock] = {row[0]: PointClock(*row) for row in self._rows("clocks")}
+        self.clocks: dict[str, PointClock] = {row[0]: PointClock(*row) for row in self.rows("clocks")}
         requests = self._tables.get("requests")
         self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
         self.end: int = max((request.ts for request in self.requests), default=0)
@@ -375,7 +375,8 @@ class Facts:
         self.unanswered_deletions: set[tuple[str, int, Any]] = set()
         self.bodies = self._read_bodies()
 
-    def _rows(self, name: str) -> Iterable[tuple[Any, ...]]:
+    def rows(self, name: str) -> Iterable[tuple[Any, ...]]:
+        """Return the rows of a table, with the columns of ``FACT_COLUMNS``."""
         table = self._tables.get(name)
         return () if table is None else rows_of(table, FACT_COLUMNS[name])
 
@@ -412,7 +413,7 @@ class Facts:
     def fits(self) -> list[dict[str, int]]:
         """The ways in which brokers may stand behind addresses whose broker is unknown; empty: too little is known."""
         rows = {
-            (ip, port): possible for ip, port, broker, possible in self._rows("identities") if broker is None
+            (ip, port): possible for ip, port, broker, possible in self.rows("identities") if broker is None
         }  # several pieces repeat them
         if len(self.requests) > _MOST_TRIED or not rows or not all(rows.values()):
             return []
@@ -439,7 +440,7 @@ class Facts:
 
     def _read_listeners(self) -> dict[bytes, list[Listener]]:
         lists: dict[bytes, list[Listener]] = defaultdict(list)
-        for name, *listener in self._rows("live_brokers"):
+        for name, *listener in self.rows("live_brokers"):
             lists[name].append(tuple(listener))
         return dict(lists)
 
@@ -505,7 +506,7 @@ class Facts:
     def partition_errors(self) -> dict[bytes, dict[Partition, int]]:
         """The errors of single partitions, by request."""
         found: dict[bytes, dict[Partition, int]] = defaultdict(dict)
-        for frame_id, topic, partition, code in self._rows("partition_errors"):
+        for frame_id, topic, partition, code in self.rows("partition_errors"):
             if topic is not None:  # else the request that names it cannot be read
                 found[frame_id][self.shown("topic", topic), partition] = code
         return found
@@ -665,7 +666,7 @@ class Facts:
         A controller of KRaft goes on to list brokers that are down: its lists end a reign and show nothing. What logs
         alone list holds until the last of them ends.
         """
-        kraft = self._told_by_kraft
+        kraft = self.told_by_kraft
         reigns: dict[int, list[tuple[Request, frozenset[int]]]] = defaultdict(list)
         for request, live in self._listing:
             if not request.is_kraft_controller:
@@ -832,15 +833,13 @@ class Facts:
         A controller whose first request passed within the last ``within`` us may yet ask.
         """
         begin, _end = self._recorded.get(broker, (first, last))
-        reigns = self._unrecorded.get(broker, [])
-        place = bisect_right(reigns, first, key=lambda reign: reign.until or 0)
-        is_elsewhere = place < len(reigns) and reigns[place].since <= min(last, self.end - within - 1)
-        is_asked = broker in self._recorded or not self._recorded
-        return is_asked and begin <= first and last <= self.recorded_until(broker) and not is_elsewhere
+        elsewhere = first_within(self._unrecorded.get(broker, ()), first, min(last, self.end - within - 1))
+        is_asked = elsewhere is None and (broker in self._recorded or not self._recorded)
+        return is_asked and begin <= first and last <= self.recorded_until(broker)
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:
-        return kraft.how_fenced(self._rows)
+        return kraft.how_fenced(self.rows)
 
     @cached_property
     def _since(self) -> dict[tuple[int, int | None], int]:
@@ -860,18 +859,14 @@ class Facts:
 
         In a migration a leader of the quorum tells ZooKeeper's brokers of an epoch of theirs: that is no other reign.
         """
-        own = {row[:2] for row in self._rows("quorum_epochs")}
-        led = [ControllerEpoch(*one) for one in kraft.leaders(self._rows)]
+        own = {row[:2] for row in self.rows("quorum_epochs")}
+        led = [ControllerEpoch(*one) for one in kraft.leaders(self.rows)]
         found = {
             one[:2]: one
             for one in self.epochs.controllers()
             if one[:2] in own or all(one.controller_id != node or one.since < since for _epoch, node, since in led)
         }
         return sorted([*found.values(), *(one for one in led if one[:2] not in found)])
-
-    def of_kraft(self, name: str) -> Iterable[tuple[Any, ...]]:
-        """Return the rows of a table that ``kproto.verdicts.kraft`` reads."""
-        return self._rows(name)
 
     def dead_since(self, broker: int) -> int | None:
         """The time since which no update lists a broker as alive; None: the last one lists it, or none ever did."""
@@ -886,11 +881,8 @@ class Facts:
         """The first time between two at which no update lists a broker as alive any more; None: there is none."""
         if not isinstance(broker, int):
             return None
-        stretches = self.absences.get(broker, [])
-        place = bisect_right(stretches, begin, key=lambda stretch: _FOREVER if stretch.until is None else stretch.until)
-        if place == len(stretches) or stretches[place].since >= end:
-            return None
-        return max(begin, stretches[place].since)
+        absence = first_within(self.absences.get(broker, ()), begin, end - 1)
+        return None if absence is None else max(begin, absence.since)
 
     @cached_property
     def with_broker_epochs(self) -> frozenset[Any]:
@@ -904,14 +896,9 @@ class Facts:
         return bool(next(accepted, False))
 
     @cached_property
-    def _told_by_kraft(self) -> list[int]:
+    def told_by_kraft(self) -> list[int]:
         """The times at which brokers accepted requests of KRaft controllers, ascending."""
         return [request.ts for request in self.requests if request.is_kraft_controller and request.error_code == 0]
-
-    @property
-    def had_kraft_controller(self) -> bool:
-        """Whether brokers accepted a request of a KRaft controller."""
-        return bool(self._told_by_kraft)
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -936,14 +923,14 @@ class Facts:
                 found[broker].append(ts)
         for broker, _former, _epoch, ts in self.registrations:
             found[broker].append(ts)
-        for _capture, broker, _epoch, _is_start, valid_from, *_more in self._rows("broker_states"):
+        for _capture, broker, _epoch, _is_start, valid_from, *_more in self.rows("broker_states"):
             found[broker].append(micros(valid_from))  # a controlled shutdown begins seconds before the broker leaves
         return {broker: sorted(times) for broker, times in found.items()}
 
     def is_settling(self, brokers: Iterable[int], ts: int, settled: int) -> bool:
         """Whether one of the brokers joined or left within ``settled`` us before, or at once after; or may have."""
-        events, place = self.life_events, bisect_right(self.blind, ts - settled, key=lambda blind: blind.until or 0)
-        may_have = not self.shows_alive(ts) or (place < len(self.blind) and self.blind[place].since <= ts)
+        events, blind = self.life_events, first_within(self.blind, ts - settled, ts)
+        may_have = blind is not None or not self.shows_alive(ts)
         return may_have or any(is_near(events.get(broker, ()), ts, settled) for broker in brokers)
 
     def shows_alive(self, ts: int) -> bool:
@@ -1007,7 +994,7 @@ class Facts:
         """Add the registrations in a metadata log, which are exact; requests of the same ones count with them."""
         newest: dict[int, Life] = {}
         logged: dict[tuple[int, int], Life] = {}
-        rows = sorted(self._rows("broker_states"), key=lambda row: micros(row[4]))
+        rows = sorted(self.rows("broker_states"), key=lambda row: micros(row[4]))
         for _capture, broker, epoch, is_start, valid_from, valid_to, why, *_more in rows:
             if epoch < 0:
                 continue  # the log begins after its registration
@@ -1073,7 +1060,7 @@ class Facts:
     @cached_property
     def captures(self) -> list[dict[str, Any]]:
         """The rows of ``captures``."""
-        rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self._rows("captures"))
+        rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self.rows("captures"))
         return [row | {"file": self.shown("capture", row["file"])} for row in rows]
 
     @cached_property
@@ -1110,7 +1097,7 @@ class Facts:
     @cached_property
     def bad_inputs(self) -> list[dict[str, Any]]:
         """The rows of ``bad_inputs``."""
-        rows = (dict(zip(FACT_COLUMNS["bad_inputs"], row, strict=True)) for row in self._rows("bad_inputs"))
+        rows = (dict(zip(FACT_COLUMNS["bad_inputs"], row, strict=True)) for row in self.rows("bad_inputs"))
         return [row | {"file": self.shown("capture", row["file"])} for row in rows]
 
     @cached_property

@@ -26,6 +26,7 @@ from kproto.verdicts.flaps import flapping
 from kproto.verdicts.listeners import broken_listeners
 from kproto.verdicts.request_figures import Latencies, moment
 from kproto.verdicts.states import (
+    FOREVER,
     FULL,
     INCREMENTAL,
     NO_LEADER,
@@ -34,6 +35,7 @@ from kproto.verdicts.states import (
     Sighting,
     State,
     Stretch,
+    first_within,
     most_within,
 )
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
@@ -368,9 +370,9 @@ def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> li
     told = [(last[step.state.epochs], after and after.ts) for step, after in zip_longest(life.steps, life.steps[1:])]
     unsure = []  # from a time on at which nobody shows what all are told, until a state is told again
     for since, until in told:
-        place = bisect_right(facts.blind, since, key=lambda blind: blind.until or since)
-        if place < len(facts.blind) and (until is None or facts.blind[place].since < until):
-            unsure.append(Stretch(max(since, facts.blind[place].since), until))
+        blind = first_within(facts.blind, since, FOREVER if until is None else until - 1)
+        if blind is not None:
+            unsure.append(Stretch(max(since, blind.since), until))
     first: dict[int, int] = {}
     for unseen in _overlap(long, unsure, facts.end):
         first.setdefault(bisect_right(long, unseen.since, key=attrgetter("since")), unseen.since)
@@ -742,7 +744,7 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
     for broker, former, epoch, ts in facts.registrations:
         of[broker].append((ts, f"with broker epoch {epoch} after {former}"))
     for broker, stretches in facts.absences.items():
-        if broker in of or broker in facts.with_broker_epochs or facts.had_kraft_controller:
+        if broker in of or broker in facts.with_broker_epochs or facts.told_by_kraft:
             continue
         back = [(s.until, "after the live brokers lacked it") for s in stretches if s.until is not None]
         if back:
@@ -958,7 +960,7 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
 def _shown(doctor: _Doctor) -> Iterator[Finding]:
     """Listeners that cannot work, and what the rules of KRaft find."""
     listeners = broken_listeners(doctor.facts, doctor.us("settled"))
-    for one in (*listeners, *kraft.shown(doctor.facts.of_kraft, doctor.limit)):
+    for one in (*listeners, *kraft.shown(doctor.facts.rows, doctor.limit)):
         yield doctor.finding(one.rule, one.text, one.first, one.last, count=one.times, broker=one.broker)
 
 

@@ -59,6 +59,8 @@ FIRST_EPOCHS: Final = (0, 0)
 """The epochs of a new partition's first state, in ``STATE_ORDER``."""
 
 _UNTOLD: Final = 1 << 31
+FOREVER: Final = 1 << 62
+"""A time after all others."""
 
 _ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
 """The kind of change of an ISR, by whether brokers left and whether brokers came."""
@@ -343,6 +345,12 @@ class Stretch(NamedTuple):
     def meets(self, first: int, last: int) -> bool:
         """Whether it held at some time between two."""
         return self.since <= last and (self.until is None or first <= self.until)
+
+
+def first_within(stretches: Sequence[Stretch], first: int, last: int) -> Stretch | None:
+    """The first of stretches in order that ends after a time and began by another; None: there is none."""
+    place = bisect_right(stretches, first, key=lambda each: FOREVER if each.until is None else each.until)
+    return stretches[place] if place < len(stretches) and stretches[place].since <= last else None
 
 
 class Incarnations(list[Incarnation]):
