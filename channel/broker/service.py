@@ -279,7 +279,7 @@ class BrokerService:
         )
         try:
             body = codec.encode(answer, context.version)
-        except KprotoError as e:
+        except Exception as e:  # noqa: BLE001 - nobody else would answer, or end the connection
             _log.exception("broker %d cannot write its answer", self.broker.broker_id)
             self.broker.note_failure(e)
             if context.api_key not in CONTROL_APIS:

@@ -704,6 +704,9 @@ class AdministratorAnswers:
         except ChannelError as e:  # closed, or its event thread is stuck
             _log.warning("the controller does not serve a request: %s", e)
             response = None
+        except Exception:  # noqa: BLE001 - an error of its own, as Kafka answers it
+            _log.exception("the controller cannot serve a request")
+            response = error_response(api_key, request, ErrorCode.UNKNOWN_SERVER_ERROR)
         answer(response)
 
     def _alike(self) -> dict[str, str]:

@@ -489,6 +489,20 @@ def test_a_request_to_the_controller_is_served_before_its_answer_is_lost(cluster
     assert served == [ApiKey.ALLOCATE_PRODUCER_IDS]
 
 
+def test_an_answer_from_another_thread_that_is_none_closes_the_connection(cluster):
+    class Controller:
+        keys = frozenset({ApiKey.ALLOCATE_PRODUCER_IDS})
+
+        def __call__(self, context, request, answer):
+            threading.Thread(target=answer, args=(object(),)).start()
+
+    cluster[0].broker.hooks = BrokerHooks(controller=Controller())
+    with Peer(cluster[0]) as peer:
+        peer.send(67, 0, codec.encode(messages.AllocateProducerIdsRequest(), 0))
+        assert peer.receive() is None
+    assert len(cluster.failures) == 1
+
+
 @pytest.mark.parametrize(
     "plan", [Interception(drop=True), Interception(disconnect="before"), Interception(disconnect="after")], ids=str
 )

@@ -406,6 +406,17 @@ def test_topics_are_created_by_the_rules_of_kafkas_controller(
     assert administrator.create(new("g"), broker_id=0) == {"g": ErrorCode.NOT_CONTROLLER}
 
 
+def test_an_error_of_the_controllers_own_is_answered(
+    administrator: Administrator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ScriptedController, "create_topic", fails)
+    assert administrator.create(new("a")) == {"a": ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_partitions_are_created_and_topics_deleted_for_administrators(
     cluster: EmbeddedCluster, administrator: Administrator
 ) -> None:
