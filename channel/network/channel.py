@@ -17,14 +17,12 @@ from .request import InFlightRequests
 from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from .authenticator import SaslAuthenticator
     from .frames import MemoryPool
     from .request import ClientRequest
     from .selector_metrics import SelectorMetrics
     from .tls import Transport
-    from .transport import Bytes
 
 
 class Phase(Enum):
@@ -172,11 +170,6 @@ class KafkaConnection:
         if send.request is not None:
             self.in_flight.requests.append(send.request)
             send.request = None  # which knows its send: a cycle would keep each request until the collector comes
-
-    @property
-    def pieces(self) -> Sequence[Bytes]:
-        """The buffers to write next."""
-        return () if self.outgoing is None else self.outgoing.left
 
     def sent(self, count: int, *, pending: bool = False) -> Send | None:
         """Note that this many bytes of the pieces have been written.

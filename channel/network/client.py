@@ -1036,16 +1036,13 @@ class NetworkClient:
             return  # with it all requests have ended
         what = "an answer that cannot be read" if channel.connection.in_flight else "what nobody has asked for"
         _log.warning("node %s sent %s: %s; closing the connection", channel.id, what, error)
-        self._close_locally(responses, channel.id, now, error=error)
+        unanswered = self._selector.close_channel(channel.id)
+        self._cancel(unanswered[:1], now, responses, error=error)
+        ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered[1:]))
+        self._disconnected(responses, channel.id, now, ended)
 
     def _disconnected(
-        self,
-        responses: list[ClientResponse],
-        node_id: str,
-        now: int,
-        ended: Disconnection,
-        timed_out: bool = False,
-        error: Exception | None = None,
+        self, responses: list[ClientResponse], node_id: str, now: int, ended: Disconnection, timed_out: bool = False
     ) -> None:
         """Take the end of a connection: note the reason, end its requests, and notify the metadata updater."""
         self._states.disconnected(node_id, now)
@@ -1061,7 +1058,7 @@ class NetworkClient:
                 )  # fmt: skip
             case ChannelState.NOT_CONNECTED:
                 _log.warning("connection to node %s could not be established; the node may be down", node_id)
-        self._cancel(ended.unanswered, now, responses, timed_out, error)
+        self._cancel(ended.unanswered, now, responses, timed_out)
         self._metadata.handle_server_disconnect(now, node_id, ended.error)
 
     def _cancel(
@@ -1072,30 +1069,18 @@ class NetworkClient:
         timed_out: bool = False,
         error: Exception | None = None,
     ) -> None:
-        """End requests whose connection has ended; the metadata updater is notified of its own.
-
-        Args:
-            error: That of the answer to the first of them.
-        """
+        """End requests whose connection has ended; the metadata updater is notified of its own."""
         for request in unanswered:
             self._one_way -= not request.expects_response
             if not request.internal:
                 responses.append(ClientResponse(request, now, disconnected=True, timed_out=timed_out, error=error))
             elif request.api_key != ApiKey.API_VERSIONS:
                 self._metadata.handle_failed_request(now, None)
-            error = None
 
-    def _close_locally(
-        self,
-        responses: list[ClientResponse],
-        node_id: str,
-        now: int,
-        timed_out: bool = False,
-        error: Exception | None = None,
-    ) -> None:
+    def _close_locally(self, responses: list[ClientResponse], node_id: str, now: int, timed_out: bool = False) -> None:
         unanswered = self._selector.close_channel(node_id)
         ended = Disconnection(ChannelState.LOCAL_CLOSE, unanswered=tuple(unanswered))
-        self._disconnected(responses, node_id, now, ended, timed_out, error)
+        self._disconnected(responses, node_id, now, ended, timed_out)
 
     def _time_out_connections(self, responses: list[ClientResponse], now: int) -> None:
         """Give up attempts to connect that have taken too long."""

@@ -90,8 +90,8 @@ def test_a_request_is_in_flight_from_its_first_byte_until_its_answer_or_the_end(
         connection.start(made.send)
         assert not connection.in_flight.can_send_more(5)
         assert connection.sent(5) is None
-        assert connection.pieces == [frame(b"question")[5:]]
-        assert connection.sent(len(connection.pieces[0])) is made.send
+        assert connection.outgoing.left == [frame(b"question")[5:]]
+        assert connection.sent(len(connection.outgoing.left[0])) is made.send
         assert connection.in_flight.can_send_more(5)
     assert connection.in_flight.complete_next() is first
     assert connection.close() == [second]
