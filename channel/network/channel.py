@@ -17,7 +17,6 @@ from .request import InFlightRequests
 from .transport import COMPUTING, EVENT_READ, EVENT_WRITE, Address
 
 if TYPE_CHECKING:
-
     from .authenticator import SaslAuthenticator
     from .frames import MemoryPool
     from .request import ClientRequest
