@@ -248,7 +248,7 @@ class QuorumTraffic:
     def serves(self, time_ns: int) -> bool:
         """Whether captures show that a leader answered fetches at a time."""
         spans = (span for spans in self._served.values() for span in spans)
-        return any(span.first_ns <= time_ns <= span.last_ns + _PAUSE_NS for span in spans)
+        return time_ns <= self.last_seen_ns and any(one.first_ns <= time_ns <= one.last_ns + _PAUSE_NS for one in spans)
 
     def _name(self, epoch: int | None, leader_id: int | None) -> None:
         if epoch is not None and leader_id is not None and epoch >= 0 and leader_id >= 0:

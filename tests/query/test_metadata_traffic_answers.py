@@ -174,6 +174,18 @@ def test_one_host_of_three_says_nothing_of_what_passed_elsewhere(tmp_path: Path)
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("run", "end_s"), [(HEALTHY, 34.86), ("kraft-3.9-m", 76.28)])
+def test_silence_behind_the_end_of_a_capture_is_none(run: str, end_s: float, tmp_path: Path) -> None:
+    """The log goes on, and tells of brokers that were fenced: whether their heartbeats went on no capture shows."""
+    seen, log = recorded(capture(run)), str(metadata(run, 0))
+    cut = seen._replace(packets=[p for p in seen.packets if p.time_ns < seen.packets[0].time_ns + int(end_s * 1e9)])
+    states = "SELECT broker_id, log_offset, evidence FROM broker_states WHERE state = 'fenced' AND evidence IS NOT NULL"
+    every = {tuple(row) for row in ask_sql(open_tables(read(str(capture(run)), log)), states).rows}
+    assert {
+        tuple(row) for row in ask_sql(open_tables(read(str(cut.write(tmp_path / "cut.pcap")), log)), states).rows
+    } <= every
+
+
 def test_what_was_committed_before_a_capture_begins_has_no_time_in_it(tmp_path: Path) -> None:
     """A replica that comes late is told old batches: the first high watermark that is shown is beyond them."""
     seen = recorded(capture("kraft-3.9-a"))
