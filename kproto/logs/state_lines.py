@@ -879,7 +879,7 @@ class StateLog:
             return True
         elif begin in (b"Initiali", b"Updated ") and (found := _BROKER_EPOCHS.match(rest)):
             self._tells_broker_epochs = True
-            self._registered(controller, found[1], time_ns)
+            self._registered(controller, found[1], time_ns, is_first=begin == b"Initiali")
             return True
         elif begin == b"Deletion" and (found := _DELETION.match(rest)):
             self._deletes(controller, found[1], time_ns, is_done=found[2][:1] == b"s")
@@ -952,13 +952,13 @@ class StateLog:
             self._events[key] = LoggedEvent(kind, controller, broker, name, partition, time_ns, time_ns)
             self._tell(self._events[key])
 
-    def _registered(self, controller: int, pairs: bytes, time_ns: int) -> None:
+    def _registered(self, controller: int, pairs: bytes, time_ns: int, *, is_first: bool) -> None:
         """Give the updates with which a controller tells all live brokers which are alive."""
         known = self._epochs.get(controller)
         if known is None:
             return
         epochs = {int(broker): int(epoch) for broker, epoch in _PAIR.findall(pairs)}
-        before = self._broker_epochs.get(controller, {})
+        before = self._broker_epochs.get(controller, {} if is_first else epochs)  # a log may begin in the middle
         for broker, epoch in epochs.items():
             # A broker that has registered is told everything first, and then with the others who is alive.
             for step in range(1 if before.get(broker) == epoch else 2):

@@ -896,6 +896,17 @@ def test_logs_of_several_brokers_in_one_file_are_those_apart(name: str) -> None:
     assert Counter(map(repr, together)) == apart
 
 
+def test_a_controllers_log_that_begins_in_the_middle_tells_nothing_that_the_whole_does_not() -> None:
+    """Which of the brokers that it lists have just registered, only the lines before tell."""
+    data = logs_of("ibp-3.9-a", "INFO")["broker-0/controller.log"].decode()
+    lines = [each for line in data.splitlines() if (each := parts_of(line)) is not None]
+    first = next(number for number, x in enumerate(lines) if "Updated broker epochs cache" in x.text)
+    late = [
+        repr(row) for row in rows_of(plain([x for x in lines[:first] if "Epoch incremented" in x.text] + lines[first:]))
+    ]
+    assert Counter(late) <= Counter(map(repr, rows_of(plain(lines))))
+
+
 @pytest.mark.parametrize("mark", ["...", "\u2026", ">"])
 @pytest.mark.parametrize("log", [log for log in LOGS if "requests" not in log])
 def test_a_line_that_was_shown_in_part_is_not_read_in_part(log: str, mark: str) -> None:
