@@ -615,6 +615,7 @@ def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server,
     for _ in range(3):
         selector.poll(10)
         assert not selector.completed_receives  # the other is muted: there is no memory
+        assert selector._reader.unmute_lacking_memory(selector.channels.values()) == []  # nor is it read in vain
     assert pool.available == 0
     first[0].close()
     answer = receive(selector, other)
