@@ -215,8 +215,10 @@ class Conversation:
         events: list[Event] = []
         self._ended += 1
         first = self._ended == 1
-        if first and self.client in (None, side) and self._cutters[side].searching:
-            return events  # its last request may be found by the answer that still comes
+        if first and self._cutters[side].searching:
+            return events  # its last frame may be found by what the other side still sends
+        if not first and self.client is not None:
+            self._look_again(1 - self.client, events)
         for each in (side,) if first else (1 - side, side):
             for cut in self._cutters[each].end():
                 self._handle(each, cut, events)
@@ -375,6 +377,13 @@ class Conversation:
             for cut in requests.answered(correlation_id, todo):
                 self._handle(1 - side, cut, events)
             self._cut(1 - side, requests, todo, events)
+
+    def _look_again(self, side: Side, events: list[Event]) -> None:
+        """Search for the last answers, as all requests are there."""
+        todo: list[Chunk] = []
+        for cut in self._cutters[side].look_again(todo):
+            self._handle(side, cut, events)
+        self._cut(side, self._cutters[side], todo, events)
 
     def _believe(self, cuts: list[RequestInStream], events: list[Event]) -> None:
         """Take requests that were in doubt."""

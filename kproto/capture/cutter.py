@@ -531,6 +531,14 @@ class FrameCutter:
             return
         self._go_on_at(start, todo, found)
 
+    def look_again(self, todo: list[Chunk]) -> list[StreamItem]:
+        """Search the kept bytes for a boundary, as more is known of the other side; see ``_look``."""
+        found: list[StreamItem] = []
+        start = self._search.again() if self.searching else None
+        if start is not None:
+            self._go_on_at(start, todo, found)
+        return found
+
     def _go_on_at(self, start: int, todo: list[Chunk], found: list[StreamItem]) -> None:
         """End the search at a boundary; the bytes behind it go back into ``todo``."""
         if self._search.step is not None:

@@ -11,15 +11,16 @@ cdef class SeenLines:
     cdef array _keys
     cdef bytearray _known
     cdef list _times
-    cdef long long _latest_ns
+    cdef long long _latest_ns, _last
     cdef Py_ssize_t _next
     cdef bint _is_behind
 
     @cython.locals(
-        key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t, last=Py_ssize_t,
+        key="long long", keys=array, at=Py_ssize_t, count=Py_ssize_t,
         known=bytearray, place=Py_ssize_t, bit="unsigned char"
     )
     cpdef bint is_copy(self, bytes text, long long time_ns) except -1
+    cpdef pass_over(self)
 
     @cython.locals(keys="long long[::1]", begin=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)
     cdef Py_ssize_t _find(self, long long key, long long time_ns) except -2

@@ -225,6 +225,7 @@ class SeenLines:
         self._times: list[int] = []  # the latest time until each line whose number is a multiple of _STEP
         self._latest_ns = 0
         self._next = -1  # of the line that comes next if copies go on
+        self._last = 0  # the key of the line before
         self._is_behind = False  # whether a file has begun, or the time gone back, since the latest time
 
     def is_copy(self, text: bytes, time_ns: int) -> bool:
@@ -234,9 +235,9 @@ class SeenLines:
         count = len(keys)
         known, place, bit = self._known, (key >> 3) & 0xFFFFF, 1 << (key & 7)
         self._is_behind = time_ns < self._latest_ns or (self._is_behind and time_ns == self._latest_ns)
-        last = (at if at > 0 else count) - 1
-        if last >= 0 and keys[last] == key:
+        if key == self._last:
             return True
+        self._last = key
         if at < 0 or at >= count or keys[at] != key:
             at = self._find(key, time_ns) if self._is_behind and known[place] & bit else -1
         if at >= 0:
@@ -251,6 +252,10 @@ class SeenLines:
         keys.append(key)
         known[place] |= bit
         return False
+
+    def pass_over(self) -> None:
+        """Take a line without a time: the next one does not follow that before it at once."""
+        self._last = 0
 
     def begin_file(self) -> None:
         """Begin another file, which may begin with lines of the latest time."""
@@ -449,6 +454,7 @@ class LogReader:
             if time_ns < 0:
                 time_ns = self._clock.time_ns(message.stamps + stamps_in(message.text[:mark]))
         except UnusableLine as e:
+            self._seen.pass_over()
             summary.packets += 1
             summary.bad(str(e), message.offset, message.length)
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kproto.api import ApiKey
@@ -42,6 +43,9 @@ _HELD_LIMIT: Final = 32 << 20
 _MARK_OVERHEAD: Final = 100
 
 _CANDIDATES: Final = 64
+_UNASKED_BYTES: Final = 1 << 16
+"""How far back segments are kept that may be answers whose requests come later."""
+
 _STEPS: Final = 8
 _ID_STRIDE: Final = 1000
 """How many correlation ids a client may skip that shares one counter between connections."""
@@ -95,6 +99,7 @@ class Search(ABC):
         "_partial",
         "_scanned",
         "_steps",
+        "_unasked",
         "_wanted",
         "decoded",
         "seen",
@@ -113,6 +118,7 @@ class Search(ABC):
         self._scanned = 0  # stream offset up to which candidates were looked for
         self._partial: list[int] = []  # stream offsets of headers that are not whole yet
         self._candidates: list[tuple[int, int]] = []  # stream offsets: where they begin and end
+        self._unasked: deque[int] = deque(maxlen=_CANDIDATES)  # stream offsets of segments that may be asked later
         self._steps: list[FrameLink] = []
 
     @property
@@ -138,9 +144,15 @@ class Search(ABC):
                 found = self._try_steps(end)
         if found is None:
             if self._may_be_asked_later(data):
-                self._partial.append(offset)  # tried once more with the next segment
+                self._unasked.append(offset)
+            while self._unasked and end - self._unasked[0] > _UNASKED_BYTES:
+                self._unasked.popleft()
             self._trim(end)
         return found
+
+    def again(self) -> int | None:
+        """Search the kept bytes again, as more is known of the other side; see ``feed``."""
+        return self._try_candidates(self._base + len(self._buffer)) if self._unasked else None
 
     @property
     def base(self) -> int:
@@ -173,6 +185,7 @@ class Search(ABC):
             self._marks.clear()
             self._partial.clear()
             self._candidates.clear()
+            self._unasked.clear()
             self._steps.clear()
 
     def _try_steps(self, end: int) -> int | None:
@@ -194,7 +207,10 @@ class Search(ABC):
 
     def _try_candidates(self, end: int) -> int | None:
         """Search the new bytes for candidates; return the first one that is a message, None if there is none yet."""
-        partial, self._partial = self._partial, []
+        asked = [place for place in self._unasked if self._is_awaited(place - self._base, None)]
+        for place in asked:
+            self._unasked.remove(place)
+        partial, self._partial = self._partial + asked, []
         for place in partial:
             self._note(place)
         last = end - self._header_bytes  # too few bytes follow to recognise a frame
@@ -232,9 +248,11 @@ class Search(ABC):
     def _trim(self, end: int) -> None:
         if self.held_bytes > _HELD_LIMIT:
             self._candidates.clear()
+            self._unasked.clear()
         keep = min(
             self._scanned,
             *self._partial,
+            *self._unasked,
             *(start for start, _ in self._candidates),
             *(step.start if step.start >= 0 else step.end for step in self._steps),
             end,
@@ -267,7 +285,11 @@ class Search(ABC):
         """Whether the next frame may begin here."""
 
     def _may_be_asked_later(self, data: bytes) -> bool:
-        """Whether a segment may be a frame that what comes later makes one."""
+        """Whether a segment may be a frame that what comes later makes one: a response whose request is late."""
+        return False
+
+    def _is_awaited(self, at: int, other: int | None) -> bool:
+        """Whether a response may begin here that a request waits for, with another correlation id than the given."""
         return False
 
     @abstractmethod
@@ -439,8 +461,8 @@ class ResponseSearch(Search):
         return FrameLink(offset + 4 + size, None, correlation_id)
 
     def _may_be_asked_later(self, data: bytes) -> bool:
-        """Whether a segment is of the size that it tells: behind a hole its request may be known after it."""
-        return len(data) >= 8 and len(data) - 4 == _I32.unpack_from(data)[0]
+        """Whether a segment may begin with a response: behind a hole its request may be known after it."""
+        return len(data) >= 8 and 4 <= _I32.unpack_from(data)[0] < _UNASKED_BYTES
 
     def _follows(self, step: FrameLink, at: int) -> bool | None:
         end = len(self._buffer)
@@ -467,7 +489,6 @@ class ResponseSearch(Search):
         return is_border or end == len(self._buffer) or self._is_awaited(end, 0)
 
     def _is_awaited(self, at: int, other: int | None) -> bool:
-        """Whether a response may begin here that a request waits for, with another correlation id than the given."""
         if len(self._buffer) - at < 8:
             return False
         size, correlation_id = _I32_PAIR(self._buffer, at)

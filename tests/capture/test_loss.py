@@ -2,12 +2,15 @@
 
 import json
 import random
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import packets as make
 import pytest
 from conftest import DATA
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Exchange, Frame, exchanges, frames
 from kproto.capture.fragments import Fragments
@@ -155,6 +158,29 @@ def test_the_first_exchange_behind_a_hole_in_both_directions_is_whole(millisecon
     path.write_bytes(make.pcap(talk.packets))
     found = [(each.frame.correlation_id, each.response is not None) for each in exchanges(path)]
     assert found == [(n, True) for n in (1, 2, 3, 6, 7, 8)]
+
+
+def answered(path: Path) -> list[tuple[Frame, Frame]]:
+    return [(each.request, each.response) for each in exchanges(path) if each.request and each.response]
+
+
+@given(name=st.sampled_from(SAMPLES), begin=st.floats(0, 1), seconds=st.sampled_from([0.01, 0.1, 0.5, 2.0, 5.0]))
+def test_where_a_time_is_missing_what_is_before_and_behind_it_is_told(name: str, begin: float, seconds: float) -> None:
+    """An answer may come later than it takes to give up the bytes before it, and earlier than its request's."""
+    link, packets = make.read_pcap(CAPTURES / f"{name}.pcap.gz")
+    first = packets[round(begin * (len(packets) - 1))][0]
+    last = first + round(seconds * 1e9)
+    kept = [packet for packet in packets if not first <= packet[0] < last]
+    there = {
+        (asked.time_ns, asked.connection.client)
+        for asked, answer in answered(CAPTURES / f"{name}.pcap.gz")
+        if answer.time_last_ns < first or asked.time_ns >= last
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "missing.pcap"
+        path.write_bytes(make.pcap(kept, link))
+        found = {(asked.time_ns, asked.connection.client) for asked, _answer in answered(path)}
+    assert there <= found
 
 
 @pytest.mark.parametrize("snaplen", [54, 60, 96, 500, 1000])
