@@ -33,9 +33,9 @@ _PAUSE_NS: Final = _S
 _THINNED_NS: Final = 10 * _S
 """Of a replica's fetches one in this time is kept, and the last."""
 _SILENCE_NS: Final = 3 * _S
+"""After this time without a fetch or vote a node was silent."""
 _ASKING_NS: Final = 5 * _S
 """Nodes without a leader ask at least so often; where none asks, the leader answers where no capture shows it."""
-"""After this time without a fetch or vote a node was silent."""
 _START_NS: Final = 60 * _S
 """A controller that has started registers within this time of its election."""
 _FOREVER: Final = 1 << 63
