@@ -1,75 +1,145 @@
-"""A controller's store in memory, with the versions and the fence that ZooKeeper has.
+"""A controller's store over a ZooKeeper in memory: the simulation's model of one, which answers at once.
 
 The methods of ``ZooKeeperStore`` are the controller's. The others are the hands of brokers and administrators; their
 caller gives the controller the event that ZooKeeper's watches would give.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from typing import Any
+from __future__ import annotations
 
-from channel.errors import ControllerMoved
-from channel.lead.zookeeper_store import ConfigChanges, StateWrite
-from channel.types import Broker, LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
-from channel.zookeeper.znodes import ADMIN_DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, TopicZnode
-from kproto.types import TopicPartition, Uuid
+from typing import TYPE_CHECKING, Any, cast
+
+from simulation import zookeeper as model
+
+from channel.errors import NoNode
+from channel.lead.zookeeper_store import ZooKeeperStore
+from channel.types import Broker, ReplicaAssignment
+from channel.zookeeper import znodes
+from channel.zookeeper.session import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    Stat,
+    Transaction,
+    stat_of,
+    transaction_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kproto.types import TopicPartition, Uuid
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore:
-    """The znodes of a cluster, as values.
+def _asked(operation: Operation) -> model.Request:
+    match operation:
+        case Create(path, data, ephemeral, sequence):
+            return model.Create(path, data, ephemeral | sequence << 1)
+        case SetData(path, data, version):
+            return model.Set(path, data, version)
+        case Delete(path, version):
+            return model.Delete(path, version)
+        case Check(path, version):
+            return model.Check(path, version)
 
-    Attributes:
-        controller_epoch: The number in ``/controller_epoch``; 0 before the first election.
-        version: The version of that znode; each election raises it.
-        fence: The version that the controller of this store was elected with.
-        default_config: The settings of all brokers that were changed while they run.
-        config_changes: The entities whose settings have changed, in the order of their notifications.
-    """
+
+class _Session:
+    """A session with the model, in which nothing is watched."""
 
     def __init__(self) -> None:
-        self.controller_epoch = 0
-        self.version = 0
-        self.fence = 0
-        self.default_config: dict[str, str] = {}
-        self.config_changes: list[str] = []
-        self._zxid = 0
-        self._brokers: dict[int, tuple[Broker, int]] = {}
-        self._topics: dict[str, TopicZnode] = {}
-        self._configs: dict[str, dict[str, str]] = {}
-        self._states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        self._deletions: dict[str, None] = {}
-        self._reassignments: dict[TopicPartition, tuple[int, ...]] = {}
-        self._elections: set[TopicPartition] = set()
-        self._isr_changes: dict[str, tuple[TopicPartition, ...]] = {}
-        self._log_dir_failures: dict[str, int] = {}
+        self._ensemble = model.Ensemble(cast("Any", None))
 
-    # ---- the hands of brokers and administrators
+    def get_unwatched(self, paths: Iterable[str]) -> Iterator[tuple[bytes, Stat] | None]:
+        for path in paths:
+            node = self._ensemble.tree.nodes.get(path)
+            yield None if node is None else (node.data or b"", stat_of(node.stat()))
+
+    def get_many(self, paths: Iterable[str], timeout_s: float | None = None) -> list[tuple[bytes, Stat] | None]:
+        return list(self.get_unwatched(paths))
+
+    def exists_many(self, paths: Iterable[str]) -> list[Stat | None]:
+        return [None if found is None else found[1] for found in self.get_unwatched(paths)]
+
+    def children_of_many(self, paths: Iterable[str]) -> list[list[str] | None]:
+        nodes = map(self._ensemble.tree.nodes.get, paths)
+        return [None if node is None else sorted(node.children) for node in nodes]
+
+    def children(self, path: str) -> list[str]:
+        found = self.children_of_many([path])[0]
+        if found is None:
+            raise NoNode(path)
+        return found
+
+    def transactions(self, many: Sequence[Sequence[Operation]]) -> list[Transaction]:
+        outcomes = []
+        for operations in many:
+            _, _, results = self._ensemble.write(model.Multi(tuple(map(_asked, operations))), cast("Any", None))
+            outcomes.append(transaction_of(operations, results))
+        return outcomes
+
+    def apply(self, *operations: Operation) -> None:
+        (outcome,) = self.transactions([operations])
+        if outcome.error is not None:
+            raise outcome.error
+
+    def put(self, path: str, data: bytes) -> None:
+        """Replace a znode's data, or create the znode."""
+        is_there = self.exists_many([path]) != [None]
+        self.apply(SetData(path, data) if is_there else Create(path, data))
+
+    def ensure(self, path: str) -> None:
+        if path and self.exists_many([path]) == [None]:
+            self.ensure(path.rpartition("/")[0])
+            self.apply(Create(path, b""))
+
+    def watch_node(self, path: str, handler: object) -> None:
+        """Does nothing, as ``watch_children`` and ``unwatch``."""
+
+    watch_children = watch_node
+
+    def unwatch(self, path: str) -> None:
+        """Does nothing."""
+
+
+class MemoryStore(ZooKeeperStore):
+    """The store of the controller that was elected last, at first of none."""
+
+    def __init__(self) -> None:
+        self._znodes = _Session()
+        super().__init__(cast("Any", self._znodes), lambda event: None, 0)
+        for path in znodes.PERSISTENT:
+            self._znodes.ensure(path)
+        self._znodes.put(znodes.CONTROLLER_EPOCH, b"0")
 
     def elect(self) -> int:
         """Elect the controller of this store; its epoch."""
-        self.depose()
-        self.fence = self.version
-        return self.controller_epoch
+        self.fence = self.depose()
+        return self.fence
 
-    def depose(self) -> None:
-        """Elect another controller."""
-        self.controller_epoch += 1
-        self.version += 1
+    def depose(self) -> int:
+        """Elect another controller; its epoch, which is the version of its znode too."""
+        (found,) = self._znodes.exists_many([znodes.CONTROLLER_EPOCH])
+        assert found is not None
+        self._znodes.put(znodes.CONTROLLER_EPOCH, str(found.version + 1).encode())
+        return found.version + 1
 
     def register_broker(self, broker: Broker) -> int:
         """Register a broker, anew if it is registered; its new epoch."""
-        epoch = self._next_zxid()
-        self._brokers[broker.id] = broker, epoch
-        return epoch
+        if self._znodes.exists_many([znodes.broker_path(broker.id)]) != [None]:
+            self.unregister_broker(broker.id)
+        self.modify_broker(broker)
+        return self.read_brokers()[broker]
 
     def modify_broker(self, broker: Broker) -> None:
         """Replace the data of a registration, keeping its epoch."""
-        self._brokers[broker.id] = broker, self._brokers[broker.id][1]
+        self._znodes.put(znodes.broker_path(broker.id), znodes.encode_broker(broker, "3.9", 0))
 
     def unregister_broker(self, broker_id: int) -> None:
         """Remove a broker's registration, as the end of its session does."""
-        del self._brokers[broker_id]
+        self._znodes.apply(Delete(znodes.broker_path(broker_id)))
 
     def create_topic(
         self,
@@ -87,188 +157,42 @@ class MemoryStore:
             config: Its settings.
         """
         partitions = {p: ReplicaAssignment(tuple(replicas)) for p, replicas in assignment.items()}
-        self._topics[topic] = TopicZnode(partitions, topic_id)
-        self._configs[topic] = dict(config or {})
+        self._znodes.put(znodes.topic_path(topic), znodes.encode_topic(partitions, topic_id))
+        self.configure(f"topics/{topic}", config or {})
+
+    def configure(self, entity: str, config: Mapping[str, str]) -> None:
+        """Write the settings of an entity."""
+        self._znodes.put(f"/config/{entity}", znodes.encode_config(config))
+
+    def notify_of_settings(self, *entities: str) -> None:
+        """Notify of changed settings."""
+        for entity in entities:
+            self._notify(znodes.CONFIG_CHANGES, "config_change_", znodes.encode_config_change(entity))
 
     def change_isr(self, tp: TopicPartition, isr: Sequence[int]) -> None:
         """Write a partition's ISR as its leader does below inter.broker.protocol.version 2.7-IV2, and notify."""
-        (state, epoch) = self._states[tp]
-        changed = state._replace(isr=tuple(isr), partition_epoch=state.partition_epoch + 1)
-        self._states[tp] = LeaderIsrAndControllerEpoch(changed, epoch)
-        self._isr_changes[f"isr_change_{self._next_zxid():010}"] = (tp,)
+        state, epoch = self.read_partition_states([tp])[tp]
+        data = znodes.encode_partition_state(state._replace(isr=tuple(isr)), epoch)
+        self._znodes.put(znodes.partition_state_path(tp), data)
+        self._notify(znodes.ISR_CHANGES, "isr_change_", znodes.encode_partitions([tp]))
 
     def fail_log_dir(self, broker_id: int) -> None:
         """Notify of a failed log directory of a broker."""
-        self._log_dir_failures[f"log_dir_event_{self._next_zxid():010}"] = broker_id
+        data = znodes.json_bytes({"version": 1, "broker": broker_id, "event": 1})
+        self._notify(znodes.LOG_DIR_EVENTS, "log_dir_event_", data)
 
     def mark_for_deletion(self, topic: str) -> None:
         """Ask for the deletion of a topic."""
-        self._deletions[topic] = None
+        self._znodes.ensure(f"{znodes.ADMIN_DELETE_TOPICS}/{topic}")
 
     def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask for the election of preferred replicas."""
-        self._elections.update(partitions)
+        self._znodes.put(znodes.PREFERRED_ELECTION, znodes.encode_partitions(list(partitions)))
 
     def reassign(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Ask for reassignments."""
-        self._reassignments.update({tp: tuple(replicas) for tp, replicas in targets.items()})
+        """Ask for reassignments, beside those that are asked for."""
+        asked = {**self.read_reassignments(), **targets}
+        self._znodes.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(asked))
 
-    def _next_zxid(self) -> int:
-        self._zxid += 1
-        return self._zxid
-
-    def _fenced(self) -> None:
-        if self.fence != self.version:
-            raise ControllerMoved(
-                f"/controller_epoch has version {self.version}, this controller was elected with {self.fence}: another "
-                "controller has been elected"
-            )
-
-    def create_features(self) -> None:
-        """Does nothing: no broker of these tests reads them."""
-        self._fenced()
-
-    def unwatch(self) -> None:
-        """Does nothing: nothing is watched."""
-
-    # ---- brokers
-
-    def read_brokers(self) -> Mapping[Broker, int]:
-        """All registered brokers with their epochs."""
-        return dict(self._brokers.values())
-
-    def read_broker(self, broker_id: int) -> Broker | None:
-        """The registration of one broker, None if there is none."""
-        broker, _ = self._brokers.get(broker_id, (None, 0))
-        return broker
-
-    # ---- topics
-
-    def read_topics(self) -> Set[str]:
-        """The names of all topics."""
-        return set(self._topics)
-
-    def read_assignments(self, topics: Collection[str]) -> Mapping[str, TopicZnode]:
-        """The assignments of those topics that exist."""
-        return {topic: self._topics[topic] for topic in topics if topic in self._topics}
-
-    def write_assignment(self, topic: str, assignment: TopicZnode) -> bool:
-        """Replace the assignment of a topic; False if the topic does not exist."""
-        self._fenced()
-        if topic not in self._topics:
-            return False
-        self._topics[topic] = TopicZnode(dict(assignment.partitions), assignment.topic_id)
-        return True
-
-    def read_topic_configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
-        """The settings of topics that differ from the brokers' defaults; a topic without any may be left out."""
-        return {topic: dict(self._configs[topic]) for topic in topics if self._configs.get(topic)}
-
-    def read_default_config(self) -> Mapping[str, str]:
-        """The settings of all brokers that were changed while they run."""
-        return dict(self.default_config)
-
-    def read_config_changes(self, after: int | None) -> ConfigChanges:
-        """The notifications with a higher number than ``after``; for None the latest number alone."""
-        new = [] if after is None else self.config_changes[after + 1 :]
-        topics = tuple(entity.removeprefix("topics/") for entity in new if entity.startswith("topics/"))
-        return ConfigChanges(len(self.config_changes) - 1, topics, "brokers/<default>" in new)
-
-    def delete_topics(self, topics: Collection[str]) -> None:
-        """Delete topics with the states of their partitions, their configurations, and their deletion markers."""
-        self._fenced()
-        for topic in topics:
-            self._topics.pop(topic, None)
-            self._configs.pop(topic, None)
-            self._states = {tp: state for tp, state in self._states.items() if tp.topic != topic}
-            self._deletions.pop(topic, None)
-
-    # ---- partition states
-
-    def read_partition_states(
-        self, partitions: Collection[TopicPartition], *, watch: bool = False
-    ) -> Mapping[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """The states of those partitions that have one; ``watch`` changes nothing here."""
-        return {tp: self._states[tp] for tp in partitions if tp in self._states}
-
-    def create_partition_states(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, StateWrite]:
-        """Create the states of new partitions, with version 0."""
-        self._fenced()
-        results: dict[TopicPartition, StateWrite] = {}
-        for tp, state in states.items():
-            if tp in self._states:
-                results[tp] = None
-                continue
-            self._states[tp] = _at_version(state.leader_and_isr, 0, state.controller_epoch)
-            results[tp] = 0
-        return results
-
-    def update_partition_states(
-        self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int
-    ) -> Mapping[TopicPartition, StateWrite]:
-        """Replace states whose version is the expected one."""
-        self._fenced()
-        results: dict[TopicPartition, StateWrite] = {}
-        for tp, state in states.items():
-            known = self._states.get(tp)
-            if known is None or known.leader_and_isr.partition_epoch != state.partition_epoch:
-                results[tp] = None
-                continue
-            self._states[tp] = _at_version(state, state.partition_epoch + 1, controller_epoch)
-            results[tp] = state.partition_epoch + 1
-        return results
-
-    # ---- requests of administrators
-
-    def read_topic_deletions(self) -> Set[str]:
-        """The topics that are marked for deletion."""
-        return set(self._deletions)
-
-    def check_leadership(self) -> None:
-        """Write nothing, but raise ``ControllerMoved`` as a write would."""
-        self._fenced()
-
-    def read_reassignments(self, *, watch: bool = True) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The target replicas that administrators asked for; ``watch`` changes nothing here."""
-        return dict(self._reassignments)
-
-    def write_reassignments(self, reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Replace the reassignments that administrators asked for."""
-        self._fenced()
-        self._reassignments = dict(reassignments)
-
-    def read_preferred_elections(self) -> Set[TopicPartition]:
-        """The partitions whose preferred replica administrators want to lead."""
-        return set(self._elections)
-
-    def delete_preferred_elections(self) -> None:
-        """Forget the elections that administrators asked for."""
-        self._fenced()
-        self._elections.clear()
-
-    # ---- notifications of brokers
-
-    def read_isr_changes(self) -> tuple[list[str], list[TopicPartition]]:
-        """The ISR changes that brokers have written themselves: names of notifications, and partitions."""
-        return list(self._isr_changes), [tp for tps in self._isr_changes.values() for tp in tps]
-
-    def read_log_dir_failures(self) -> tuple[list[str], list[int]]:
-        """The names of the notifications of failed log directories, and the brokers that they name."""
-        return list(self._log_dir_failures), list(self._log_dir_failures.values())
-
-    def delete_children(self, parent: str, names: Iterable[str]) -> None:
-        """Remove notifications or markers of deleted topics by their names."""
-        self._fenced()
-        there: dict[str, Any] = {
-            ADMIN_DELETE_TOPICS: self._deletions,
-            ISR_CHANGES: self._isr_changes,
-            LOG_DIR_EVENTS: self._log_dir_failures,
-        }
-        for name in names:
-            there[parent].pop(name, None)
-
-
-def _at_version(state: LeaderAndIsr, version: int, controller_epoch: int) -> LeaderIsrAndControllerEpoch:
-    return LeaderIsrAndControllerEpoch(state._replace(partition_epoch=version), controller_epoch)
+    def _notify(self, parent: str, prefix: str, data: bytes) -> None:
+        self._znodes.apply(Create(f"{parent}/{prefix}", data, sequence=True))

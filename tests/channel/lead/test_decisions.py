@@ -326,7 +326,7 @@ def test_an_unclean_election_where_the_topic_allows_it(of_topic: bool) -> None:
         cluster.store.create_topic("t", {0: (0, 1)}, config={"unclean.leader.election.enable": "true"})
         cluster.process(ConfigChangeNotification())  # of a setting that was there before
         assert cluster.leader() == (-1, 2, [0])
-        cluster.store.config_changes += ["users/alice", "topics/t", "topics/gone"]
+        cluster.store.notify_of_settings("users/alice", "topics/t", "topics/gone")
         cluster.process(ConfigChangeNotification())
         assert cluster.leader() == (1, 3, [1])
 
@@ -338,11 +338,11 @@ def test_an_unclean_election_once_the_default_of_all_brokers_allows_it() -> None
     stop(cluster, 1)
     start(cluster, 1)
     stop(cluster, 0)
-    cluster.store.config_changes.append("brokers/<default>")
+    cluster.store.notify_of_settings("brokers/<default>")
     cluster.process(ConfigChangeNotification())
     assert cluster.leader() == (-1, 2, [0])  # another setting has changed
-    cluster.store.default_config["unclean.leader.election.enable"] = "true"
-    cluster.store.config_changes.append("brokers/<default>")
+    cluster.store.configure("brokers/<default>", {"unclean.leader.election.enable": "true"})
+    cluster.store.notify_of_settings("brokers/<default>")
     cluster.process(ConfigChangeNotification())
     assert cluster.leader() == (1, 3, [1])
     assert cluster.leader(TopicPartition("clean", 0)) == (-1, 2, [0])
@@ -351,7 +351,7 @@ def test_an_unclean_election_once_the_default_of_all_brokers_allows_it() -> None
 def test_notifications_of_an_earlier_controller_are_passed_over() -> None:
     cluster = elected(0, 1)
     cluster.create([0, 1])
-    cluster.store.config_changes.append("topics/t")
+    cluster.store.notify_of_settings("topics/t")
     cluster.elect()
     reads: list[int | None] = []
     read = cluster.store.read_config_changes
@@ -449,7 +449,7 @@ def test_a_deposed_controller_writes_nothing(event: Any) -> None:
     cluster.store.unregister_broker(0)
     cluster.store.create_topic("u", {0: (1,)})
     cluster.store.elect_preferred([T0])
-    with pytest.raises(ControllerMoved, match="another controller has been elected"):
+    with pytest.raises(ControllerMoved, match="another controller was elected"):
         cluster.process(event)
     assert cluster.store.read_partition_states([T0, TopicPartition("u", 0)])[T0].leader_and_isr == before
     assert len(cluster.store.read_partition_states([T0, TopicPartition("u", 0)])) == 1

@@ -42,6 +42,7 @@ class Machine:
         self.context.set_all_topics(["t"])
         self.context.update_partition_full_replica_assignment(T0, ReplicaAssignment((1, 2, 3)))
         self.store = store or MemoryStore()
+        self.store.create_topic("t", {0: (1, 2, 3)})
         self.channels = Channels()
         config = ChannelConfig(**settings)
         batch = ControllerBrokerRequestBatch(9, config, self.channels, self.channels.put, self.context)

@@ -71,6 +71,7 @@ class Machine:
         self.context.set_all_topics(["t"])
         self.context.update_partition_full_replica_assignment(T0, ReplicaAssignment(replicas))
         self.store = MemoryStore()
+        self.store.create_topic("t", {0: replicas})
         self.batch = RecordingBatch()
         cluster = ControlledCluster(1, ChannelConfig(), self.context, self.store, self.batch)  # type: ignore[arg-type]
         self.replicas = ReplicaStateMachine(cluster)
