@@ -4,6 +4,7 @@ import contextlib
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import crc32c
@@ -65,20 +66,17 @@ class Rehearsal:
         assert [message.error() for message in found] == [None] * count
         return [message.value() for message in found]
 
-    def ask(self, broker_id: int, api_key: ApiKey, version: int, request: Any) -> Any:
-        """Give a request to a broker and wait for its answer."""
-        answers: list[Any] = []
-        done = threading.Event()
-
-        def answer(response: Any) -> None:
-            answers.append(response)
-            done.set()
-
+    def send(self, broker_id: int, api_key: ApiKey, version: int, request: Any, answer: Callable[[Any], None]) -> None:
+        """Give a request to a broker."""
         records = self.cluster[broker_id].broker.records
         assert records is not None
         records(RequestContext(api_key, version, 1, "test", "PLAINTEXT"), request, answer)
-        assert done.wait(WAIT_S)
-        return answers[0]
+
+    def ask(self, broker_id: int, api_key: ApiKey, version: int, request: Any) -> Any:
+        """Give a request to a broker and wait for its answer."""
+        answers = SimpleQueue[Any]()
+        self.send(broker_id, api_key, version, request, answers.put)
+        return answers.get(timeout=WAIT_S)
 
     def close(self) -> None:
         self._ends.close()
@@ -255,6 +253,17 @@ def test_a_deposed_leader_that_knows_nothing_of_it_acknowledges_nothing(rehearsa
     rehearsal.controller.elect("orders", 0, leader=0)
     rehearsal.controller.wait_all()
     assert high_watermark(rehearsal, 0) == 1
+
+
+@pytest.mark.conformance("RPM-36")
+def test_rpm_36_a_waiting_fetch_is_completed_at_once_when_its_partition_is_deleted(rehearsal: Rehearsal) -> None:
+    rehearsal.topic([0, 1])
+    request, answers = fetch(-1), SimpleQueue[Any]()
+    request.min_bytes, request.max_wait_ms = 1, 1000 * 2 * WAIT_S
+    rehearsal.send(0, ApiKey.FETCH, 10, request, answers.put)
+    rehearsal.controller.reassign("orders", 0, [1])
+    (topic,) = answers.get(timeout=WAIT_S).responses
+    assert topic.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_deleted_topic_that_is_created_again_is_empty(rehearsal: Rehearsal) -> None:
