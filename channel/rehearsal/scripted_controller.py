@@ -1,8 +1,8 @@
 """A controller that tests and scripts direct: it decides nothing itself, and sends as Kafka's controller does.
 
-``ScriptedController`` keeps a controller's context, event thread, request batch and channels, without ZooKeeper. Each
-method is one decision: it changes the context and queues the requests that follow from it, in Kafka's order. Brokers
-may be embedded ones or real ones.
+``ScriptedController`` keeps a controller's context, request batch and channels, without ZooKeeper. Each method is one
+decision: it changes the context and queues the requests that follow from it, in Kafka's order. Brokers may be embedded
+ones or real ones.
 
 >>> from channel.broker.cluster import EmbeddedCluster
 >>> with EmbeddedCluster(3) as cluster, ScriptedController(cluster) as controller:
@@ -17,9 +17,7 @@ may be embedded ones or real ones.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self
 
@@ -29,8 +27,7 @@ from channel.broker.worker import Worker
 from channel.clock import SYSTEM_CLOCK
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, ChannelError, IllegalState, RequestRefused, RequestTimeout
-from channel.lead.events import ControllerEvent, ControllerEventManager, ControllerState
-from channel.lead.migration import ImageChange, MigrationRequestBatch, Registration
+from channel.lead.migration import MigrationRequestBatch, Registration
 from channel.lead.new_topics import (
     ReplicaBrokers,
     RequestRejected,
@@ -84,11 +81,13 @@ _log = get_logger(__name__)
 def _decision(
     method: Callable[Concatenate[ScriptedController, P], None],
 ) -> Callable[Concatenate[ScriptedController, P], None]:
-    """Make a method a decision: one at a time is made, by tests and by clients."""
+    """Make a method a decision: one at a time is made, by tests and by clients, until the controller is closed."""
 
     @wraps(method)
     def alone(controller: ScriptedController, /, *args: P.args, **options: P.kwargs) -> None:
         with controller.deciding:
+            if controller._is_closed:
+                raise IllegalState("the controller is closed")
             method(controller, *args, **options)
 
     return alone
@@ -130,7 +129,7 @@ class ScriptedController(Startable):
         controller_id: The controller's broker id; 100 is none of the brokers of a small cluster.
         controller_epoch: Its controller epoch; brokers refuse requests with an older epoch than they have seen.
         config: ``inter.broker.protocol.version`` decides the versions of all requests; timeouts, listener names.
-        metrics: Takes the figures of channels and event queue.
+        metrics: Takes the figures of the channels.
         recorder: Sees every frame that passes.
         journal: Takes every request and its answer; a new one by default.
         auto_create_topics: Whether clients create topics by asking for them, where the controller is a broker.
@@ -141,7 +140,7 @@ class ScriptedController(Startable):
         context: The controller's knowledge of brokers and partitions; for reading.
         manager: The channels to the brokers.
         journal: Every request with its answer.
-        metrics: The figures of channels and event queue.
+        metrics: The figures of the channels.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class ScriptedController(Startable):
         journal: Journal | None = None,
         auto_create_topics: bool = True,
     ) -> None:
-        config = config or ChannelConfig()
+        self._config = config = config or ChannelConfig()
         self.deciding = new_reentrant_lock("scripted decisions")
         self.topic_settings: dict[str, dict[str, str]] = {}
         self.journal = journal or Journal()
@@ -166,11 +165,8 @@ class ScriptedController(Startable):
         self.manager = JournaledChannels(
             self.journal, controller_id, lambda: self.context.epoch, config, metrics=self.metrics, recorder=recorder
         )
-        self._events = ControllerEventManager(controller_id, _Processor(), SYSTEM_CLOCK, self.metrics)
-        batch_of = (controller_id, config, self.manager, self.context)
-        self._batch = RequestBatch(*batch_of)
-        self._kraft_batch = MigrationRequestBatch(*batch_of)
-        self._migration: MigrationRequestBatch | None = None  # sends a KRaft controller's images
+        self._batch = RequestBatch(controller_id, config, self.manager, self.context)
+        self._migration: MigrationRequestBatch | None = None  # the batch of a KRaft controller, which sends its images
         self._is_started = self._is_closed = False
         self._worker = Worker("scripted-controller-worker-thread")
         self._creates_topics = auto_create_topics
@@ -181,7 +177,7 @@ class ScriptedController(Startable):
         self._seen = 0
 
     def start(self) -> Self:
-        """Start the event thread, open the channels and announce all brokers; a ``with`` calls it.
+        """Open the channels and announce all brokers; a ``with`` calls it.
 
         Raises:
             BrokerNotAvailable: A broker does not have the listener that the controller sends to.
@@ -191,7 +187,6 @@ class ScriptedController(Startable):
             how = "closed" if self._is_closed else "started already"
             raise IllegalState(f"this controller is {how}; a controller starts once: make another")
         self._is_started = True
-        self._events.start()
         try:
             self.register(*self._brokers)
         except BaseException:
@@ -212,7 +207,7 @@ class ScriptedController(Startable):
         return self
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End the event thread and all channels; queued requests are dropped. Harmless if closed.
+        """End all channels, after the present decision; queued requests are dropped. Harmless if closed.
 
         Args:
             timeout_s: The longest time to wait; a line in the log names a thread that has not ended then.
@@ -220,11 +215,18 @@ class ScriptedController(Startable):
         self._is_started = self._is_closed = True
         self._end_lead()
         left_s = time_left(timeout_s)
-        close_all(
-            lambda: self._events.close(left_s()),
-            lambda: self.manager.close(left_s()),
-            lambda: self._worker.close(left_s()),
-        )
+        close_all(lambda: self._close_channels(left_s), lambda: self._worker.close(left_s()))
+
+    def _close_channels(self, left_s: Callable[[], float | None]) -> None:
+        limit_s = left_s()
+        has_ended = self.deciding.acquire(timeout=-1 if limit_s is None else limit_s)
+        if not has_ended:
+            _log.warning("the present decision has not ended within %g s", limit_s)
+        try:
+            self.manager.close(left_s())
+        finally:
+            if has_ended:
+                self.deciding.release()
 
     @_decision
     def migrate(self) -> None:
@@ -233,15 +235,12 @@ class ScriptedController(Startable):
         The brokers must take part in the migration (``EmbeddedCluster(..., kraft=True)``). They get UpdateMetadata,
         and then a full LeaderAndIsr; the requests of later decisions are a KRaft controller's, too.
         """
-        self._batch, context = self._kraft_batch, self.context
-        self._migration = migration = self._kraft_batch
-
-        def begin() -> None:
-            context.epoch += 1
-            migration.set_brokers(self._registrations().values())
-            migration.send_image(context.epoch)
-
-        self._carry_out(begin)
+        context = self.context
+        migration = MigrationRequestBatch(self.manager.controller_id, self._config, self.manager, context)
+        self._batch = self._migration = migration
+        context.epoch += 1
+        migration.set_brokers(self._registrations().values())
+        migration.send_image(context.epoch)
 
     def _registrations(self) -> dict[int, Registration]:
         """The live brokers, as the image of a KRaft controller has them."""
@@ -282,16 +281,13 @@ class ScriptedController(Startable):
                     isr = tuple(dict.fromkeys((*(b for b in state.isr if b in self._live()), *joining)))
                     self._lead(tp, next_state(state, joining[0] if state.leader == NO_LEADER else state.leader, isr))
 
-        def send_change(migration: MigrationRequestBatch) -> None:
-            registered = {broker.id: Registration(broker, epoch) for broker, epoch in brokers.items()}
-            changed = migration.set_brokers((self._registrations() | registered).values())
-            migration.send_change(ImageChange(new_brokers=changed), context.epoch)
-
         if self._migration is None:
             self._run(announce)
             self._run(inform)
         else:
-            self._carry_out(partial(send_change, self._migration))
+            registered = {broker.id: Registration(broker, epoch) for broker, epoch in brokers.items()}
+            changed = self._migration.set_brokers((self._registrations() | registered).values())
+            self._migration.send_new_brokers(changed, context.epoch)
         self._run(lead)
 
     @_decision
@@ -500,44 +496,25 @@ class ScriptedController(Startable):
             for tp in context.partitions_for_topic(name)
         }
 
-        def tell() -> None:
-            context.remove_topic(name)
-            migration.send_change(ImageChange(deleted=deleted), context.epoch)
-
-        self._carry_out(tell)
+        context.remove_topic(name)
+        migration.send_deleted(deleted, context.epoch)
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _run(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` on the event thread with an open batch, and return when its requests are queued.
+        """Call ``decide`` with an open batch, and queue its requests.
 
         Raises:
-            IllegalState: The batch failed, or the controller is closed.
-            RequestTimeout: The event thread is stuck.
+            IllegalState: The batch failed.
             Exception: Raised by ``decide``.
         """
-
-        def as_one_batch() -> None:
-            self._batch.new_batch(UpdateType.UNKNOWN if self._migration is None else UpdateType.INCREMENTAL)
-            try:
-                decide()
-                self._batch.send_requests_to_brokers(self.context.epoch)
-            except BaseException:
-                self._batch.clear()
-                raise
-
-        self._carry_out(as_one_batch)
-
-    def _carry_out(self, decide: Callable[[], None]) -> None:
-        """Call ``decide``, which opens batches itself, on the event thread; raises as ``_run`` does."""
-        decision = _Decision(decide)
-        queued = self._events.put(decision)
-        if self._is_closed:
-            queued.preempt(_Processor())  # the event thread has ended, or ends without it
-        if not decision.done.wait(_PATIENCE_S):
-            raise RequestTimeout(f"the controller's event thread is stuck: no decision in {_PATIENCE_S:.0f} s")
-        if decision.failures:
-            raise decision.failures[0]
+        self._batch.new_batch(UpdateType.UNKNOWN if self._migration is None else UpdateType.INCREMENTAL)
+        try:
+            decide()
+            self._batch.send_requests_to_brokers(self.context.epoch)
+        except BaseException:
+            self._batch.clear()
+            raise
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -701,7 +678,7 @@ class AdministratorAnswers:
         }[ApiKey(api_key)]
         try:
             response = serve(request)
-        except ChannelError as e:  # closed, or its event thread is stuck
+        except ChannelError as e:  # it is closed
             _log.warning("the controller does not serve a request: %s", e)
             response = None
         except Exception:  # noqa: BLE001 - an error of its own, as Kafka answers it
@@ -804,33 +781,3 @@ def next_state(
 ) -> LeaderAndIsr:
     """Return the state after a change of leader or ISR: each change raises leader epoch and partition epoch."""
     return LeaderAndIsr(leader, tuple(isr), state.leader_epoch + 1, state.partition_epoch + 1, recovery)
-
-
-_PATIENCE_S: Final = 60.0
-"""The time in s after which a decision on the event thread counts as stuck."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision(ControllerEvent, state=ControllerState.TOPIC_CHANGE):
-    """A function for the event thread to call."""
-
-    decide: Callable[[], None]
-    done: threading.Event = field(default_factory=threading.Event)
-    failures: list[Exception] = field(default_factory=list)
-
-
-class _Processor:
-    """Carries out decisions; responses, which are events too, need no further work."""
-
-    def process(self, event: ControllerEvent) -> None:
-        if isinstance(event, _Decision):
-            try:
-                event.decide()
-            except Exception as e:  # noqa: BLE001  (raised again on the thread that asked for the decision)
-                event.failures.append(e)
-            event.done.set()
-
-    def preempt(self, event: ControllerEvent) -> None:
-        if isinstance(event, _Decision):
-            event.failures.append(IllegalState("the controller is closed"))
-            event.done.set()

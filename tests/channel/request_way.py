@@ -1,4 +1,4 @@
-"""Counts the files that one election passes, and the calls on the event thread and the send thread.
+"""Counts the files that one election passes, and the calls on the deciding thread and the send thread.
 
 A ``ScriptedController`` elects a leader at one broker over plaintext: a LeaderAndIsr and an UpdateMetadata. Modules run
 uncompiled here, so that every call is seen; those of the broker's threads are left out.
@@ -40,8 +40,8 @@ def main() -> None:
             counting = False
             sys.setprofile(None)
     on_send_thread = sum("send-thread" in thread for thread, _ in calls)
-    on_event_thread = sum(thread == "controller-event-thread" for thread, _ in calls)
-    print(len({file for _, file in calls}), on_event_thread, on_send_thread)
+    on_deciding_thread = sum(thread == "MainThread" for thread, _ in calls)
+    print(len({file for _, file in calls}), on_deciding_thread, on_send_thread)
 
 
 if __name__ == "__main__":

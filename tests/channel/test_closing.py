@@ -164,7 +164,12 @@ def node(block: Callable[[], object], _: contextlib.ExitStack) -> Any:
 def decisions(block: Callable[[], object], stack: contextlib.ExitStack) -> Any:
     made = stack.enter_context(EmbeddedCluster(1))
     controller = ScriptedController(made).start()
-    asker = threading.Thread(target=lambda: controller._run(block))  # type: ignore[arg-type]
+
+    def decide() -> None:
+        with controller.deciding:
+            block()
+
+    asker = threading.Thread(target=decide)
     asker.start()
     stack.callback(asker.join, 60)
     return controller
@@ -206,7 +211,7 @@ def test_a_part_that_is_stuck_is_named_and_keeps_nobody_waiting(
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "controller", "_worker"),
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "_server", "_worker"),
         (partial(ControllerNode, 7, NO_ZOOKEEPER), "_relay", "_server"),
-        (partial(ScriptedController, []), "_events", "manager"),
+        (partial(ScriptedController, []), "manager", "_worker"),
     ],
 )
 def test_the_rest_is_closed_if_one_part_fails(
